@@ -1,0 +1,133 @@
+"""Every error of this project, and what its class says about what to do next.
+
+    SfnError(where, expected, found, remedy)
+    ├ Rejected(status)      the sender's fault: answered with that HTTP status
+    ├ Unreadable            the reader refuses
+    │   ├ NotFound          nothing of ours lies there
+    │   ├ Ambiguous         more than one table, and none was named
+    │   ├ Dropped           the table was dropped, or its chain of renames ends
+    │   ├ NameTaken         another table has the name now
+    │   ├ Malformed         a file of ours that is not an SFN document
+    │   └ Stale             the named metadata file is gone, or is another table's
+    ├ Trouble(scope, retry_after)
+    │   ├ Transient         try again later
+    │   │   └ Unsure        may have been applied: forget what was remembered, read again
+    │   └ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
+    └ Broken                the process must end: fsync error, lost lock, newer schema
+
+A lost race is no error but an answer (`sfn.store.Moved`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class SfnError(Exception):
+    """Base of all errors.
+
+    Args:
+        where: the thing that is wrong: a file, a table, a setting, a URL.
+        expected: what should have been there.
+        found: what was there instead.
+        remedy: what the reader of the message can do about it; may be empty.
+    """
+
+    def __init__(self, where: str, *, expected: str, found: str, remedy: str = "") -> None:
+        self.where = where
+        self.expected = expected
+        self.found = found
+        self.remedy = remedy
+        super().__init__(where, expected, found, remedy)
+
+    def __str__(self) -> str:
+        text = f"{self.where}: expected {self.expected}, found {self.found}"
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+class Rejected(SfnError):
+    """What a sender sent cannot be taken.
+
+    Args:
+        status: HTTP status of the answer, 4xx.
+    """
+
+    def __init__(self, where: str, *, status: int, expected: str, found: str, remedy: str = "") -> None:
+        super().__init__(where, expected=expected, found=found, remedy=remedy)
+        self.status = status
+
+
+class Unreadable(SfnError):
+    """A reader refuses rather than guess."""
+
+
+class NotFound(Unreadable):
+    """No SFN file of the table lies where it was looked for."""
+
+
+class Ambiguous(Unreadable):
+    """Several tables share the directory and none was named."""
+
+
+class Dropped(Unreadable):
+    """The table was dropped, or a rename leads nowhere."""
+
+
+class NameTaken(Unreadable):
+    """The named table was renamed and another table carries its name now."""
+
+
+class Malformed(Unreadable):
+    """A file is not a valid SFN document."""
+
+
+class Stale(Unreadable):
+    """The metadata file that an SFN file names is gone or belongs to another table."""
+
+
+class Scope(StrEnum):
+    """How far a trouble reaches, and so whose budget it spends."""
+
+    TABLE = "table"
+    CATALOG = "catalog"
+    STORE = "store"
+    INBOX = "inbox"
+
+
+class Trouble(SfnError):
+    """Something outside failed.
+
+    Args:
+        scope: how far it reaches.
+        retry_after: seconds that the other side asked us to wait, if it did.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        scope: Scope,
+        expected: str,
+        found: str,
+        remedy: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(where, expected=expected, found=found, remedy=remedy)
+        self.scope = scope
+        self.retry_after = retry_after
+
+
+class Transient(Trouble):
+    """It may work later."""
+
+
+class Unsure(Transient):
+    """A write may or may not have been applied."""
+
+
+class Permanent(Trouble):
+    """It will not work until somebody changes something."""
+
+
+class Broken(SfnError):
+    """What this process rests on is gone: it must end and be started again."""

@@ -1,0 +1,102 @@
+"""The ports to the inbox: the durable list of what to look at, one row a subject, and the log of events.
+
+States of a row, and who moves it:
+
+    queued(due_at)  put, settle     waits for its time
+    leased          claim           a worker has it; the attempt is already counted
+    dead            settle          waits for a new event or an operator
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName
+
+
+class Intake(Protocol):
+    """For the receiver: how notes come in."""
+
+    async def put(self, notes: Sequence[Hint]) -> Accepted:
+        """Take all notes or none, in one transaction that is on disk when this returns.
+
+        Raises:
+            Transient: scope inbox: the queue is full or the commit failed; nothing was taken. `retry_after` is set.
+            Broken: the inbox can't be trusted any more.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Claims, and when the next row that was not claimed falls due (None: no row waits)."""
+
+    claims: tuple[Claim, ...]
+    next_due: datetime | None
+
+
+class Worklist(Protocol):
+    """For the worker: what to do."""
+
+    async def wait(self, until: datetime | None) -> None:
+        """Return at `until`, or earlier when something was put or settled since the last `claim` began."""
+        ...
+
+    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+        """Lease due rows, in turn over the lanes; their attempts are counted durably."""
+        ...
+
+    async def renew(self, claims: Sequence[Claim], now: datetime) -> set[Claim]:
+        """Prolong leases; those that were lost are missing from the answer."""
+        ...
+
+    async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
+        """Durably add a location to the row before anything is written there.
+
+        Returns:
+            Other rows with a live table of another uuid than `uuid` at that location (they are hinted when the
+            location is new to this row); None: the lease was lost.
+        """
+        ...
+
+    async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
+        """Ask the catalog's brake for leave, durably; the same step gets the same answer. False also for a lost lease."""
+        ...
+
+    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+        """End a claim. False: the lease was lost, and nothing was changed."""
+        ...
+
+
+class Roster(Protocol):
+    """For publishes, sweeps and readers: what is known about all tables."""
+
+    def known(self, catalog: str) -> AsyncIterator[Known]:
+        """Every table row of a catalog."""
+        ...
+
+    async def named(self, catalog: str, uuid: str) -> list[TableName]:
+        """Rows whose live file carries this table uuid."""
+        ...
+
+    async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
+        """Of those, the ones whose document was written before a moment and that are not dead."""
+        ...
+
+    async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
+        """Other rows with a live file at a location, whatever their uuid."""
+        ...
+
+
+class Brake(Protocol):
+    """For operators: what is held."""
+
+    async def release(self, catalog: str, now: datetime) -> int:
+        """Reset a catalog's brake and queue what it held, waived once each; how many rows."""
+        ...
+
+
+__all__ = ["Brake", "Claimed", "Intake", "Roster", "Worklist"]

@@ -1,0 +1,78 @@
+"""The port to an object store or file system: small files, replaced by compare-and-swap (specification, section 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sfn.words import Held
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The condition did not hold: somebody else wrote or deleted the file. An answer, not an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The file is not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What a store was proven to do.
+
+    Attributes:
+        swap: a write on a stale condition is refused.
+        conditional_delete: a delete on a stale condition is refused.
+    """
+
+    swap: bool
+    conditional_delete: bool
+
+
+class PointerStore(Protocol):
+    """Files by key: a normalised absolute URL such as `file:///warehouse/t/metadata/_sfn/ns_t_main.ver`.
+
+    Every verb raises `Transient` (try later), `Unsure` (a write or delete may have been applied) or `Permanent`
+    (permissions, a full disk, a read-only folder), each with its scope. None of them ever leaves a partial file.
+    """
+
+    async def read(self, key: str) -> Held | None:
+        """Body and tag in one request, None where there is no such file."""
+        ...
+
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        """Replace exactly `replacing`, or create the file where that is None. Durable when it returns."""
+        ...
+
+    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+        """Delete exactly `expected`. `Gone` also when nothing was there."""
+        ...
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        """Keys below a prefix that ends in `/`, in order, at most `limit`, folders not followed; [] where nothing is."""
+        ...
+
+    async def prove(self, key: str) -> Guarantees:
+        """Try the conditions on an existing real file without changing its content; cached per store.
+
+        Raises:
+            Permanent: scope store, where a write on a made-up condition is accepted.
+        """
+        ...
+
+
+class Stores(Protocol):
+    """Which store holds a location."""
+
+    def at(self, location: str) -> PointerStore:
+        """The store of a normalised location or key.
+
+        Raises:
+            Permanent: scope table, where no store is configured for it.
+        """
+        ...
+
+
+__all__ = ["Gone", "Guarantees", "Moved", "PointerStore", "Stores"]

@@ -1,0 +1,307 @@
+"""One piece of work, from the inbox to its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+from sfn.words.hint import Hint
+from sfn.words.table import Subject, Table, TableName
+
+
+class Urgency(StrEnum):
+    """What a row is claimed for."""
+
+    LIVE = "live"
+    """Something told of a change."""
+    CHORE = "chore"
+    """Refresh, expiry and other looks that only time asked for."""
+    SWEEP = "sweep"
+    """The row of a whole catalog."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Lane:
+    """What shares a breaker and a number of slots.
+
+    Attributes:
+        catalog: the catalog's configured name.
+        store: scheme and authority of the table's location; "" until one is remembered.
+        urgency: what the rows of this lane are claimed for.
+    """
+
+    catalog: str
+    store: str
+    urgency: Urgency
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How many rows each lane may still have claimed.
+
+    Attributes:
+        total: over all lanes.
+        default: for a lane that is not named.
+        named: by lane; an open breaker is 0.
+    """
+
+    total: int
+    default: int
+    named: Mapping[Lane, int] = field(default_factory=dict)
+
+    def of(self, lane: Lane) -> int:
+        """The free slots of a lane."""
+        return self.named.get(lane, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A file as it was read or written.
+
+    Attributes:
+        body: its content.
+        tag: the store's word for exactly this content (an entity tag, a generation, a digest).
+    """
+
+    body: bytes
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """What the last publish saw: a cache, dropped on any failure and never needed.
+
+    Attributes:
+        table: what the catalog last answered, with its `etag`.
+        tags: files by key, None for one that was not there.
+    """
+
+    table: Table | None = None
+    etag: str | None = None
+    tags: Mapping[str, Held | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the hints since the last settled publish said, coalesced.
+
+    Attributes:
+        floor: the highest metadata location told of.
+        renamed_to: the last new name told of.
+        drop: a drop was told of.
+        purge: its files were to be deleted.
+        vague: some hint said no more than "look".
+    """
+
+    floor: str | None = None
+    renamed_to: TableName | None = None
+    drop: bool = False
+    purge: bool = False
+    vague: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The pointer that a row's live file last got.
+
+    Attributes:
+        pointer: metadata location.
+        uuid: table uuid.
+        location: normalised table location where the file lies.
+        written_at: the document's `written_at`.
+    """
+
+    pointer: str
+    uuid: str | None
+    location: str
+    written_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is durably known about a row's table, beside its locations.
+
+    Attributes:
+        live: the pointer last published that is still live; None before the first and after the end.
+        visited: a publish has settled before.
+        absent: when each table uuid of ours was first seen missing from the catalog.
+        held: absence and backward steps wait for an operator.
+        waived: an operator let the next such step pass.
+        hints: contents of the version hint that we wrote, by location.
+        refresh_at: when all of it is looked at anew.
+        looked_again: the one more look that an unanswered hint gets was taken.
+        misses: looks in a row that found neither a table nor a file.
+    """
+
+    live: Published | None = None
+    visited: bool = False
+    absent: Mapping[str, datetime] = field(default_factory=dict)
+    held: bool = False
+    waived: bool = False
+    hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    refresh_at: datetime | None = None
+    looked_again: bool = False
+    misses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A row leased to this worker.
+
+    Attributes:
+        subject: the table, or the catalog to sweep.
+        lane: the lane that it was claimed from.
+        token: fences the lease: a later claim of the row has another one.
+        seq: number of the newest hint that the row had when it was claimed.
+        attempt: which attempt this is, from 1; counted durably when it started.
+        since: when the row first failed in a row of failures, or when it was claimed.
+        wish: what the hints said.
+        locations: every location where files of this name may lie.
+        story: what is durably known.
+        memo: what is remembered.
+        swept_at: when the last complete sweep of the catalog began.
+    """
+
+    subject: Subject
+    lane: Lane
+    token: int
+    seq: int
+    attempt: int
+    since: datetime
+    wish: Wish = Wish()
+    locations: frozenset[str] = frozenset()
+    story: Story = Story()
+    memo: Memo = Memo()
+    swept_at: datetime | None = None
+
+
+class Reason(StrEnum):
+    """Why something is a dead letter."""
+
+    UNDECODABLE = "undecodable"
+    HELD_DROP = "held-drop"
+    FOREIGN_CATALOG = "foreign-catalog"
+    FOREIGN_FILE = "foreign-file"
+    LOCATION_REFUSED = "location-refused"
+    PERMANENT = "permanent"
+    EXHAUSTED = "exhausted"
+    POISON = "poison"
+
+
+class Backward(StrEnum):
+    """A step that the brake counts."""
+
+    DROP = "drop"
+    OLDER = "older"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step that asks the brake's leave.
+
+    Attributes:
+        kind: a drop, or an older pointer of the same table.
+        uuid: the table's uuid.
+        pointer: the pointer that is given up or stepped back to.
+    """
+
+    kind: Backward
+    uuid: str | None
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """All is as it should be.
+
+    Attributes:
+        due_at: when to look again of our own accord.
+        story: what is known now.
+        memo: what to remember.
+        asks: hints for other rows, put in the same transaction.
+        left: locations where none of our files lies any more.
+        did: the files written or deleted.
+        forget: the row has nothing left to say and may go.
+        sweep: a complete sweep began then (only of a catalog's row).
+        calm: that sweep found no more absences than the brake allows.
+        not_before: no publish may start earlier, whatever hints come.
+    """
+
+    due_at: datetime
+    story: Story = Story()
+    memo: Memo = Memo()
+    asks: tuple[Hint, ...] = ()
+    left: frozenset[str] = frozenset()
+    did: tuple[str, ...] = ()
+    forget: bool = False
+    sweep: datetime | None = None
+    calm: bool = False
+    not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Right as far as can be told; look again then. The wish stays open.
+
+    Attributes:
+        at: when.
+        why: what is waited for, in words.
+    """
+
+    at: datetime
+    why: str
+    story: Story = Story()
+    memo: Memo = Memo()
+    asks: tuple[Hint, ...] = ()
+    left: frozenset[str] = frozenset()
+    did: tuple[str, ...] = ()
+    not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The table's own trouble: the attempt counts."""
+
+    at: datetime
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A dead letter: nothing more is tried until a new event or an operator."""
+
+    reason: Reason
+    detail: str
+    story: Story = Story()
+    did: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Given back unfinished (a lane's trouble, a shutdown): the attempt does not count."""
+
+    at: datetime
+    why: str
+
+
+Outcome: TypeAlias = Done | Later | Retry | Dead | Released
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A row of the roster.
+
+    Attributes:
+        table: its name.
+        live: the pointer last published, if one is live.
+        etag: entity tag of the catalog's last answer.
+        dead: the row is a dead letter.
+    """
+
+    table: TableName
+    live: Published | None
+    etag: str | None
+    dead: bool

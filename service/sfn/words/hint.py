@@ -1,0 +1,54 @@
+"""What every event becomes: a note that something may have changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfn.words.table import Subject, TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """This table, or this whole catalog, may have changed. A hint is never the truth; the catalog is.
+
+    Attributes:
+        subject: the table, or the catalog for a sweep.
+        sender: who told: with `event_id` the key of de-duplication.
+        event_id: the sender's id of the event; None is never de-duplicated.
+        floor: metadata location that the event told of; the answer should be at or after it.
+        renamed_to: the table's new name, where the event tells of a rename.
+        drop: the event tells of a drop.
+        purge: the drop was to delete the table's files.
+        held: put by a sweep that found too many absences: absence must be released by an operator.
+        location: a table location where files under this name were seen.
+        body: the event as received, for the log.
+    """
+
+    subject: Subject
+    sender: str = ""
+    event_id: str | None = None
+    floor: str | None = None
+    renamed_to: TableName | None = None
+    drop: bool = False
+    purge: bool = False
+    held: bool = False
+    location: str | None = None
+    body: bytes = b""
+
+    @property
+    def vague(self) -> bool:
+        """Whether nothing in it could be compared with the catalog's answer."""
+        return self.floor is None and self.renamed_to is None and not self.drop
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of the notes of one `Intake.put`; all of it is durable.
+
+    Attributes:
+        accepted: notes that are new.
+        duplicates: notes whose (sender, event id) was known.
+    """
+
+    accepted: int
+    duplicates: int

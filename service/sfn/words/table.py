@@ -1,0 +1,91 @@
+"""Tables and what a catalog says about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """A table's identifier in one configured catalog.
+
+    Attributes:
+        catalog: the name that the configuration gives the catalog.
+        namespace: namespace levels, outermost first; may be empty.
+        name: the table's own name.
+    """
+
+    catalog: str
+    namespace: tuple[str, ...]
+    name: str
+
+    @property
+    def identifier(self) -> str:
+        """Levels and name joined by dots: for people, ambiguous where a part holds a dot."""
+        return ".".join((*self.namespace, self.name))
+
+    def __str__(self) -> str:
+        return f"{self.catalog}:{self.identifier}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CatalogName:
+    """A whole catalog as the subject of a hint: look at all its tables (a sweep)."""
+
+    catalog: str
+
+    def __str__(self) -> str:
+        return self.catalog
+
+
+Subject: TypeAlias = TableName | CatalogName
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The part of a table's metadata that deciding needs (Iceberg spec, "Table Metadata Fields").
+
+    Attributes:
+        uuid: `table-uuid`; None only for a v1 table that has none.
+        location: `location`, as the catalog gives it, without a trailing slash.
+        metadata_location: the current metadata file, as the catalog gives it.
+        metadata_log: `metadata-log[].metadata-file`, oldest first.
+        last_updated_ms: `last-updated-ms`, Unix milliseconds; may step back by a minute between versions.
+        snapshot_id: the head snapshot of branch `main`, None for an empty table.
+        left_alone: why this table gets no files (encrypted, switched off), or None.
+    """
+
+    uuid: str | None
+    location: str
+    metadata_location: str
+    metadata_log: tuple[str, ...] = ()
+    last_updated_ms: int = 0
+    snapshot_id: int | None = None
+    left_alone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The catalog has the table."""
+
+    table: Table
+    etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotModified:
+    """The catalog's answer is the one whose entity tag was sent along (RFC 9110, 13.1.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The catalog answered, in Iceberg's own error shape, that it has no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """The table exists without a metadata file (a staged create): neither present nor absent."""
+
+
+Answer: TypeAlias = Loaded | NotModified | Missing | Unwritten
