@@ -13,6 +13,7 @@
     │   ├ Transient         try again later
     │   │   └ Unsure        may have been applied: forget what was remembered, read again
     │   └ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
+    │       └ LocationRefused
     └ Broken                the process must end: fsync error, lost lock, newer schema
 
 A lost race is no error but an answer (`sfn.store.Moved`).
@@ -127,6 +128,13 @@ class Unsure(Transient):
 
 class Permanent(Trouble):
     """It will not work until somebody changes something."""
+
+
+class LocationRefused(Permanent):
+    """A location that no file of ours may be written to or point into."""
+
+    def __init__(self, where: str, *, expected: str, found: str, remedy: str = "") -> None:
+        super().__init__(where, scope=Scope.TABLE, expected=expected, found=found, remedy=remedy)
 
 
 class Broken(SfnError):

@@ -49,7 +49,7 @@ class Worklist(Protocol):
         """Lease due rows, in turn over the lanes; their attempts are counted durably."""
         ...
 
-    async def renew(self, claims: Sequence[Claim], now: datetime) -> set[Claim]:
+    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
         """Prolong leases; those that were lost are missing from the answer."""
         ...
 
@@ -92,7 +92,11 @@ class Roster(Protocol):
 
 
 class Brake(Protocol):
-    """For operators: what is held."""
+    """For operators and sweeps: how many steps that are not forward are let pass."""
+
+    async def limit(self, catalog: str) -> int:
+        """How many absences one sweep may find before they are held."""
+        ...
 
     async def release(self, catalog: str, now: datetime) -> int:
         """Reset a catalog's brake and queue what it held, waived once each; how many rows."""

@@ -1,10 +1,12 @@
 """The domain's words: frozen, checked values without behaviour of their own."""
 
 from sfn.words.claim import (
+    Ask,
     Backward,
     Claim,
     Dead,
     Done,
+    Findings,
     Held,
     Known,
     Lane,
@@ -18,6 +20,7 @@ from sfn.words.claim import (
     Slots,
     Step,
     Story,
+    Swept,
     Urgency,
     Wish,
 )
@@ -37,11 +40,13 @@ from sfn.words.table import (
 __all__ = [
     "Accepted",
     "Answer",
+    "Ask",
     "Backward",
     "CatalogName",
     "Claim",
     "Dead",
     "Done",
+    "Findings",
     "Held",
     "Hint",
     "Known",
@@ -60,6 +65,7 @@ __all__ = [
     "Step",
     "Story",
     "Subject",
+    "Swept",
     "Table",
     "TableName",
     "Unwritten",

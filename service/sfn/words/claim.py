@@ -8,7 +8,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from sfn.words.hint import Hint
 from sfn.words.table import Subject, Table, TableName
 
 
@@ -40,21 +39,24 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """How many rows each lane may still have claimed.
+    """How many rows may still be claimed.
 
     Attributes:
-        total: over all lanes.
-        default: for a lane that is not named.
-        named: by lane; an open breaker is 0.
+        total: tables, over all lanes.
+        live: tables in live lanes, less than `total` so that chores always have room.
+        sweeps: catalogs.
+        named: tables of one lane, where a breaker says less.
     """
 
     total: int
-    default: int
+    live: int
+    sweeps: int
     named: Mapping[Lane, int] = field(default_factory=dict)
 
     def of(self, lane: Lane) -> int:
         """The free slots of a lane."""
-        return self.named.get(lane, self.default)
+        most = {Urgency.LIVE: min(self.live, self.total), Urgency.CHORE: self.total, Urgency.SWEEP: self.sweeps}
+        return max(0, min(most[lane.urgency], self.named.get(lane, self.total + self.sweeps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class Wish:
         drop: a drop was told of.
         purge: its files were to be deleted.
         vague: some hint said no more than "look".
+        looked_again: the one more look that a hint gets which the answer does not show was taken.
     """
 
     floor: str | None = None
@@ -101,6 +104,7 @@ class Wish:
     drop: bool = False
     purge: bool = False
     vague: bool = False
+    looked_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,6 @@ class Story:
         waived: an operator let the next such step pass.
         hints: contents of the version hint that we wrote, by location.
         refresh_at: when all of it is looked at anew.
-        looked_again: the one more look that an unanswered hint gets was taken.
         misses: looks in a row that found neither a table nor a file.
     """
 
@@ -143,7 +146,6 @@ class Story:
     waived: bool = False
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     refresh_at: datetime | None = None
-    looked_again: bool = False
     misses: int = 0
 
 
@@ -214,51 +216,86 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """Another row that should look, because of what was seen here. It says nothing about the table itself.
+
+    Attributes:
+        table: whose row; it is made where there is none.
+        location: where a file under that name was seen, to be remembered.
+    """
+
+    table: TableName
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a publish leaves behind, settled in one transaction with its outcome.
+
+    Attributes:
+        story: what is known now.
+        memo: what to remember.
+        asks: other rows that should look.
+        stirs: locations whose other rows should look.
+        left: locations where none of our files lies any more.
+        did: the files written or deleted, in order.
+        not_before: no publish of the row may start earlier, whatever hints come.
+    """
+
+    story: Story = Story()
+    memo: Memo = Memo()
+    asks: tuple[Ask, ...] = ()
+    stirs: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
+    did: tuple[str, ...] = ()
+    not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """All is as it should be.
 
     Attributes:
         due_at: when to look again of our own accord.
-        story: what is known now.
-        memo: what to remember.
-        asks: hints for other rows, put in the same transaction.
-        left: locations where none of our files lies any more.
-        did: the files written or deleted.
+        findings: what else there is to settle.
         forget: the row has nothing left to say and may go.
-        sweep: a complete sweep began then (only of a catalog's row).
-        calm: that sweep found no more absences than the brake allows.
-        not_before: no publish may start earlier, whatever hints come.
     """
 
     due_at: datetime
-    story: Story = Story()
-    memo: Memo = Memo()
-    asks: tuple[Hint, ...] = ()
-    left: frozenset[str] = frozenset()
-    did: tuple[str, ...] = ()
+    findings: Findings = Findings()
     forget: bool = False
-    sweep: datetime | None = None
-    calm: bool = False
-    not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A catalog's row: one sweep is complete.
+
+    Attributes:
+        due_at: when to sweep again.
+        began: when this one began.
+        calm: it found no more absences than the brake allows.
+    """
+
+    due_at: datetime
+    began: datetime
+    calm: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Right as far as can be told; look again then. The wish stays open.
+    """Right as far as can be told; look again then.
 
     Attributes:
         at: when.
         why: what is waited for, in words.
+        wish: what stays open of the wish, unless newer hints came.
+        findings: what else there is to settle.
     """
 
     at: datetime
     why: str
-    story: Story = Story()
-    memo: Memo = Memo()
-    asks: tuple[Hint, ...] = ()
-    left: frozenset[str] = frozenset()
-    did: tuple[str, ...] = ()
-    not_before: datetime | None = None
+    wish: Wish = Wish()
+    findings: Findings = Findings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,12 +308,17 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """A dead letter: nothing more is tried until a new event or an operator."""
+    """A dead letter: nothing more is tried until a new event or an operator.
+
+    Attributes:
+        reason: which kind.
+        detail: what happened and what to do, for a person.
+        findings: what else there is to settle; None leaves what is known as it was.
+    """
 
     reason: Reason
     detail: str
-    story: Story = Story()
-    did: tuple[str, ...] = ()
+    findings: Findings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +329,7 @@ class Released:
     why: str
 
 
-Outcome: TypeAlias = Done | Later | Retry | Dead | Released
+Outcome: TypeAlias = Done | Swept | Later | Retry | Dead | Released
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +341,11 @@ class Known:
         live: the pointer last published, if one is live.
         etag: entity tag of the catalog's last answer.
         dead: the row is a dead letter.
+        told: the metadata location that a hint last told of, while the row's wish is open.
     """
 
     table: TableName
     live: Published | None
     etag: str | None
     dead: bool
+    told: str | None = None

@@ -20,7 +20,6 @@ class Hint:
         drop: the event tells of a drop.
         purge: the drop was to delete the table's files.
         held: put by a sweep that found too many absences: absence must be released by an operator.
-        location: a table location where files under this name were seen.
         body: the event as received, for the log.
     """
 
@@ -32,13 +31,12 @@ class Hint:
     drop: bool = False
     purge: bool = False
     held: bool = False
-    location: str | None = None
     body: bytes = b""
 
     @property
     def vague(self) -> bool:
         """Whether nothing in it could be compared with the catalog's answer."""
-        return self.floor is None and self.renamed_to is None and not self.drop
+        return self.floor is None and self.renamed_to is None and not (self.drop or self.held)
 
 
 @dataclass(frozen=True, slots=True)

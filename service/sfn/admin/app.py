@@ -1,0 +1,51 @@
+"""The operators' routes, for the listener's application to include; without a token there are none to include."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header
+from starlette.exceptions import HTTPException
+
+from sfn.clock import Clock
+from sfn.inbox import Brake
+
+Admit = Callable[[bytes | None], bool]
+"""Whether the value of an `Authorization` header is an operator's; takes the same time for every wrong one."""
+
+
+def routes(brake: Brake, clock: Clock, *, admit: Admit, catalogs: Collection[str]) -> APIRouter:
+    """`/admin/v1/…`, each behind the operators' token.
+
+    Args:
+        brake: what holds drops.
+        clock: tells the time.
+        admit: who is an operator.
+        catalogs: the configured ones.
+    """
+
+    async def operator(authorization: Annotated[str | None, Header(include_in_schema=False)] = None) -> None:
+        # ASGI's headers are bytes, Starlette reads them as Latin-1.
+        if not admit(None if authorization is None else authorization.encode("latin-1")):
+            raise HTTPException(
+                HTTPStatus.UNAUTHORIZED, "a valid bearer token is needed", {"WWW-Authenticate": "Bearer"}
+            )
+
+    async def release(catalog: str) -> dict[str, int]:
+        """Let go what a catalog's brake holds: each of the held tables may take its step once."""
+        if catalog not in catalogs:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "no such catalog is configured")
+        return {"released": await brake.release(catalog, clock.now())}
+
+    router = APIRouter(prefix="/admin/v1", tags=["admin"], dependencies=[Depends(operator)])
+    router.add_api_route(
+        "/brakes/{catalog}:release",
+        release,
+        methods=["POST"],
+        operation_id="releaseBrake",
+        responses={401: {"description": "not an operator"}, 404: {"description": "no such catalog"}},
+        openapi_extra={"security": [{"bearer": []}]},
+    )
+    return router

@@ -1,0 +1,138 @@
+"""A catalog in memory: the port's twin for tests and the simulator, and the verbs that change it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import count
+from uuid import UUID
+
+from sfn.errors import Trouble
+from sfn.words import Answer, Loaded, Missing, NotModified, Table, TableName, Unwritten
+
+_EPOCH_MS = 1_700_000_000_000
+
+
+@dataclass(slots=True)
+class _Row:
+    """A table's metadata, oldest first; empty for a staged create."""
+
+    versions: list[Table] = field(default_factory=list)
+
+
+class MemoryCatalog:
+    """One catalog. Its verbs never suspend; ids, file names and times are counted, not drawn.
+
+    Args:
+        name: the name that the configuration gives it.
+        warehouse: location below which tables get theirs.
+
+    Attributes:
+        trouble: raised by every question while it is set.
+    """
+
+    def __init__(self, name: str, warehouse: str = "file:///warehouse") -> None:
+        self.name = name
+        self.trouble: Trouble | None = None
+        self._warehouse = warehouse
+        self._serial = count(1)
+        self._namespaces: set[tuple[str, ...]] = set()
+        self._rows: dict[TableName, _Row] = {}
+
+    async def load(self, table: TableName, known: str | None) -> Answer:
+        self._raise_trouble()
+        row = self._rows.get(table)
+        if row is None:
+            return Missing()
+        if not row.versions:
+            return Unwritten()
+        etag = _etag(row.versions[-1])
+        return NotModified() if etag == known else Loaded(row.versions[-1], etag)
+
+    async def listed(self, table: TableName) -> bool:
+        self._raise_trouble()
+        return table in self._written()
+
+    async def tables(self) -> AsyncGenerator[TableName]:
+        self._raise_trouble()
+        for table in self._written():
+            yield table
+
+    def create_namespace(self, *levels: str) -> None:
+        """Create a namespace and those that it lies in."""
+        self._namespaces.update(levels[:depth] for depth in range(1, len(levels) + 1))
+
+    def drop_namespace(self, *levels: str) -> None:
+        """Remove an empty namespace."""
+        self._namespaces.remove(levels)
+
+    def create(self, table: TableName, location: str | None = None, left_alone: str | None = None) -> Table:
+        """A new table with a new uuid; also writes what was staged."""
+        self.stage(table)
+        where = location or "/".join((self._warehouse, *table.namespace, table.name))
+        uuid = str(UUID(int=next(self._serial)))
+        return self._write(table, Table(uuid=uuid, location=where, metadata_location="", left_alone=left_alone))
+
+    def stage(self, table: TableName) -> None:
+        """Begin a table that has no metadata file yet.
+
+        Raises:
+            ValueError: no such namespace, or the name is taken.
+        """
+        if table.namespace not in self._namespaces:
+            raise ValueError(f"no namespace for {table}")
+        if self._rows.get(table, _Row()).versions:
+            raise ValueError(f"{table} exists")
+        self._rows[table] = _Row()
+
+    def commit(self, table: TableName, location: str | None = None, left_alone: str | None = None) -> Table:
+        """One more version of the metadata, with a new snapshot."""
+        before = self._rows[table].versions[-1]
+        after = replace(before, location=location or before.location, left_alone=left_alone)
+        return self._write(table, replace(after, snapshot_id=next(self._serial)))
+
+    def roll_back(self, table: TableName) -> Table:
+        """Make the last version but one current again, as registering its file or restoring a backup does."""
+        self._rows[table].versions.pop()
+        return self._rows[table].versions[-1]
+
+    def register(self, table: TableName, version: Table) -> None:
+        """Give metadata that exists a name."""
+        self.stage(table)
+        self._rows[table].versions.append(version)
+
+    def rename(self, source: TableName, target: TableName) -> None:
+        """Move a table to another name; its files stay where they are."""
+        self.stage(target)
+        self._rows[target] = self._rows.pop(source)
+
+    def drop(self, table: TableName) -> None:
+        """Forget a table."""
+        del self._rows[table]
+
+    def _write(self, table: TableName, version: Table) -> Table:
+        versions = self._rows[table].versions
+        serial = next(self._serial)
+        before = versions[-1] if versions else None
+        number = len(before.metadata_log) + 1 if before else 0
+        version = replace(
+            version,
+            metadata_location=f"{version.location}/metadata/{number:05d}-{UUID(int=serial)}.metadata.json",
+            metadata_log=(*before.metadata_log, before.metadata_location) if before else (),
+            last_updated_ms=_EPOCH_MS + 1000 * serial,
+        )
+        versions.append(version)
+        return version
+
+    def _written(self) -> list[TableName]:
+        return sorted(table for table, row in self._rows.items() if row.versions)
+
+    def _raise_trouble(self) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+
+
+def _etag(version: Table) -> str:
+    # A metadata file never changes: its location stands for its content.
+    return f'"{sha256(version.metadata_location.encode()).hexdigest()[:8]}"'

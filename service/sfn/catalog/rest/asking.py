@@ -1,0 +1,114 @@
+"""One question to a catalog, from the route that it wants it on to the scope of the trouble that came instead."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from sfn.catalog.rest import answers
+from sfn.catalog.rest.client import Client
+from sfn.catalog.rest.directions import Directions, Route
+from sfn.catalog.rest.paths import Paths
+from sfn.catalog.rest.refusals import Refusal, Refused, Reply, garbled
+from sfn.catalog.rest.settings import RestSettings
+from sfn.clock import Clock
+from sfn.errors import Permanent, Scope, Transient
+
+T = TypeVar("T")
+
+_DECODED_IN_LOOP: Final = 2**20
+"""Bytes that are decoded on the spot, in half a millisecond; more go to a thread."""
+
+
+class Asking:
+    """Questions to one catalog.
+
+    Args:
+        settings: where, as whom, how long.
+        clock: for a Retry-After that names a date.
+    """
+
+    def __init__(self, settings: RestSettings, clock: Clock) -> None:
+        self._client = Client(settings, clock)
+        self._directions = Directions(settings, self._client)
+        # msgspec holds the interpreter's lock while it decodes: between two large bodies the loop gets its turn.
+        self._decoding = anyio.CapacityLimiter(1)
+
+    async def route(self) -> Route:
+        """The way to the catalog; raises Refused."""
+        return await self._directions.known()
+
+    async def get(self, target: Callable[[Paths], str], etag: str | None = None) -> Reply:
+        """The reply to one GET.
+
+        Args:
+            target: path and query, encoded, below the catalog's prefix.
+            etag: entity tag to send as If-None-Match, byte for byte as the catalog gave it.
+
+        Raises:
+            Refused: there was no whole reply.
+        """
+        route = await self._directions.known()
+        headers = dict(route.headers)
+        if etag is not None:
+            headers["if-none-match"] = etag
+        return await self._client.get(f"{route.home}{target(route.paths)}", headers)
+
+    async def parsed(self, reply: Reply, read: Callable[[bytes | bytearray], T], expected: str) -> T:
+        """A reply's body, by a function of `answers`; a large one in a thread.
+
+        Raises:
+            Refused: the body makes no sense.
+        """
+        try:
+            if len(reply.body) <= _DECODED_IN_LOOP:
+                return read(reply.body)
+            return await to_thread.run_sync(read, reply.body, limiter=self._decoding)
+        except answers.Unintelligible as error:
+            found = str(error)
+        raise Refused(garbled(reply, expected=expected, found=found))
+
+    async def told(self, answer: Awaitable[T]) -> T:
+        """What an answer gives.
+
+        Raises:
+            Transient: it was refused, and may not be later.
+            Permanent: it was refused, and will be until somebody changes something.
+        """
+        try:
+            return await answer
+        except Refused as refused:
+            refusal = refused.refusal
+        raise await self._trouble(refusal)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    async def _trouble(self, refusal: Refusal) -> Transient | Permanent:
+        scope = refusal.reach
+        if scope is None:
+            try:
+                await self._directions.anew()
+                scope = Scope.TABLE
+            except Refused as other:
+                refusal, scope = _both(refusal, other.refusal), Scope.CATALOG
+        if scope is Scope.CATALOG:
+            self._directions.forget()
+        return refusal.trouble(scope, self._client.secrets())
+
+
+def _both(refusal: Refusal, config: Refusal) -> Refusal:
+    """One refusal of two: what is wrong with the whole catalog says what to do."""
+    waits = [wait for wait in (refusal.retry_after, config.retry_after) if wait is not None]
+    return replace(
+        refusal,
+        found=f"{refusal.found}; and of {config.where}: {config.found}",
+        remedy=config.remedy or refusal.remedy,
+        permanent=config.permanent,
+        retry_after=max(waits, default=None),
+    )

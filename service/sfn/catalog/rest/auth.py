@@ -1,0 +1,228 @@
+"""How a catalog is told who asks. No `repr` of anything here shows a secret."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+import anyio
+
+from sfn.catalog.rest import answers, paths
+from sfn.catalog.rest.refusals import Refusal, Refused, Reply, retry_after
+from sfn.catalog.rest.settings import RestSettings, sendable
+from sfn.errors import Scope
+
+Post = Callable[[str, Mapping[str, str]], Awaitable[Reply]]
+"""Posts a form to a URL without authorization and gives the reply, whatever its status; raises Refused for none."""
+
+EARLY = 60.0
+"""Seconds before its end at which a token is renewed, at most a fifth of its life: more than one request lasts."""
+
+_SECRETS_KEPT = 4
+_REFUSED_FOR_GOOD = frozenset({400, 401, 403, 404})
+
+
+class Auth(Protocol):
+    """The source of the Authorization header; its verbs raise `Refused` with scope catalog."""
+
+    async def authorization(self) -> str | None:
+        """The header's value now, None for none."""
+        ...
+
+    async def renewed(self, refused: str | None) -> bool:
+        """Whether there is another value to try than the one that was just answered with 401."""
+        ...
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must not show in any message."""
+        ...
+
+
+class Fixed:
+    """Nothing, or the same value always."""
+
+    def __init__(self, value: str | None, *secrets: str) -> None:
+        self._value = value
+        self._secrets = secrets
+
+    async def authorization(self) -> str | None:
+        return self._value
+
+    async def renewed(self, refused: str | None) -> bool:
+        return refused != self._value
+
+    def secrets(self) -> tuple[str, ...]:
+        return self._secrets
+
+
+class TokenFile:
+    """A bearer token in a file that somebody else renews: a mounted secret, a sidecar's token."""
+
+    def __init__(self, catalog: str, file: Path) -> None:
+        self._catalog = catalog
+        self._file = file
+        self._seen: tuple[int, int, int] | None = None
+        self._recent: tuple[str, ...] = ()
+
+    async def authorization(self) -> str | None:
+        return f"Bearer {self._current()}"
+
+    async def renewed(self, refused: str | None) -> bool:
+        # The clock of some file systems is coarse: a file of the same size and time may still be another.
+        self._seen = None
+        return f"Bearer {self._current()}" != refused
+
+    def secrets(self) -> tuple[str, ...]:
+        return self._recent
+
+    def _current(self) -> str:
+        try:
+            now = self._file.stat()
+            seen = (now.st_mtime_ns, now.st_ino, now.st_size)
+        except OSError:
+            seen = None
+        if seen is None or seen != self._seen:
+            token = secret_in(self._catalog, self._file, "token_file")
+            if token not in self._recent:
+                self._recent = (token, *self._recent)[:_SECRETS_KEPT]
+            self._seen = seen
+            return token
+        return self._recent[0]
+
+
+class ClientCredentials:
+    """OAuth2 client credentials (RFC 6749, 4.4), one request for a token at a time.
+
+    A token is renewed before its end, and once when the catalog refuses it.
+
+    Args:
+        settings: with `credential` or `credential_file`.
+        post: how the token is asked for.
+    """
+
+    def __init__(self, settings: RestSettings, post: Post) -> None:
+        self._settings = settings
+        self._post = post
+        self._url = settings.oauth2_uri or f"{paths.base(settings.uri)}/v1/oauth/tokens"
+        self._asking = anyio.Lock()
+        self._value: str | None = None
+        self._until: float | None = None
+        self._recent: tuple[str, ...] = ()
+
+    async def authorization(self) -> str | None:
+        if not self._fresh():
+            async with self._asking:
+                if not self._fresh():
+                    await self._renew()
+        return self._value
+
+    async def renewed(self, refused: str | None) -> bool:
+        async with self._asking:
+            # Another request met the same refusal and has a new token already.
+            if self._value == refused:
+                await self._renew()
+        return self._value != refused
+
+    def secrets(self) -> tuple[str, ...]:
+        return self._recent
+
+    def _fresh(self) -> bool:
+        return self._value is not None and (self._until is None or anyio.current_time() < self._until)
+
+    async def _renew(self) -> None:
+        credential = self._credential()
+        client, colon, secret = credential.partition(":")
+        if not colon:
+            client, secret = "", credential
+        self._remember(credential, secret)
+        form = {"grant_type": "client_credentials", "scope": self._settings.scope, "client_secret": secret}
+        asked = anyio.current_time()
+        reply = await self._post(self._url, form | ({"client_id": client} if client else {}))
+        token = self._granted(reply)
+        self._remember(token.value)
+        self._value = f"Bearer {token.value}"
+        self._until = None
+        if token.lasts is not None:
+            self._until = asked + token.lasts - min(EARLY, token.lasts / 5)
+
+    def _credential(self) -> str:
+        if self._settings.credential_file is not None:
+            return secret_in(self._settings.name, self._settings.credential_file, "credential_file")
+        return self._settings.credential or ""
+
+    def _remember(self, *secrets: str) -> None:
+        new = tuple(secret for secret in secrets if secret not in self._recent)
+        self._recent = (*new, *self._recent)[: 2 * _SECRETS_KEPT]
+
+    def _granted(self, reply: Reply) -> answers.Token:
+        found = answers.read_token_error(reply.body) or "without an OAuth2 error code"
+        if reply.status == HTTPStatus.OK:
+            try:
+                token = answers.read_token(reply.body)
+            except answers.Unintelligible as error:
+                found = str(error)
+            else:
+                if sendable("Authorization", token.value):
+                    return token
+                found = "a token that no header can carry"
+        raise Refused(
+            Refusal(
+                reply.where,
+                expected="an OAuth2 access token",
+                found=f"status {reply.status}, {found}",
+                remedy=f"check catalogs.{self._settings.name}.credential, oauth2_uri and scope",
+                permanent=reply.status in _REFUSED_FOR_GOOD,
+                reach=Scope.CATALOG,
+                retry_after=retry_after(reply),
+            )
+        )
+
+
+def auth_of(settings: RestSettings, post: Post) -> Auth:
+    """The one way of authorization that the settings ask for."""
+    if settings.token_file is not None:
+        return TokenFile(settings.name, settings.token_file)
+    if settings.credential is not None or settings.credential_file is not None:
+        return ClientCredentials(settings, post)
+    if settings.token is not None:
+        return Fixed(f"Bearer {settings.token}", settings.token)
+    parts = urlsplit(settings.uri)
+    if parts.username is None:
+        return Fixed(None)
+    password = unquote(parts.password or "")
+    pair = f"{unquote(parts.username)}:{password}"
+    basic = b64encode(pair.encode()).decode()
+    return Fixed(f"Basic {basic}", basic, password)
+
+
+def secret_in(catalog: str, file: Path, setting: str) -> str:
+    """The content of a file that holds one secret, without the space around it.
+
+    Raises:
+        Refused: it cannot be read, is empty, or no header can carry it.
+    """
+    try:
+        secret = file.read_text("utf-8").strip()
+    except OSError as error:
+        found = type(error).__name__
+    except UnicodeDecodeError:
+        found = "bytes that are no UTF-8"
+    else:
+        if re.fullmatch(r"[\x21-\x7e]+", secret):
+            return secret
+        found = "spaces or control characters in it" if secret else "an empty file"
+    raise Refused(
+        Refusal(
+            f"catalog {catalog}: {file}",
+            expected="one secret in a readable file",
+            found=found,
+            remedy=f"mend the file that catalogs.{catalog}.{setting} names",
+            permanent=True,
+            reach=Scope.CATALOG,
+        )
+    )

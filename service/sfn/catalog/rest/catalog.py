@@ -1,0 +1,100 @@
+"""The catalog port over Iceberg's REST API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Final
+
+from sfn.catalog.rest import answers, paths
+from sfn.catalog.rest.asking import Asking
+from sfn.catalog.rest.listing import NO_NAMESPACE, Listings, complaint
+from sfn.catalog.rest.refusals import Refused, Reply, of_status
+from sfn.catalog.rest.settings import RestSettings
+from sfn.clock import Clock, SystemClock
+from sfn.words import Answer, Loaded, Missing, NotModified, TableName, Unwritten
+
+_NO_TABLE: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", NO_NAMESPACE})
+"""Error types that say that there is no such Iceberg table. `NoSuchViewException` answers another question, and
+Polaris' `NotFoundException` speaks of a whole warehouse."""
+
+_EXPECTED: Final = "the table, or a 404 in Iceberg's error shape"
+
+
+class RestCatalog:
+    """A catalog behind Iceberg's REST API.
+
+    Scope of trouble: as in behaviour.md; where one reply cannot tell, one `GET /v1/config` decides. In `tables` scope
+    table means that the walk has that trouble while the catalog answers other questions.
+
+    Args:
+        settings: where, as whom, how long.
+        clock: for a Retry-After that names a date.
+    """
+
+    def __init__(self, settings: RestSettings, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._asking = Asking(settings, clock or SystemClock())
+        self._listings = Listings(self._asking, settings.name, settings.page_size)
+
+    async def load(self, table: TableName, known: str | None) -> Answer:
+        """As the port promises.
+
+        Asks for the snapshots that a branch or tag names and no others, and once more for all where that answer lacks
+        the metadata's location (Polaris issue 4656).
+        """
+        return await self._asking.told(self._load(table, known))
+
+    async def listed(self, table: TableName) -> bool:
+        """As the port promises."""
+        async with aclosing(self._listings.items(self._listings.tables(table.namespace))) as tables:
+            async for levels, name in tables:
+                # Some catalogs list a nested namespace as one level with dots.
+                if ".".join((*levels, name)) == table.identifier:
+                    return True
+        return False
+
+    async def tables(self) -> AsyncGenerator[TableName]:
+        """As the port promises; one namespace that may not be listed fails the walk at its end."""
+        async with aclosing(self._listings.walk()) as tables:
+            async for table in tables:
+                yield table
+
+    async def identity(self) -> str:
+        """Whose tables these are, for `catalog_id` in our files (behaviour.md, "catalog_id").
+
+        Raises:
+            Transient, Permanent: scope catalog; its configuration cannot be had.
+        """
+        if self._settings.catalog_id is not None:
+            return self._settings.catalog_id
+        route = await self._asking.told(self._asking.route())
+        words = (paths.base(self._settings.uri), self._settings.warehouse or "", route.prefix)
+        return sha256("\n".join(words).encode()).hexdigest()[:32]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._asking.close()
+
+    async def _load(self, table: TableName, known: str | None) -> Answer:
+        answer = await self._loaded(table, known, "?snapshots=refs")
+        return await self._loaded(table, known, "") if answer == Unwritten() else answer
+
+    async def _loaded(self, table: TableName, known: str | None, query: str) -> Answer:
+        reply = await self._asking.get(lambda paths: paths.table(table) + query, known)
+        if reply.status == HTTPStatus.OK:
+            found = await self._asking.parsed(reply, answers.read_table, _EXPECTED)
+            return Unwritten() if found is None else Loaded(found, _etag(reply))
+        if reply.status == HTTPStatus.NOT_MODIFIED and known is not None:
+            return NotModified()
+        if reply.status == HTTPStatus.NOT_FOUND and complaint(reply) in _NO_TABLE:
+            return Missing()
+        raise Refused(of_status(reply, expected=_EXPECTED))
+
+
+def _etag(reply: Reply) -> str | None:
+    """The entity tag to send back: without the suffix of a compressing Jetty, with which it never matches."""
+    tag = reply.headers.get("ETag", "").strip()
+    return tag.removesuffix("--gzip").replace('--gzip"', '"') or None

@@ -1,0 +1,154 @@
+"""HTTP to one catalog: requests, their limits, and every foreign error turned into a refusal."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Final
+
+import aiohttp
+from yarl import URL
+
+from sfn.catalog.rest.auth import Auth, auth_of
+from sfn.catalog.rest.refusals import ICEBERG_TOKEN_EXPIRED, Refusal, Refused, Reply
+from sfn.catalog.rest.settings import RestSettings
+from sfn.catalog.rest.unheard import unheard
+from sfn.clock import Clock
+from sfn.errors import Scope
+
+_UNAUTHORIZED: Final = frozenset({401, ICEBERG_TOKEN_EXPIRED})
+_ERROR_LIMIT: Final = 2**20
+"""Bytes of an error body that are read: Iceberg's carry a Java stack."""
+
+
+class Client:
+    """One pool of connections. Follows no redirect, trusts no proxy of the environment, keeps no cookie.
+
+    Args:
+        settings: where, as whom, how long.
+        clock: stamps the replies.
+    """
+
+    def __init__(self, settings: RestSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._auth: Auth = auth_of(settings, self._post)
+        self._session: aiohttp.ClientSession | None = None
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must not show in any message: our tokens, and the values of configured headers."""
+        return (*self._auth.secrets(), *self._settings.headers.values())
+
+    async def get(self, url: str, headers: Mapping[str, str], *, within: float | None = None) -> Reply:
+        """One GET with our authorization; asked again once with a new token if it is answered 401 or 419.
+
+        Args:
+            url: absolute and encoded; sent byte for byte.
+            headers: sent along, names in lower case; ours win.
+            within: seconds for the whole request, None for the configured.
+
+        Returns:
+            The reply, whatever its status.
+
+        Raises:
+            Refused: there was none, or not the whole of one, or it is too long.
+        """
+        reply, sent = await self._authorized(url, headers, within)
+        if reply.status in _UNAUTHORIZED and await self._auth.renewed(sent):
+            reply, _ = await self._authorized(url, headers, within)
+        return reply
+
+    async def close(self) -> None:
+        """Close all connections; a later request opens new ones."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def _authorized(self, url: str, headers: Mapping[str, str], within: float | None) -> tuple[Reply, str | None]:
+        authorization = await self._auth.authorization()
+        # Unasked, Jetty compresses and gives an entity tag that never matches again: `b7a04183--gzip` (facts/jvm.md).
+        ours = {"accept": "application/json", "accept-encoding": "identity"}
+        if authorization is not None:
+            ours["authorization"] = authorization
+        return await self._exchange("GET", URL(url, encoded=True), {**headers, **ours}, within=within), authorization
+
+    async def _post(self, url: str, form: Mapping[str, str]) -> Reply:
+        return await self._exchange("POST", URL(url), {"accept": "application/json"}, form=form)
+
+    async def _exchange(
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        *,
+        form: Mapping[str, str] | None = None,
+        within: float | None = None,
+    ) -> Reply:
+        where = f"catalog {self._settings.name}: {method} {url.with_user(None).with_query(None)}"
+        total = within or self._settings.request_timeout
+        limit = aiohttp.ClientTimeout(total=total, sock_connect=self._settings.connect_timeout)
+        session = self._opened()
+        try:
+            async with session.request(
+                method, url, headers=headers, data=form, timeout=limit, allow_redirects=False
+            ) as response:
+                body = await _read(response, self._settings.body_limit)
+                if body is not None:
+                    return Reply(where, response.status, self._clock.now(), response.headers, body)
+                refusal = self._too_long(where)
+        except (aiohttp.ClientError, OSError) as error:
+            refusal = unheard(where, error, total)
+        # Outside the handler: the chained error would carry our headers in its repr.
+        raise Refused(refusal)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._settings.max_in_flight, ssl=self._trust()),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": "iceberg-sfn"},
+                trust_env=False,
+            )
+        return self._session
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        file = self._settings.ca_file
+        if file is None:
+            return True
+        try:
+            return ssl.create_default_context(cafile=file)
+        except OSError as error:
+            found = type(error).__name__
+        raise Refused(
+            Refusal(
+                f"catalog {self._settings.name}: {file}",
+                expected="a file of PEM certificates",
+                found=found,
+                remedy=f"mend catalogs.{self._settings.name}.ca_file",
+                permanent=True,
+                reach=Scope.CATALOG,
+            )
+        )
+
+    def _too_long(self, where: str) -> Refusal:
+        return Refusal(
+            where,
+            expected=f"at most {self._settings.body_limit} bytes",
+            found="a longer answer",
+            remedy="expire the table's snapshots, shorten its metadata-log, or raise body_limit",
+            permanent=True,
+            reach=Scope.TABLE,
+        )
+
+
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytearray | None:
+    """The whole body, or None when it is longer than the limit; of an error the beginning does."""
+    most = limit if response.ok else _ERROR_LIMIT
+    if response.ok and (response.content_length or 0) > most:
+        return None
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > most:
+            return None if response.ok else body
+    return body

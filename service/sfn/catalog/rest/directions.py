@@ -1,0 +1,157 @@
+"""Where a catalog wants to be asked: `/v1/config`, asked once, and again when there was trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+import anyio
+from yarl import URL
+
+from sfn.catalog.rest import answers, paths
+from sfn.catalog.rest.client import Client
+from sfn.catalog.rest.refusals import Refusal, Refused, Reply, garbled, of_status
+from sfn.catalog.rest.settings import RestSettings, sendable
+from sfn.errors import Scope
+
+_EXPECTED: Final = "the catalog's configuration"
+
+_OURS: Final = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "if-none-match",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that frame a message or that we rely on: nobody else sets them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How to ask one catalog.
+
+    Attributes:
+        home: what every path is appended to.
+        prefix: as `/v1/config` gave it, "" for none.
+        paths: the paths below that prefix.
+        headers: to send along, names in lower case; configured and the catalog's own.
+    """
+
+    home: str
+    prefix: str
+    paths: paths.Paths
+    headers: Mapping[str, str] = field(repr=False)
+
+
+class Directions:
+    """The route to one catalog. Whoever asks at the same time shares one request and its outcome, good or bad.
+
+    Args:
+        settings: where the configuration is to be had.
+        client: asks.
+    """
+
+    def __init__(self, settings: RestSettings, client: Client) -> None:
+        self._settings = settings
+        self._client = client
+        self._looking = anyio.Lock()
+        self._last: Route | Refusal | None = None
+        self._looked_at = -1.0
+
+    async def known(self) -> Route:
+        """The route, asked for where it is not known.
+
+        Raises:
+            Refused: scope catalog.
+        """
+        return self._last if isinstance(self._last, Route) else await self.anew()
+
+    async def anew(self) -> Route:
+        """The route by an answer that came after this call; errors as of `known`."""
+        since = anyio.current_time()
+        async with self._looking:
+            # Without sharing, the last of many that wait on a dead catalog would wait for all their time-outs in turn.
+            if self._last is None or self._looked_at < since:
+                self._last = await self._look()
+                self._looked_at = anyio.current_time()
+            last = self._last
+        if isinstance(last, Refusal):
+            raise Refused(last)
+        return last
+
+    def forget(self) -> None:
+        """Ask again the next time."""
+        self._last = None
+
+    async def _look(self) -> Route | Refusal:
+        settings = self._settings
+        url = f"{_sent(settings.uri)}{paths.config(settings.warehouse)}"
+        headers = _headers({}, settings.headers, {})
+        try:
+            reply = await self._client.get(url, headers, within=settings.config_timeout)
+        except Refused as refused:
+            refusal = refused.refusal
+        else:
+            if reply.status == HTTPStatus.OK:
+                return self._read(reply)
+            refusal = of_status(reply, expected=_EXPECTED)
+            if reply.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
+                refusal = replace(refusal, remedy=self._check("uri (without /v1) and warehouse"))
+        return replace(refusal, reach=Scope.CATALOG)
+
+    def _read(self, reply: Reply) -> Route | Refusal:
+        settings = self._settings
+        try:
+            config = answers.read_config(reply.body)
+        except answers.Unintelligible as error:
+            refusal = garbled(reply, expected=_EXPECTED, found=str(error))
+            return replace(refusal, remedy=self._check("uri (without /v1)"), reach=Scope.CATALOG)
+        uri = config.uri or settings.uri
+        try:
+            home = _sent(uri)
+            found = "a uri override that leaves TLS" if _leaves_tls(settings.uri, uri) else None
+        except ValueError:
+            home, found = "", "a uri override that is no http or https URI"
+        if found is not None:
+            remedy = "have the catalog's configuration mended: its uri must be where clients reach it over TLS"
+            return Refusal(reply.where, _EXPECTED, found, remedy, permanent=True, reach=Scope.CATALOG)
+        return Route(
+            home=home,
+            prefix=config.prefix,
+            paths=paths.Paths(config.prefix, config.separator or paths.DEFAULT_SEPARATOR),
+            headers=_headers(config.defaults, settings.headers, config.overrides),
+        )
+
+    def _check(self, what: str) -> str:
+        return f"check catalogs.{self._settings.name}.{what}"
+
+
+def _sent(uri: str) -> str:
+    """A URI's base in the form that goes over the wire: an international host name in ASCII."""
+    return str(URL(paths.base(uri))).rstrip("/")
+
+
+def _leaves_tls(configured: str, told: str) -> bool:
+    return urlsplit(configured).scheme == "https" != urlsplit(told).scheme
+
+
+def _headers(
+    defaults: Mapping[str, str], configured: Mapping[str, str], overrides: Mapping[str, str]
+) -> dict[str, str]:
+    """One set of headers (REST specification, "getConfig": defaults, then the client's own, then overrides)."""
+    merged: dict[str, str] = {}
+    for some in (defaults, configured, overrides):
+        for name, value in some.items():
+            if name.lower() not in _OURS and sendable(name, value):
+                merged[name.lower()] = value
+    return merged

@@ -1,0 +1,161 @@
+"""Listings, page after page, and the walk over all namespaces."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, Generic, TypeVar
+from urllib.parse import quote
+
+from sfn.catalog.rest import answers
+from sfn.catalog.rest.answers import Page
+from sfn.catalog.rest.asking import Asking
+from sfn.catalog.rest.paths import Paths
+from sfn.catalog.rest.refusals import Refused, Reply, garbled, of_status
+from sfn.errors import Permanent, Scope
+from sfn.words import TableName
+
+T = TypeVar("T")
+
+NO_NAMESPACE: Final = "NoSuchNamespaceException"
+
+_NO_NESTING: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_ACCEPTABLE})
+"""How catalogs without nested namespaces refuse to look below one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """A question whose answer comes in pages.
+
+    Attributes:
+        target: path and query without paging.
+        read: parses a page.
+        void: whether a refusal says that nothing is there to be listed.
+    """
+
+    target: Callable[[Paths], tuple[str, str]]
+    read: Callable[[bytes | bytearray], Page[T]]
+    void: Callable[[Reply], bool]
+
+
+def complaint(reply: Reply) -> str | None:
+    """The type of an error in Iceberg's shape that goes with its status, else None."""
+    error = answers.read_error(reply.body)
+    return error.type if error is not None and error.code == reply.status else None
+
+
+def _gone(reply: Reply) -> bool:
+    return reply.status == HTTPStatus.NOT_FOUND and complaint(reply) == NO_NAMESPACE
+
+
+def _childless(reply: Reply) -> bool:
+    return _gone(reply) or (reply.status in _NO_NESTING and complaint(reply) is not None)
+
+
+class Listings:
+    """What one catalog lists.
+
+    Args:
+        asking: asks it.
+        catalog: the name that the configuration gives it.
+        page_size: entries a page; None leaves it to the catalog.
+    """
+
+    def __init__(self, asking: Asking, catalog: str, page_size: int | None) -> None:
+        self._asking = asking
+        self._catalog = catalog
+        self._size = "" if page_size is None else f"pageSize={page_size}&"
+
+    def tables(self, namespace: tuple[str, ...]) -> Listing[tuple[tuple[str, ...], str]]:
+        """The tables of a namespace; one that is missing lists nothing."""
+        return Listing(lambda paths: (paths.tables(self._catalog, namespace), ""), answers.read_tables, _gone)
+
+    def namespaces(self, parent: tuple[str, ...]) -> Listing[tuple[str, ...]]:
+        """The namespaces right below another, or the outermost; a parent that is missing has none."""
+        void = _childless if parent else lambda _: False
+        return Listing(lambda paths: paths.namespaces(self._catalog, parent), answers.read_namespaces, void)
+
+    async def items(self, listing: Listing[T]) -> AsyncGenerator[T]:
+        """Every entry of a listing.
+
+        Raises:
+            Transient, Permanent: it cannot be had, or not whole.
+        """
+        token, seen = "", set[str]()
+        while True:
+            page = await self._asking.told(self._page(listing, token, seen))
+            for item in page.items:
+                yield item
+            if page.next is None:
+                return
+            token = page.next
+            seen.add(token)
+
+    async def walk(self) -> AsyncGenerator[TableName]:
+        """Every table of every namespace.
+
+        A namespace is entered once, so catalogs that ignore `parent` or list all levels at once are walked too.
+
+        Raises:
+            Transient, Permanent: of scope catalog at once. What concerns one namespace and will not pass (we may not
+                look into it, its name is refused) is raised at the end: all others were listed.
+        """
+        withheld: list[Permanent] = []
+        seen: set[tuple[str, ...]] = {()}
+        waiting = deque[tuple[str, ...]]([()])
+        while waiting:
+            namespace = waiting.popleft()
+            if namespace:
+                with _withholding(withheld):
+                    async with aclosing(self.items(self.tables(namespace))) as tables:
+                        async for levels, name in tables:
+                            yield TableName(self._catalog, levels, name)
+            with _withholding(withheld):
+                async with aclosing(self.items(self.namespaces(namespace))) as children:
+                    async for child in children:
+                        if child not in seen:
+                            seen.add(child)
+                            waiting.append(child)
+        if withheld:
+            raise _incomplete(withheld)
+
+    async def _page(self, listing: Listing[T], token: str, seen: set[str]) -> Page[T]:
+        def target(paths: Paths) -> str:
+            path, query = listing.target(paths)
+            # An empty token asks for the first page: without one a catalog may send everything at once.
+            return f"{path}?{query}{self._size}pageToken={quote(token, safe='')}"
+
+        expected = "a page of a listing"
+        reply = await self._asking.get(target)
+        if listing.void(reply):
+            return Page((), None)
+        if reply.status != HTTPStatus.OK:
+            raise Refused(of_status(reply, expected=expected))
+        page = await self._asking.parsed(reply, listing.read, expected)
+        if page.next in seen:
+            raise Refused(garbled(reply, expected=expected, found="the next-page-token of an earlier page"))
+        return page
+
+
+@contextmanager
+def _withholding(withheld: list[Permanent]) -> Iterator[None]:
+    try:
+        yield
+    except Permanent as trouble:
+        if trouble.scope is not Scope.TABLE:
+            raise
+        withheld.append(trouble)
+
+
+def _incomplete(withheld: list[Permanent]) -> Permanent:
+    first = withheld[0]
+    return Permanent(
+        first.where,
+        scope=Scope.TABLE,
+        expected=first.expected,
+        found=f"{first.found} ({len(withheld)} of the catalog's listings failed like this, all others are complete)",
+        remedy=first.remedy,
+    )

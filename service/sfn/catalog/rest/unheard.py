@@ -1,0 +1,72 @@
+"""Why a request got no whole reply, told by the type of the transport's error, never by its text."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+import aiohttp
+
+from sfn.catalog.rest.refusals import Refusal
+from sfn.errors import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    found: str
+    remedy: str
+    reach: Scope | None = None
+    permanent: bool = False
+
+
+# The first that fits: the classes overlap.
+_MEANINGS: tuple[tuple[type[Exception], _Meaning], ...] = (
+    (
+        aiohttp.ClientSSLError,
+        _Meaning(
+            "no TLS connection that can be trusted",
+            "check the certificate, its names and its dates, ca_file, and whether that port speaks TLS",
+            Scope.CATALOG,
+            permanent=True,
+        ),
+    ),
+    (aiohttp.ClientConnectorDNSError, _Meaning("a host that has no address", "check uri and the DNS", Scope.CATALOG)),
+    (
+        aiohttp.ConnectionTimeoutError,
+        _Meaning(
+            "no connection in time", "see whether the catalog is up and no firewall swallows packets", Scope.CATALOG
+        ),
+    ),
+    (
+        aiohttp.ClientConnectorError,
+        _Meaning("no connection", "see whether the catalog is up and listens there", Scope.CATALOG),
+    ),
+    (aiohttp.InvalidURL, _Meaning("a URL that is none", "check uri", Scope.CATALOG, permanent=True)),
+    (TimeoutError, _Meaning("no whole answer in time", "look into the catalog's own log, or raise request_timeout")),
+    (aiohttp.ClientPayloadError, _Meaning("half an answer", "see what cuts connections between here and the catalog")),
+    (aiohttp.ClientResponseError, _Meaning("an answer that is no HTTP", "see what answers at that URL")),
+)
+_OTHER = _Meaning("a connection that broke", "see what cuts connections between here and the catalog")
+
+
+def unheard(where: str, error: Exception, seconds: float) -> Refusal:
+    """Why there is no reply.
+
+    Args:
+        where: who was asked what.
+        error: what the transport raised.
+        seconds: how long the request might take.
+    """
+    meaning = next((meaning for kind, meaning in _MEANINGS if isinstance(error, kind)), _OTHER)
+    name = type(error).__name__
+    # The numbers of TLS errors are OpenSSL's and mean something else among the system's.
+    if isinstance(error, OSError) and not isinstance(error, aiohttp.ClientSSLError) and error.errno is not None:
+        name = errno.errorcode.get(error.errno, name)
+    return Refusal(
+        where,
+        expected=f"an answer within {seconds:g} s",
+        found=f"{meaning.found} ({name})",
+        remedy=meaning.remedy,
+        permanent=meaning.permanent,
+        reach=meaning.reach,
+    )

@@ -1,0 +1,149 @@
+"""Iceberg's own REST catalog server, as a process that lives no longer than ours."""
+
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+from sfn.errors import Permanent, Scope
+
+# Kills its own process group, which is the server's too, when its standard input ends: as the pipe's other end is ours
+# alone, that is when we end, however we do. PR_SET_PDEATHSIG would do so on Linux only, and already at the end of the
+# *thread* that started the server.
+_GUARD = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
+# Up sooner and at less cost: it lives for a minute. No file of the JVM's own outlives the killed process.
+_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """What the server needs.
+
+    Args:
+        java: the executable, of version 17 or newer.
+        jars: the folder with the server's jars.
+    """
+
+    java: Path
+    jars: Path
+
+
+def locate(*, java: Path | None = None, jars: Path | None = None, cache: Path | None = None) -> Runtime:
+    """Find what `make jars` fetched, where `java` and `jars` do not say otherwise.
+
+    Args:
+        java: `$SFN_JAVA`, if set.
+        jars: `$SFN_JARS`, if set.
+        cache: `$XDG_CACHE_HOME`, if set.
+    """
+    fetched = (cache or Path.home() / ".cache") / "iceberg-sfn" / "rest-fixture-1.11.0" / "env"
+    lines = fetched.read_text().splitlines() if fetched.is_file() else []
+    found = dict(line.split("=", 1) for line in lines)
+    java = java or Path(found.get("SFN_JAVA", ""))
+    jars = jars or Path(found.get("SFN_JARS", ""))
+    if java.is_file() and any(jars.glob("iceberg-open-api-*.jar")):
+        return Runtime(java=java, jars=jars)
+    raise Permanent(
+        str(fetched),
+        scope=Scope.CATALOG,
+        expected="a Java and the jars of Iceberg's REST catalog server",
+        found=f"SFN_JAVA={java} SFN_JARS={jars}" if lines else "no such file",
+        remedy="run `make jars` in the source tree, or set SFN_JAVA and SFN_JARS",
+    )
+
+
+class RestCatalogServer:
+    """A strict REST catalog in `folder`: its database, its warehouse and its log.
+
+    It has no authentication and cannot be told to listen on the loopback interface alone.
+    `stop` and `start` again make an outage: port, database and warehouse stay the same.
+    """
+
+    def __init__(self, folder: Path, runtime: Runtime, *, patience: float = 60.0) -> None:
+        self.folder = folder.resolve()
+        self.log = self.folder / "catalog.log"
+        self.warehouse = (self.folder / "warehouse").as_uri()
+        self._runtime = runtime
+        self._patience = patience
+        self._processes: tuple[subprocess.Popen[bytes], ...] = ()
+        with _listen(0) as probe:
+            self._port: int = probe.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        try:
+            _listen(self._port).close()
+        except OSError as error:
+            # The server would start all the same, and share the requests with whoever has the port.
+            raise self._trouble("a free port", f"port {self._port}: {error.strerror}") from error
+        scratch = self.folder / "tmp"
+        scratch.mkdir(parents=True, exist_ok=True)
+        guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)  # noqa: S603
+        self._processes = (guard,)
+        try:
+            with self.log.open("ab") as log:
+                server = subprocess.Popen(  # noqa: S603
+                    [self._runtime.java, *_JVM, f"-Djava.io.tmpdir={scratch}", "-cp", f"{self._runtime.jars}/*", _MAIN],
+                    env={
+                        "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
+                        "CATALOG_JDBC_STRICT__MODE": "true",
+                        "CATALOG_REST_PORT": str(self._port),
+                        "CATALOG_URI": f"jdbc:sqlite:{self.folder / 'catalog.db'}",
+                        "CATALOG_WAREHOUSE": self.warehouse,
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    process_group=guard.pid,
+                )
+            self._processes = (server, guard)
+            self._wait(server)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Kill the server, as a power cut would."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+            if process.stdin:
+                process.stdin.close()
+        self._processes = ()
+
+    def _wait(self, server: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + self._patience
+        with httpx.Client(base_url=self.uri, timeout=5.0, trust_env=False) as client:
+            while time.monotonic() < deadline:
+                if server.poll() is not None:
+                    raise self._trouble("a running server", f"it ended with status {server.returncode}")
+                try:
+                    if client.get("/v1/config").is_success:
+                        return
+                except httpx.TransportError:
+                    pass
+                time.sleep(0.05)
+        raise self._trouble("an answer to GET /v1/config", f"none in {self._patience:g} seconds")
+
+    def _trouble(self, expected: str, found: str) -> Permanent:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.is_file() else []
+        told = "\n".join(["", *lines[-15:]]) if lines else ""
+        return Permanent(str(self.log), scope=Scope.CATALOG, expected=expected, found=f"{found}{told}")
+
+
+def _listen(port: int) -> socket.socket:
+    """Take a port that nobody listens on, on any interface, as the server will."""
+    return socket.create_server(("", port))

@@ -1,0 +1,194 @@
+"""What senders say, turned into hints: one file a dialect, one line in `DIALECTS`.
+
+A dialect is a pair of pure functions over one event. It imports neither another dialect nor this module: it names in
+a protocol of its own what it needs of an `Event`. All events of a request are decoded, or none is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
+
+from sfn.dialects import own
+from sfn.errors import Rejected
+from sfn.words import Hint
+
+MAX_EVENTS: Final = 1_000
+"""Most events of one request."""
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+"""As ASGI gives them: names in lower case, in the order of arrival."""
+
+_T = TypeVar("_T")
+_ONE: Final = msgspec.json.Decoder()
+_MANY: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A configured origin of events, after its secret was checked.
+
+    Attributes:
+        name: as the configuration calls it.
+        catalogs: the catalogs that it may speak for: its own name of each, and ours.
+    """
+
+    name: str
+    catalogs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A request whose sender is known.
+
+    Attributes:
+        path: of the request, percent-decoded.
+        headers: of the request.
+        body: all of it.
+        sender: who sent it.
+    """
+
+    path: str
+    headers: Headers
+    body: bytes
+    sender: Sender
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a request: what a dialect is given.
+
+    Attributes:
+        request: what it came in.
+        content: the JSON object.
+        body: its bytes as they arrived.
+        at: the event's place in the body, a JSON pointer as URI fragment (RFC 6901, section 6).
+    """
+
+    request: Arrived
+    content: Mapping[str, object]
+    body: bytes
+    at: str
+
+    @property
+    def sender(self) -> str:
+        """The sender's name."""
+        return self.request.sender.name
+
+    def catalog(self, theirs: str | None, at: str) -> str:
+        """Our name of the catalog that the sender calls `theirs`; None is the only one it speaks for.
+
+        Args:
+            theirs: the sender's name of it.
+            at: where that was said.
+
+        Raises:
+            Rejected: 422, where the sender has no such catalog, or several and named none.
+        """
+        catalogs = self.request.sender.catalogs
+        if theirs is None and len(catalogs) == 1:
+            return next(iter(catalogs.values()))
+        if theirs is not None and theirs in catalogs:
+            return catalogs[theirs]
+        raise Rejected(
+            at,
+            status=422,
+            expected=f"one of {', '.join(catalogs)}" if catalogs else "a sender with a catalog",
+            found="none" if theirs is None else "another one",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One sender's event format.
+
+    Attributes:
+        name: for logs and metrics.
+        recognises: whether an event is of this format, whether or not its fields are right.
+        hints: what a recognised event says, nothing where it is of no concern; raises `Rejected` with 422.
+    """
+
+    name: str
+    recognises: Callable[[Event], bool]
+    hints: Callable[[Event], tuple[Hint, ...]]
+
+
+DIALECTS: Final[tuple[Dialect, ...]] = (Dialect("own", own.recognises, own.hints),)
+"""In the order in which they are asked: the most telling first, our own last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a request says.
+
+    Attributes:
+        hints: in the order of the events.
+        ignored: events that are understood and of no concern.
+    """
+
+    hints: tuple[Hint, ...]
+    ignored: int
+
+
+def decode(request: Arrived) -> Decoded:
+    """The hints of a request that holds one event or an array of events.
+
+    Raises:
+        Rejected: 400 not JSON (RFC 8259) or nested too deeply, 415 no known format, 422 a known format with a wrong
+            field or too many events. `where` points at the culprit.
+    """
+    hints: list[Hint] = []
+    ignored = 0
+    for event in _events(request):
+        told = _dialect(event).hints(event)
+        hints.extend(told)
+        ignored += not told
+    return Decoded(tuple(hints), ignored)
+
+
+def _dialect(event: Event) -> Dialect:
+    for dialect in DIALECTS:
+        if dialect.recognises(event):
+            return dialect
+    raise _unknown(event.at)
+
+
+def _events(request: Arrived) -> Iterator[Event]:
+    body = request.body
+    if not body.lstrip(b" \t\r\n").startswith(b"["):
+        yield _event(request, body, "#")
+        return
+    parts = _json(_MANY, body, "#")
+    if len(parts) > MAX_EVENTS:
+        raise Rejected("#", status=422, expected=f"at most {MAX_EVENTS} events", found=str(len(parts)))
+    for index, part in enumerate(parts):
+        yield _event(request, bytes(part), f"#/{index}")
+
+
+def _event(request: Arrived, body: bytes, at: str) -> Event:
+    content = _json(_ONE, body, at)
+    if not isinstance(content, dict):
+        raise _unknown(at)
+    return Event(request, content, body, at)
+
+
+def _json(decoder: msgspec.json.Decoder[_T], body: bytes, at: str) -> _T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Rejected(at, status=400, expected="JSON in UTF-8", found=str(error)) from error
+    except RecursionError as error:
+        raise Rejected(at, status=400, expected="JSON", found="too many levels of nesting") from error
+
+
+def _unknown(at: str) -> Rejected:
+    return Rejected(
+        at,
+        status=415,
+        expected="an event in a known format",
+        found="something else",
+        remedy='our own format is an object with "namespace" and "name"',
+    )

@@ -1,0 +1,37 @@
+"""The bell: tells a waiting worker that there may be something to claim. Never the truth; that is the inbox."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import anyio
+
+from sfn.clock import Clock
+
+
+class Bell:
+    """One worker's bell, on one event loop.
+
+    It is cleared before the inbox is looked at, so what is put while the look is under way still rings.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rung = anyio.Event()
+
+    def clear(self) -> None:
+        """About to look."""
+        if self._rung.is_set():
+            self._rung = anyio.Event()
+
+    def ring(self) -> None:
+        """Something changed."""
+        self._rung.set()
+
+    async def wait(self, until: datetime | None) -> None:
+        """Return when it has been rung since it was last cleared, or at `until`."""
+        if until is None:
+            await self._rung.wait()
+            return
+        with anyio.move_on_after(max(0.0, (until - self._clock.now()).total_seconds())):
+            await self._rung.wait()

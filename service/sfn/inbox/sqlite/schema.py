@@ -1,0 +1,71 @@
+"""The inbox's tables in SQLite, and how older ones are brought forward."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sfn.errors import Broken
+
+VERSION = 1
+
+_MIGRATIONS = (
+    """
+    CREATE TABLE lane(
+      id INTEGER PRIMARY KEY, catalog TEXT NOT NULL, store TEXT NOT NULL, urgency TEXT NOT NULL,
+      UNIQUE(catalog, store, urgency));
+    CREATE TABLE subject(
+      key TEXT PRIMARY KEY, catalog TEXT NOT NULL, lane INTEGER NOT NULL REFERENCES lane(id),
+      state TEXT NOT NULL, due_at INTEGER NOT NULL, not_before INTEGER,
+      seq INTEGER NOT NULL, done_seq INTEGER NOT NULL, token INTEGER NOT NULL, lease_until INTEGER,
+      attempt INTEGER NOT NULL, crashes INTEGER NOT NULL, failing_since INTEGER, reason TEXT,
+      live_uuid TEXT, live_location TEXT, live_written_at INTEGER,
+      wish BLOB NOT NULL, story BLOB NOT NULL, memo BLOB NOT NULL) WITHOUT ROWID;
+    CREATE INDEX subject_due ON subject(lane, due_at) WHERE state = 'queued';
+    CREATE INDEX subject_lease ON subject(lease_until) WHERE state = 'leased';
+    CREATE INDEX subject_dead ON subject(catalog, reason) WHERE state = 'dead';
+    CREATE INDEX subject_uuid ON subject(catalog, live_uuid) WHERE live_uuid IS NOT NULL;
+    CREATE INDEX subject_live ON subject(catalog, live_location) WHERE live_location IS NOT NULL;
+    CREATE TABLE location(
+      location TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(location, key)) WITHOUT ROWID;
+    CREATE INDEX location_key ON location(key);
+    CREATE TABLE event(
+      seq INTEGER PRIMARY KEY, sender TEXT NOT NULL, event_id TEXT, key TEXT NOT NULL,
+      received_at INTEGER NOT NULL, body BLOB NOT NULL, UNIQUE(sender, event_id));
+    CREATE INDEX event_received ON event(received_at);
+    CREATE TABLE catalog(
+      name TEXT PRIMARY KEY, swept_at INTEGER, tripped INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+    CREATE TABLE permit(
+      catalog TEXT NOT NULL, step TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY(catalog, step)) WITHOUT ROWID;
+    CREATE TABLE dead_letter(
+      id INTEGER PRIMARY KEY, key TEXT NOT NULL, catalog TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL,
+      status TEXT NOT NULL, opened_at INTEGER NOT NULL, changed_at INTEGER NOT NULL, attempts INTEGER NOT NULL);
+    CREATE UNIQUE INDEX dead_letter_open ON dead_letter(key) WHERE status = 'open';
+    """,
+)
+
+
+def prepare(db: sqlite3.Connection, where: str) -> None:
+    """Make the database durable by its settings and bring its tables to this version, each step in one transaction.
+
+    Args:
+        db: in autocommit mode.
+        where: what to call it in an error.
+
+    Raises:
+        Broken: the database was written by a newer version.
+    """
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=FULL")
+    db.execute("PRAGMA wal_autocheckpoint=10000")
+    db.execute("PRAGMA journal_size_limit=67108864")
+    db.execute("PRAGMA foreign_keys=ON")
+    (found,) = db.execute("PRAGMA user_version").fetchone()
+    if found > VERSION:
+        raise Broken(
+            where,
+            expected=f"an inbox of schema version {VERSION} or lower",
+            found=f"version {found}",
+            remedy="start the version of iceberg-sfn that wrote it, or a newer one",
+        )
+    for number in range(found, VERSION):
+        db.executescript(f"BEGIN IMMEDIATE;{_MIGRATIONS[number]}PRAGMA user_version={number + 1};COMMIT;")

@@ -1,0 +1,252 @@
+"""How a row of the inbox changes: pure, and the same for every adapter.
+
+    from            event                        to
+    (none), queued  a hint                       queued, due now or when its pause ends; a retry keeps its time
+    leased          a hint                       leased; noticed when the claim settles
+    dead            a hint                       queued: at once if it was held or foreign, else after the retry's cap
+    queued and due  claim                        leased: token and attempt counted
+    leased          done, nothing newer came     queued, for a look of our own accord; or forgotten
+    leased          done, something newer came   queued, due now or when its pause ends
+    leased          later                        queued then; the wish stays
+    leased          retry                        queued then; the memo is dropped
+    leased          dead                         dead
+    leased          released                     queued then, the attempt given back
+    leased          lease ran out                queued now, the crash counted; dead after too many
+    dead            released by an operator      queued now, waived once
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from sfn.pointer.lineage import higher
+from sfn.pointer.location import store_of
+from sfn.words import (
+    Ask,
+    Claim,
+    Dead,
+    Done,
+    Findings,
+    Hint,
+    Lane,
+    Later,
+    Memo,
+    Outcome,
+    Reason,
+    Released,
+    Retry,
+    Story,
+    Subject,
+    Swept,
+    TableName,
+    Urgency,
+    Wish,
+)
+
+class State(StrEnum):
+    """Where a row is."""
+
+    QUEUED = "queued"
+    LEASED = "leased"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One subject's row.
+
+    Attributes:
+        subject: whose.
+        state: where it is.
+        due_at: when it may be claimed, if it is queued.
+        not_before: no claim earlier, whatever comes.
+        seq: number of its newest hint.
+        done_seq: number of the newest hint that a publish has seen through.
+        token: of the last claim.
+        lease_until: of the last claim.
+        attempt: claims since the last success; a released one does not count.
+        crashes: leases that ran out since the last settled claim.
+        failing_since: the first of a row of failures.
+        reason: why it is dead.
+        wish, locations, story, memo: see `sfn.words.Claim`.
+    """
+
+    subject: Subject
+    due_at: datetime
+    state: State = State.QUEUED
+    not_before: datetime | None = None
+    seq: int = 0
+    done_seq: int = 0
+    token: int = 0
+    lease_until: datetime | None = None
+    attempt: int = 0
+    crashes: int = 0
+    failing_since: datetime | None = None
+    reason: Reason | None = None
+    wish: Wish = Wish()
+    locations: frozenset[str] = frozenset()
+    story: Story = Story()
+    memo: Memo = Memo()
+
+    @property
+    def lane(self) -> Lane:
+        """The lane that it would be claimed from."""
+        if not isinstance(self.subject, TableName):
+            return Lane(self.subject.catalog, "", Urgency.SWEEP)
+        live = self.story.live.location if self.story.live is not None else min(self.locations, default="")
+        urgency = Urgency.LIVE if self.seq > self.done_seq else Urgency.CHORE
+        return Lane(self.subject.catalog, store_of(live) if live else "", urgency)
+
+
+def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta) -> Row:
+    """The row after a hint.
+
+    Args:
+        row: as it was, None for a subject that has none.
+        seq: the hint's number.
+        cap: the longest pause of a retry.
+    """
+    row = row or Row(hint.subject, now)
+    wish = Wish(
+        floor=higher(row.wish.floor, hint.floor),
+        renamed_to=hint.renamed_to or row.wish.renamed_to,
+        drop=hint.drop or row.wish.drop,
+        purge=hint.purge or row.wish.purge,
+        vague=hint.vague or row.wish.vague,
+    )
+    story = replace(row.story, held=True) if hint.held else row.story
+    return _woken(replace(row, seq=seq, wish=wish, story=story), now, cap)
+
+
+def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
+    """The row after another row's publish asked it to look; None where nothing changes.
+
+    An ask with a location only teaches: a row that knows the location is left alone.
+    """
+    if ask.location is not None:
+        if row is not None and ask.location in row.locations:
+            return None
+        fresh = row or Row(ask.table, now, story=Story(visited=True))
+        row = replace(fresh, locations=fresh.locations | {ask.location})
+    row = replace(row or Row(ask.table, now), seq=seq)
+    return _soon(row, now) if row.state is State.QUEUED and row.attempt == 0 else row
+
+
+def claimed(row: Row, now: datetime, lease: timedelta) -> Row:
+    """The row leased once more; the attempt is counted before it starts."""
+    return replace(
+        row,
+        state=State.LEASED,
+        token=row.token + 1,
+        attempt=row.attempt + 1,
+        lease_until=now + lease,
+        failing_since=row.failing_since or now,
+    )
+
+
+def claim_of(row: Row, lane: Lane, swept_at: datetime | None) -> Claim:
+    """What the worker gets to see of a leased row."""
+    return Claim(
+        subject=row.subject,
+        lane=lane,
+        token=row.token,
+        seq=row.seq,
+        attempt=row.attempt,
+        since=row.failing_since or row.due_at,
+        wish=row.wish,
+        locations=row.locations,
+        story=row.story,
+        memo=row.memo,
+        swept_at=swept_at,
+    )
+
+
+def is_held_by(row: Row | None, claim: Claim) -> bool:
+    """Whether a claim still has its row: the fence of every write of a worker."""
+    return row is not None and row.state is State.LEASED and row.token == claim.token
+
+
+def expired(row: Row, now: datetime, most: int) -> Row:
+    """The row when its lease ran out: whoever had it died or hangs.
+
+    Args:
+        most: leases that may run out in a row before the row counts as poison.
+    """
+    row = replace(row, crashes=row.crashes + 1, lease_until=None, memo=Memo())
+    if row.crashes >= most:
+        return replace(row, state=State.DEAD, reason=Reason.POISON)
+    return replace(row, state=State.QUEUED, due_at=now)
+
+
+def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timedelta) -> Row | None:
+    """The row after its claim ended; None: it may go.
+
+    Args:
+        cap: as for `hinted`.
+    """
+    newer = row.seq > claim.seq
+    row = replace(row, lease_until=None, crashes=0)
+    match outcome:
+        case Done(due_at, findings, forget):
+            if forget and not newer:
+                return None
+            row = _seen_through(_with(row, findings), claim)
+            return _soon(row, now) if newer else replace(row, wish=Wish(), due_at=due_at)
+        case Swept(due_at):
+            row = _seen_through(row, claim)
+            return _soon(row, now) if newer else replace(row, wish=Wish(), due_at=due_at)
+        case Later(at, _, wish, findings):
+            row = _seen_through(_with(row, findings), claim)
+            return _soon(row, now) if newer else replace(row, wish=wish, due_at=at)
+        case Retry(at, _):
+            return replace(row, state=State.QUEUED, due_at=at, memo=Memo())
+        case Dead(reason, _, findings):
+            row = replace(_with(row, findings) if findings is not None else row, memo=Memo())
+            row = replace(row, state=State.DEAD, reason=reason)
+            return _woken(row, now, cap) if newer else row
+        case Released(at, _):
+            row = replace(row, state=State.QUEUED, due_at=at, attempt=max(0, row.attempt - 1), memo=Memo())
+            return row if row.attempt else replace(row, failing_since=None)
+    assert_never(outcome)
+
+
+def released(row: Row, now: datetime) -> Row:
+    """A held row that an operator lets pass once."""
+    story = replace(row.story, held=False, waived=True)
+    return replace(row, state=State.QUEUED, story=story, attempt=0, failing_since=None, reason=None, due_at=now)
+
+
+def _with(row: Row, findings: Findings) -> Row:
+    return replace(
+        row,
+        story=findings.story,
+        memo=findings.memo,
+        locations=row.locations - findings.left,
+        not_before=findings.not_before or row.not_before,
+    )
+
+
+def _seen_through(row: Row, claim: Claim) -> Row:
+    return replace(row, state=State.QUEUED, attempt=0, failing_since=None, reason=None, done_seq=claim.seq)
+
+
+def _soon(row: Row, now: datetime) -> Row:
+    return replace(row, due_at=max(now, row.not_before or now))
+
+
+def _woken(row: Row, now: datetime, cap: timedelta) -> Row:
+    """A hint makes a row due, except one that is leased or that waits for its next attempt."""
+    if row.state is State.DEAD:
+        due = now if _looks_at_once(row) else now + cap
+        return replace(row, state=State.QUEUED, due_at=due)
+    if row.state is State.QUEUED and row.attempt == 0:
+        soon = _soon(row, now)
+        return soon if soon.due_at < row.due_at else row
+    return row
+
+
+def _looks_at_once(row: Row) -> bool:
+    return row.reason in {Reason.HELD_DROP, Reason.FOREIGN_CATALOG}

@@ -1,0 +1,1 @@
+"""The format's pure half: documents, names, locations, lineage, the version hint."""

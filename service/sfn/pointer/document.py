@@ -1,0 +1,237 @@
+"""The SFN document: its codec and its limits (specification, section 1)."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from sfn.errors import Malformed
+
+VERSION = 1
+LIMIT = 64 * 1024
+"""Bytes that a document may have."""
+HINTS_KEPT = 4
+"""Entries that `hint_was` may have."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ORDINAL = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\d{3})?")
+
+
+class State(StrEnum):
+    """What a document says of its table."""
+
+    CURRENT = "current"
+    RENAMED = "renamed"
+    MOVED = "moved"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where another document is, and whose: the value of `moved_to` and `name_now`."""
+
+    namespace: tuple[str, ...]
+    name: str
+    sfn_file_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One SFN document; attributes are the keys of the specification.
+
+    Attributes:
+        ordinal: `Ordinal` as Unix milliseconds.
+        turned: this document was written by a step that was not forward (a rollback, a re-creation, an undrop).
+        unknown_keys are not kept: a writer replaces the whole document.
+    """
+
+    catalog_id: str
+    namespace: tuple[str, ...]
+    name: str
+    guid: str | None
+    metadata_file_path: str
+    ordinal: int
+    written_at: datetime
+    state: State = State.CURRENT
+    ref: str = "main"
+    snapshot_id: int | None = None
+    metadata_file_relative: str | None = None
+    moved_to: Link | None = None
+    name_now: Link | None = None
+    expires_at: datetime | None = None
+    hint_was: tuple[str, ...] = ()
+    turned: bool = False
+    writer: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Whether it points to a table."""
+        return self.state is State.CURRENT
+
+
+def moment(at: datetime) -> str:
+    """RFC 3339 in UTC with milliseconds."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def render_ordinal(milliseconds: int) -> str:
+    """`YYYYMMDDTHHMMSSmmm` of Unix milliseconds."""
+    at = _EPOCH + timedelta(milliseconds=milliseconds)
+    return f"{at:%Y%m%dT%H%M%S}{at.microsecond // 1000:03d}"
+
+
+def parse_ordinal(text: str) -> int:
+    """Unix milliseconds of an `Ordinal`, with or without its last three digits.
+
+    Raises:
+        ValueError: another form, or no such moment.
+    """
+    match = _ORDINAL.fullmatch(text)
+    if match is None:
+        message = f"not of the form YYYYMMDDTHHMMSSmmm: {text!r}"
+        raise ValueError(message)
+    year, month, day, hour, minute, second, fraction = (int(part or 0) for part in match.groups())
+    at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    return (at - _EPOCH) // timedelta(milliseconds=1) + fraction
+
+
+def render(document: Document) -> bytes:
+    """The document's bytes; keys that say nothing are left out."""
+    body: dict[str, Any] = {
+        "version": VERSION,
+        "table_identifier": ".".join((*document.namespace, document.name)),
+        "guid": document.guid,
+        "metadata_file_path": document.metadata_file_path,
+        "Ordinal": render_ordinal(document.ordinal),
+        "catalog_id": document.catalog_id,
+        "namespace": list(document.namespace),
+        "name": document.name,
+        "state": document.state.value,
+        "ref": document.ref,
+        "snapshot_id": document.snapshot_id,
+        "metadata_file_relative": document.metadata_file_relative,
+        "moved_to": _link_body(document.moved_to),
+        "name_now": _link_body(document.name_now),
+        "expires_at": moment(document.expires_at) if document.expires_at else None,
+        "hint_was": list(document.hint_was) or None,
+        "turned": document.turned or None,
+        "written_at": moment(document.written_at),
+        "writer": document.writer or None,
+    }
+    spoken = {key: value for key, value in body.items() if value is not None or key in {"guid", "snapshot_id"}}
+    return (json.dumps(spoken, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "surrogatepass")
+
+
+@lru_cache(4096)
+def parse(body: bytes) -> Document:
+    """The document of a file's bytes.
+
+    Raises:
+        Malformed: too long, no JSON object, an unknown version, a missing or mistyped key.
+    """
+    if len(body) > LIMIT:
+        raise _malformed(f"at most {LIMIT} bytes", f"{len(body)} or more")
+    try:
+        raw = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _malformed("a JSON object in UTF-8", f"{type(error).__name__}: {error}") from error
+    if not isinstance(raw, dict):
+        raise _malformed("a JSON object", f"a JSON {type(raw).__name__}")
+    version = raw.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise _malformed(f"version {VERSION}", f"version {version!r}")
+    try:
+        return _document(_Fields(raw))
+    except ValueError as error:
+        raise _malformed("the keys of the specification", str(error)) from error
+
+
+def _malformed(expected: str, found: str) -> Malformed:
+    return Malformed("SFN document", expected=expected, found=found)
+
+
+class _Fields:
+    """Typed access to a JSON object; every mismatch is a ValueError that names the key."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.raw = raw
+
+    def text(self, key: str) -> str:
+        value = self.raw.get(key)
+        if not isinstance(value, str):
+            message = f"{key} is {type(value).__name__}, not a string"
+            raise ValueError(message)
+        return value
+
+    def optional(self, key: str) -> str | None:
+        return None if self.raw.get(key) is None else self.text(key)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.raw.get(key)
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            message = f"{key} is not an array of strings"
+            raise ValueError(message)
+        return tuple(value)
+
+    def integer(self, key: str) -> int | None:
+        value = self.raw.get(key)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            message = f"{key} is {type(value).__name__}, not an integer"
+            raise ValueError(message)
+        return value
+
+    def at(self, key: str) -> datetime:
+        value = datetime.fromisoformat(self.text(key))
+        if value.tzinfo is None:
+            message = f"{key} has no time zone"
+            raise ValueError(message)
+        return value
+
+    def link(self, key: str) -> Link | None:
+        value = self.raw.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            message = f"{key} is not an object"
+            raise ValueError(message)
+        inner = _Fields(value)
+        return Link(inner.texts("namespace"), inner.text("name"), inner.text("sfn_file_path"))
+
+
+def _document(fields: _Fields) -> Document:
+    raw = fields.raw
+    return Document(
+        catalog_id=fields.text("catalog_id"),
+        namespace=fields.texts("namespace"),
+        name=fields.text("name"),
+        guid=fields.optional("guid"),
+        metadata_file_path=fields.text("metadata_file_path"),
+        ordinal=parse_ordinal(fields.text("Ordinal" if "Ordinal" in raw else "ordinal")),
+        written_at=fields.at("written_at"),
+        state=State(fields.optional("state") or State.CURRENT),
+        ref=fields.optional("ref") or "main",
+        snapshot_id=fields.integer("snapshot_id"),
+        metadata_file_relative=fields.optional("metadata_file_relative"),
+        moved_to=fields.link("moved_to"),
+        name_now=fields.link("name_now"),
+        expires_at=fields.at("expires_at") if raw.get("expires_at") is not None else None,
+        hint_was=fields.texts("hint_was")[:HINTS_KEPT] if raw.get("hint_was") is not None else (),
+        turned=raw.get("turned") is True,
+        writer=fields.optional("writer") or "",
+    )
+
+
+def _link_body(link: Link | None) -> dict[str, Any] | None:
+    if link is None:
+        return None
+    return {
+        "table_identifier": ".".join((*link.namespace, link.name)),
+        "namespace": list(link.namespace),
+        "name": link.name,
+        "sfn_file_path": link.sfn_file_path,
+    }

@@ -1,0 +1,42 @@
+"""`version-hint.text`: the pointer for readers that know nothing of SFN files (specification, section 6)."""
+
+from __future__ import annotations
+
+import re
+
+from sfn.pointer.location import canonical
+from sfn.words import Table
+
+_SUFFIX = ".metadata.json"
+_HADOOP = re.compile(r"v(\d+)")
+
+WITHDRAWN = b""
+"""What stands in a hint that must not speak any more where it can't be deleted safely: every reader refuses it."""
+
+
+def key(location: str) -> str:
+    """Where the hint of a canonical table location lies."""
+    return f"{location}/metadata/version-hint.text"
+
+
+def stem(pointer: str) -> str | None:
+    """What a hint says to name a metadata file: its name without the suffix, just the digits of `v<digits>`.
+
+    Returns:
+        None where no such text exists (a suffix of its own, as `….metadata.json.gz`).
+    """
+    name = pointer.rsplit("/", 1)[-1]
+    if not name.endswith(_SUFFIX) or name == _SUFFIX:
+        return None
+    text = name.removesuffix(_SUFFIX)
+    match = _HADOOP.fullmatch(text)
+    return match[1] if match else text
+
+
+def content(table: Table) -> bytes | None:
+    """The hint's bytes for a table, without a newline; None where its metadata does not lie directly in `metadata/`."""
+    text = stem(table.metadata_location)
+    folder = canonical(table.metadata_location).rsplit("/", 1)[0]
+    if text is None or folder != f"{canonical(table.location)}/metadata":
+        return None
+    return text.encode()

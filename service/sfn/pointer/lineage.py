@@ -1,0 +1,61 @@
+"""Newer or older: the order of two pointers of one table (specification, section 4). Never by a timestamp."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+
+from sfn.pointer.location import canonical
+
+_NUMBERED = re.compile(r"(\d+)-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b.*")
+
+
+class Relation(StrEnum):
+    """What a candidate is to the pointer that is held."""
+
+    SAME = "same"
+    NEWER = "newer"
+    OLDER = "older"
+    UNKNOWN = "unknown"
+
+
+def version(pointer: str) -> int | None:
+    """The number of a metadata file called `NNNNN-<uuid>…`, None for any other name."""
+    match = _NUMBERED.fullmatch(pointer.rsplit("/", 1)[-1])
+    return int(match[1]) if match else None
+
+
+def relate(held: str, held_log: Iterable[str], candidate: str, candidate_log: Iterable[str]) -> Relation:
+    """Order a candidate against the held pointer.
+
+    The metadata-logs decide first; only where both are silent and both names carry different numbers do these decide.
+
+    Args:
+        held, candidate: metadata locations.
+        held_log, candidate_log: the metadata-log of each, empty where unknown.
+    """
+    ours, theirs = canonical(held), canonical(candidate)
+    if ours == theirs:
+        return Relation.SAME
+    if ours in {canonical(entry) for entry in candidate_log}:
+        return Relation.NEWER
+    if theirs in {canonical(entry) for entry in held_log}:
+        return Relation.OLDER
+    a, b = version(held), version(candidate)
+    if a is None or b is None or a == b:
+        return Relation.UNKNOWN
+    return Relation.NEWER if b > a else Relation.OLDER
+
+
+def reaches(pointer: str, log: Iterable[str], floor: str) -> bool:
+    """Whether a pointer is known to be at or after one that an event told of."""
+    return relate(floor, (), pointer, log) in {Relation.SAME, Relation.NEWER}
+
+
+def higher(first: str | None, second: str | None) -> str | None:
+    """Of two floors the one to keep: by number where both have one, else the second (the later told)."""
+    if first is None or second is None:
+        return second or first
+    a, b = version(first), version(second)
+    return first if a is not None and b is not None and a > b else second

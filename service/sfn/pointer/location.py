@@ -1,0 +1,95 @@
+"""Locations: which spellings are one place, and which are refused.
+
+`file:/x`, `file:///x` and `/x` are one location; `s3`, `s3a` and `s3n` are one scheme, `abfs(s)` and `wasb(s)` each one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sfn.errors import LocationRefused
+
+_SCHEMES = {
+    "file": "file",
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "abfs": "abfss",
+    "abfss": "abfss",
+    "wasb": "wasbs",
+    "wasbs": "wasbs",
+}
+_SPLIT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
+_BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\?#]")
+_ENCODED_SEPARATOR = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE)
+
+
+def canonical(location: str) -> str:
+    """One spelling for all spellings of a place, for comparison. Never raises; nonsense stays as it is."""
+    text = f"file:{location}" if location.startswith("/") else location
+    match = _SPLIT.fullmatch(text)
+    if match is None:
+        return location
+    scheme = _SCHEMES.get(match[1].lower(), match[1].lower())
+    path = (match[3] or "").rstrip("/")
+    return f"{scheme}://{match[2] or ''}{path}"
+
+
+def checked(location: str, allowed: Sequence[str] = ()) -> str:
+    """The canonical form of a location that is fit to be written to.
+
+    Args:
+        location: as the catalog gives it.
+        allowed: canonical prefixes of which it must lie below one; empty for no restriction.
+
+    Raises:
+        LocationRefused: another scheme, no absolute path, user information, a query, a fragment, a control character,
+            a backslash, an encoded or empty or dotted segment, or a place that is not below `allowed`.
+    """
+    place = canonical(location)
+    match = _SPLIT.fullmatch(place)
+    if match is None or match[1] not in _SCHEMES.values():
+        raise _refused(location, f"a location on one of {', '.join(sorted(set(_SCHEMES.values())))}", "another scheme")
+    _check_shape(location, match[1], match[2] or "", match[3] or "")
+    if allowed and not any(below(place, prefix) for prefix in allowed):
+        raise _refused(location, f"a location below one of {', '.join(allowed)}", "a location outside of them")
+    return place
+
+
+def below(place: str, prefix: str) -> bool:
+    """Whether a canonical location is the prefix or lies in it, by whole segments."""
+    return place == prefix or place.startswith(prefix.rstrip("/") + "/")
+
+
+def store_of(place: str) -> str:
+    """Scheme and authority of a canonical location: what one store, and one breaker, stands for."""
+    match = _SPLIT.fullmatch(place)
+    return f"{match[1]}://{match[2] or ''}" if match else place
+
+
+def _check_shape(location: str, scheme: str, authority: str, path: str) -> None:
+    if bool(authority) == (scheme == "file"):
+        raise _refused(location, "a bucket or container, and none for file:", f"authority {authority!r}")
+    if "@" in authority and scheme not in {"abfss", "wasbs"}:
+        raise _refused(location, "no user information", f"authority {authority!r}")
+    if _BAD_CHARACTER.search(location) or _ENCODED_SEPARATOR.search(location):
+        raise _refused(
+            location,
+            "no control character, backslash, query, fragment or encoded separator",
+            "one of these",
+        )
+    segments = path.split("/")[1:]
+    if not segments or any(segment in {"", ".", ".."} for segment in segments):
+        raise _refused(location, "a path without empty, `.` or `..` segments", f"path {path!r}")
+
+
+def _refused(location: str, expected: str, found: str) -> LocationRefused:
+    return LocationRefused(
+        f"location {location!r}",
+        expected=expected,
+        found=found,
+        remedy="move the table, or widen `allowed_locations` of its catalog",
+    )

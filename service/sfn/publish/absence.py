@@ -1,0 +1,88 @@
+"""When a table counts as dropped (specification, section 4, "Absent")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from sfn.pointer import hintfile
+from sfn.publish.changes import Draft
+from sfn.publish.elsewhere import drop
+from sfn.publish.facts import IsListed, MayStep, WhoIsOlder
+from sfn.publish.policy import OnDrop
+from sfn.publish.scene import Scene
+from sfn.words import Ask, Backward, Dead, Reason, Step
+
+
+def settle_absent(scene: Scene, nowhere: Mapping[str, list[str]], draft: Draft) -> None:
+    """Give up the files of tables that are nowhere any more, once every test for it has been passed."""
+    if not nowhere or scene.policy.on_drop is OnDrop.KEEP:
+        return
+    held = scene.claim.story.held and not scene.claim.story.waived
+    if scene.table is None and held:
+        draft.dead = _held(scene)
+        draft.absent.update({uuid: at for uuid, at in scene.claim.story.absent.items() if uuid in nowhere})
+        return
+    for uuid, locations in nowhere.items():
+        if _is_certain(scene, uuid, locations, draft):
+            if not _brake_allows(scene, uuid, locations):
+                draft.dead = _held(scene)
+                return
+            for location in locations:
+                delete = scene.policy.on_drop is OnDrop.DELETE or _is_purged(scene, location)
+                drop(scene, location, draft, delete=delete)
+
+
+def _is_certain(scene: Scene, uuid: str, locations: list[str], draft: Draft) -> bool:
+    policy, look = scene.policy, scene.look
+    written = max(doc.written_at for location in locations if (doc := scene.own[location].doc) is not None)
+    older = scene.facts.names(WhoIsOlder(uuid, written)) if uuid else ()
+    if any(name != scene.name for name in older):
+        draft.ask(Ask(name) for name in older if name != scene.name)
+        draft.look_again(look.answered + policy.replica_lag, "a row with an older file of the same table goes first")
+        return False
+    if look.asked - written < policy.replica_lag:
+        draft.look_again(written + policy.replica_lag, "the answer may be older than what is held")
+        return False
+    if scene.table is None and scene.facts.holds(IsListed(scene.name)):
+        draft.look_again(look.answered + policy.replica_lag, "not found, and yet the namespace lists it")
+        return False
+    return _was_absent_long_enough(scene, uuid, draft)
+
+
+def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:
+    policy, look, wish = scene.policy, scene.look, scene.claim.wish
+    wait = policy.replica_lag if wish.drop else max(policy.absence_delay, policy.replica_lag)
+    since = scene.claim.story.absent.get(uuid)
+    draft.absent[uuid] = since or look.answered
+    if since is None or look.asked < since + wait:
+        draft.look_again((since or look.answered) + wait, "absent: looked at once more before it counts as dropped")
+        return False
+    swept = scene.claim.swept_at
+    if policy.swept and not wish.drop and (swept is None or swept < since):
+        pause = max(policy.sweep_every / 4, timedelta(seconds=1))
+        draft.look_again(look.answered + pause, "absent: a sweep must come first, it finds a table that was renamed")
+        return False
+    return True
+
+
+def _brake_allows(scene: Scene, uuid: str, locations: list[str]) -> bool:
+    if scene.table is not None or scene.claim.story.waived:
+        return True
+    doc = scene.own[locations[0]].doc
+    pointer = doc.metadata_file_path if doc is not None else ""
+    return scene.facts.holds(MayStep(Step(Backward.DROP, uuid, pointer)))
+
+
+def _is_purged(scene: Scene, location: str) -> bool:
+    if scene.claim.wish.purge:
+        return True
+    return set(scene.facts.folder(f"{location}/metadata/")) <= {hintfile.key(location)}
+
+
+def _held(scene: Scene) -> Dead:
+    return Dead(
+        Reason.HELD_DROP,
+        f"{scene.name} is gone from the catalog, but more tables vanished or stepped back than `max_drops` allows; "
+        "look at the catalog, then release the brake",
+    )

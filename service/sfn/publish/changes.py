@@ -1,0 +1,112 @@
+"""What a publish does to files, and in which order: every prefix of a plan leaves every reader right.
+
+Order: the files that point, then the version hint; then hints that must not speak any more; then `renamed`, `moved` and
+`dropped`; then what is deleted. For a table that is gone the hint goes before its document says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+from typing import TypeAlias
+
+from sfn.words import Ask, Dead, Done, Held, Later
+
+
+class Stage(IntEnum):
+    """When in a plan a change comes."""
+
+    POINT = 0
+    HINT = 1
+    SILENCE = 2
+    FORWARD = 3
+    PRUNE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write a file over exactly what was seen there.
+
+    Attributes:
+        stage: when in the plan.
+        key: where.
+        body: what.
+        replacing: what was seen; None to create.
+        check: a key that must be unchanged when this one has been written (a hint's content can repeat, so its swap
+            alone does not tell that the document beside it is still ours), with the location whose other rows must
+            still be none.
+    """
+
+    stage: Stage
+    key: str
+    body: bytes
+    replacing: Held | None
+    check: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete exactly what was seen.
+
+    Attributes:
+        otherwise: what to write instead where a store can't delete on a condition; None to leave the file.
+    """
+
+    stage: Stage
+    key: str
+    replacing: Held
+    otherwise: bytes | None = None
+
+
+Change: TypeAlias = Put | Remove
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Changes in their order, and the outcome once all of them are made."""
+
+    changes: tuple[Change, ...]
+    outcome: Done | Later | Dead
+
+
+@dataclass(slots=True)
+class Draft:
+    """A plan in the making.
+
+    Attributes:
+        changes: in no order yet.
+        looks: moments at which something must be looked at again, and why.
+        asks: rows that should look.
+        stirs: locations whose other rows should look.
+        absent: when each uuid was first seen missing, for those still waited for.
+        dead: what is to end as a dead letter.
+    """
+
+    changes: list[Change] = field(default_factory=list)
+    looks: list[tuple[datetime, str]] = field(default_factory=list)
+    asks: dict[Ask, None] = field(default_factory=dict)
+    stirs: set[str] = field(default_factory=set)
+    absent: dict[str, datetime] = field(default_factory=dict)
+    dead: Dead | None = None
+
+    def put(self, stage: Stage, key: str, body: bytes, replacing: Held | None) -> None:
+        """Write a file."""
+        self.changes.append(Put(stage, key, body, replacing))
+
+    def remove(self, stage: Stage, key: str, replacing: Held, otherwise: bytes | None = None) -> None:
+        """Delete a file."""
+        self.changes.append(Remove(stage, key, replacing, otherwise))
+
+    def look_again(self, at: datetime, why: str) -> None:
+        """Come back to it."""
+        self.looks.append((at, why))
+
+    def ask(self, asks: Iterable[Ask]) -> None:
+        """Have other rows look."""
+        self.asks.update(dict.fromkeys(asks))
+
+    def ordered(self) -> tuple[Change, ...]:
+        """The changes in the order that keeps every prefix right."""
+        return tuple(sorted(self.changes, key=lambda change: change.stage))

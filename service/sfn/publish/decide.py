@@ -1,0 +1,208 @@
+"""The decision of one publish, pure: from what the catalog said and what lies there to what is to be written.
+
+`decide` returns a `Question` where it lacks something, a `Plan` where files must change, or an outcome where none must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from sfn.errors import LocationRefused
+from sfn.pointer import hintfile
+from sfn.pointer.lineage import Relation, reaches, relate
+from sfn.pointer.location import canonical, checked
+from sfn.publish.absence import settle_absent
+from sfn.publish.changes import Change, Draft, Plan, Put, Stage
+from sfn.publish.elsewhere import find_heirs, settle_elsewhere, withdraw
+from sfn.publish.facts import Facts, Lacking, MayStep, Question
+from sfn.publish.pointing import needs_listing, point
+from sfn.publish.policy import Policy
+from sfn.publish.scene import Scene, beside, own_file
+from sfn.publish.verdict import conclude, nothing_there, unwritten
+from sfn.words import Backward, Claim, Dead, Done, Findings, Later, Reason, Step, Table, TableName, Unwritten
+
+Verdict: TypeAlias = Question | Plan | Done | Later | Dead
+
+
+def decide(claim: Claim, facts: Facts, policy: Policy, *, now: datetime, jitter: float) -> Verdict:
+    """What to do next about a claimed table.
+
+    Args:
+        claim: the row; its subject must be a table.
+        facts: what was learnt so far.
+        policy: the catalog's settings.
+        now: when the claim was taken up.
+        jitter: in [0, 1), spreads the refreshes.
+    """
+    try:
+        return _decide(claim, facts, policy, now, jitter)
+    except Lacking as lacking:
+        return lacking.question
+
+
+def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: float) -> Plan | Done | Later | Dead:
+    name = claim.subject
+    if not isinstance(name, TableName):
+        raise TypeError(name)
+    look = facts.look(name)
+    if isinstance(look.found, Unwritten):
+        return unwritten(claim, look, policy, jitter)
+    table = look.found if isinstance(look.found, Table) else None
+    place, refused = _place(table, policy)
+    locations = claim.locations | ({place} if place is not None else set())
+    own = {location: own_file(facts, name, policy, location) for location in sorted(locations)}
+    scene = Scene(claim, facts, policy, name, look, table, place, own, obstacle=refused)
+    if table is not None and (table.left_alone is not None or not policy.interest.covers(name)):
+        return _withdraw(scene, jitter)
+    refresh = claim.story.refresh_at is not None and now >= claim.story.refresh_at
+    return _follow(scene, refresh=refresh, jitter=jitter)
+
+
+def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:
+    draft = Draft()
+    if scene.table is not None:
+        stopped = _hindrance(scene, scene.table, draft)
+        if stopped is not None:
+            return stopped
+        scene = _with_obstacle(scene)
+        if scene.place is not None and scene.obstacle is None:
+            if needs_listing(scene, scene.table, refresh=refresh):
+                scene = replace(scene, siblings=beside(scene.facts, scene.name, scene.policy, scene.place))
+            point(scene, scene.table, draft, turned=_is_backward(scene, scene.table), refresh=refresh)
+    heirs = find_heirs(scene, draft)
+    nowhere = settle_elsewhere(scene, heirs, draft)
+    settle_absent(scene, nowhere, draft)
+    if scene.table is None and not scene.documents:
+        return nothing_there(scene, draft)
+    if draft.dead is not None:
+        story = replace(scene.claim.story, absent=draft.absent, held=True)
+        return replace(draft.dead, findings=Findings(story))
+    if refresh:
+        _touch(scene, draft)
+    return _concluded(scene, draft, refresh=refresh, jitter=jitter)
+
+
+def _withdraw(scene: Scene, jitter: float) -> Plan | Done | Later | Dead:
+    """A table that gets no files (any more): ours go."""
+    draft = Draft()
+    for location in scene.own:
+        withdraw(scene, location, draft)
+    return _concluded(replace(scene, table=None, place=None), draft, refresh=False, jitter=jitter)
+
+
+def _concluded(scene: Scene, draft: Draft, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:
+    changes = _possible(draft.ordered(), scene.facts)
+    _verify(scene, changes)
+    outcome = conclude(scene, draft, changes, refresh=refresh, jitter=jitter)
+    return Plan(changes, outcome) if changes else outcome
+
+
+def _with_obstacle(scene: Scene) -> Scene:
+    """The scene with what stands in the way at the table's place, if anything does."""
+    own = scene.here
+    if own is None or own.obstacle is None:
+        return scene
+    detail = f"{own.key} is not ours: "
+    if own.obstacle is Reason.FOREIGN_CATALOG:
+        detail += "it belongs to the same identifier of another catalog; `sfn adopt` takes it over"
+    else:
+        detail += "it is no SFN document of a catalog that can be told; look at it, then move or delete it"
+    return replace(scene, obstacle=Dead(own.obstacle, detail))
+
+
+def _place(table: Table | None, policy: Policy) -> tuple[str | None, Dead | None]:
+    if table is None:
+        return None, None
+    try:
+        checked(table.metadata_location, policy.allowed)
+        return checked(table.location, policy.allowed), None
+    except LocationRefused as refused:
+        return None, Dead(Reason.LOCATION_REFUSED, str(refused))
+
+
+def _hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
+    """Why the catalog's answer is not followed now, if it is not; else what must be looked at once more."""
+    relation = _relation(scene, table)
+    head, look, policy, claim = scene.head, scene.look, scene.policy, scene.claim
+    backward = _is_backward(scene, table)
+    unsettled = head is not None and head.turned and relation is Relation.NEWER
+    if head is not None and (backward or unsettled) and look.asked - head.written_at < policy.replica_lag:
+        at = head.written_at + policy.replica_lag
+        return Later(at, "the answer may be older than what is held", claim.wish, Findings(claim.story))
+    if relation is Relation.OLDER and not _may_step_back(scene, table):
+        detail = f"{scene.name} stepped back to {table.metadata_location}, and the brake is on; release it to follow"
+        return Dead(Reason.HELD_DROP, detail, Findings(replace(claim.story, held=True)))
+    if relation is Relation.UNKNOWN or backward:
+        draft.look_again(look.answered + policy.replica_lag, "the order of the pointers is unknown or turned")
+    if claim.wish.floor is not None and not reaches(table.metadata_location, table.metadata_log, claim.wish.floor):
+        draft.look_again(look.answered + policy.replica_lag, "an event told of a pointer that the catalog did not show")
+    if _is_echo(scene, table) and policy.replica_lag > timedelta(0):
+        wish = replace(claim.wish, looked_again=True)
+        at = look.answered + policy.replica_lag
+        return Later(at, "an event that the answer does not show", wish, Findings(claim.story))
+    return None
+
+
+def _relation(scene: Scene, table: Table) -> Relation | None:
+    head = scene.head
+    if head is None or not head.live or head.guid != table.uuid:
+        return None
+    memo = scene.claim.memo.table
+    log = memo.metadata_log if memo is not None and memo.metadata_location == head.metadata_file_path else ()
+    return relate(head.metadata_file_path, log, table.metadata_location, table.metadata_log)
+
+
+def _is_backward(scene: Scene, table: Table) -> bool:
+    """An older pointer, another uuid, an undrop."""
+    if scene.head is None:
+        return False
+    return _relation(scene, table) in {None, Relation.OLDER}
+
+
+def _may_step_back(scene: Scene, table: Table) -> bool:
+    story = scene.claim.story
+    if story.waived:
+        return True
+    return not story.held and scene.facts.holds(MayStep(Step(Backward.OLDER, table.uuid, table.metadata_location)))
+
+
+def _is_echo(scene: Scene, table: Table) -> bool:
+    """A hint that the answer does not show at all: it may come from a replica that has not heard yet."""
+    wish, head = scene.claim.wish, scene.head
+    told = wish.drop or wish.renamed_to is not None or wish.vague
+    if not told or wish.looked_again or head is None or not head.live:
+        return False
+    return canonical(head.metadata_file_path) == canonical(table.metadata_location)
+
+
+def _touch(scene: Scene, draft: Draft) -> None:
+    """Write what stays as it is once more, unchanged: cleaners delete unknown files by their age."""
+    changed = {change.key for change in draft.changes}
+    for location, own in scene.own.items():
+        if location != scene.place and own.held is not None and own.key not in changed:
+            draft.put(Stage.FORWARD, own.key, own.held.body, own.held)
+
+
+def _possible(changes: Iterable[Change], facts: Facts) -> tuple[Change, ...]:
+    """Deletions only where the store was proven to delete on a condition; else what to write instead."""
+    done: list[Change] = []
+    for change in changes:
+        if isinstance(change, Put) or facts.guarantees(change.key).conditional_delete:
+            done.append(change)
+        elif change.otherwise is not None:
+            done.append(Put(change.stage, change.key, change.otherwise, change.replacing))
+    return tuple(done)
+
+
+def _verify(scene: Scene, changes: tuple[Change, ...]) -> None:
+    """Memory may write, it may not skip; and a tag is older than the answer that is written over it."""
+    if changes:
+        scene.facts.require_look_after(scene.name, tuple(change.key for change in changes))
+        return
+    for location, own in scene.own.items():
+        for key in (own.key, hintfile.key(location)):
+            if scene.facts.file(key) is not None:
+                scene.facts.require_read(key)

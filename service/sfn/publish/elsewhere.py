@@ -1,0 +1,185 @@
+"""Our files at the places where the table is not: moved, renamed, taken over, expired (specification, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sfn.errors import LocationRefused
+from sfn.pointer import hintfile
+from sfn.pointer.document import Document, Link, State, render
+from sfn.pointer.location import canonical, checked
+from sfn.publish.changes import Draft, Stage
+from sfn.publish.facts import WhoHas, WhoIsAt
+from sfn.publish.pointing import is_our_hint, successor
+from sfn.publish.scene import Own, Scene, hint_at, own_file
+from sfn.words import Ask, Held, Table, TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Heir:
+    """The name that a table of ours has now.
+
+    Attributes:
+        name: the new name.
+        table: what the catalog says of it.
+        place: its canonical location.
+    """
+
+    name: TableName
+    table: Table
+    place: str
+
+
+def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir]:
+    """By table uuid: who carries, by the catalog's own word, a uuid that our live files name and our name does not."""
+    heirs: dict[str, Heir] = {}
+    for doc in scene.documents:
+        uuid = doc.guid
+        if not doc.live or uuid is None or uuid in heirs or (scene.table is not None and uuid == scene.table.uuid):
+            continue
+        for name in _candidates(scene, uuid):
+            found = scene.facts.look(name).found
+            if isinstance(found, Table):
+                heir = _heir(scene, name, found) if found.uuid == uuid else None
+                if heir is not None:
+                    heirs[uuid] = heir
+                    break
+            else:
+                draft.ask([Ask(name)])
+    return heirs
+
+
+def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir], draft: Draft) -> dict[str, list[str]]:
+    """Follow what became of our files away from the table's place.
+
+    Returns:
+        By table uuid: the locations of live files whose table is nowhere any more.
+    """
+    nowhere: dict[str, list[str]] = {}
+    for location, own in sorted(scene.own.items()):
+        doc, held = own.doc, own.held
+        if location == scene.place or doc is None or held is None:
+            continue
+        if scene.table is not None and doc.guid == scene.table.uuid and doc.state in {State.CURRENT, State.MOVED}:
+            if scene.obstacle is None:
+                _move(scene, location, own, doc, held, draft)
+            elif doc.live:
+                drop(scene, location, draft)
+        elif doc.live and doc.guid is not None and doc.guid in heirs:
+            _rename(scene, location, own, doc, held, heirs[doc.guid], draft)
+        elif doc.live:
+            nowhere.setdefault(doc.guid or "", []).append(location)
+        else:
+            _age(scene, location, own, doc, held, draft)
+    return nowhere
+
+
+def drop(scene: Scene, location: str, draft: Draft, *, delete: bool = False) -> None:
+    """Say that the table is gone: the hint first, then the document becomes `dropped`, or goes too."""
+    own = scene.own[location]
+    if own.doc is None or own.held is None:
+        return
+    silence_hint(scene, location, draft)
+    draft.stirs.add(location)
+    dropped = render(successor(scene, own.doc, State.DROPPED))
+    if delete:
+        draft.remove(Stage.PRUNE, own.key, own.held, otherwise=dropped)
+    else:
+        draft.put(Stage.FORWARD, own.key, dropped, own.held)
+
+
+def withdraw(scene: Scene, location: str, draft: Draft) -> None:
+    """Take back what speaks of a live table at a location."""
+    doc = scene.own[location].doc
+    if doc is not None and doc.live:
+        drop(scene, location, draft, delete=True)
+
+
+def silence_hint(scene: Scene, location: str, draft: Draft, *, except_uuid: str | None = None) -> None:
+    """Delete the hint at a location if it is ours and nobody is live there any more.
+
+    Args:
+        except_uuid: unused rows of this uuid do not count as somebody.
+    """
+    hint = hint_at(scene.facts, location)
+    if hint is None or hint.body == hintfile.WITHDRAWN or not is_our_hint(scene, location, hint):
+        return
+    if not _others_live(scene, location, except_uuid):
+        draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=hintfile.WITHDRAWN)
+
+
+def _others_live(scene: Scene, location: str, except_uuid: str | None) -> bool:
+    same = set(scene.facts.names(WhoHas(except_uuid))) if except_uuid is not None else set()
+    return any(name not in same for name in scene.facts.names(WhoIsAt(location)))
+
+
+def _candidates(scene: Scene, uuid: str) -> list[TableName]:
+    told = scene.claim.wish.renamed_to
+    names = ([told] if told is not None else []) + list(scene.facts.names(WhoHas(uuid)))
+    return [name for name in dict.fromkeys(names) if name != scene.name and scene.policy.interest.covers(name)]
+
+
+def _heir(scene: Scene, name: TableName, table: Table) -> Heir | None:
+    if table.left_alone is not None:
+        return None
+    try:
+        return Heir(name, table, checked(table.location, scene.policy.allowed))
+    except LocationRefused:
+        return None
+
+
+def _move(scene: Scene, location: str, own: Own, doc: Document, held: Held, draft: Draft) -> None:
+    here = scene.here
+    if here is None or (doc.moved_to is not None and doc.moved_to.sfn_file_path == here.key):
+        if doc.state is State.MOVED:
+            _age(scene, location, own, doc, held, draft)
+        return
+    moved = replace(successor(scene, doc, State.MOVED), moved_to=Link(scene.name.namespace, scene.name.name, here.key))
+    silence_hint(scene, location, draft, except_uuid=doc.guid)
+    draft.put(Stage.FORWARD, own.key, render(moved), held)
+    draft.stirs.add(location)
+
+
+def _rename(scene: Scene, location: str, own: Own, doc: Document, held: Held, heir: Heir, draft: Draft) -> None:
+    target = own_file(scene.facts, heir.name, scene.policy, heir.place)
+    if target.doc is None or not _is_current(target.doc, doc, heir):
+        draft.ask([Ask(heir.name)])
+        draft.look_again(scene.look.answered + scene.policy.replica_lag, f"{heir.name} must be published first")
+        return
+    if scene.look.asked - doc.written_at < scene.policy.replica_lag:
+        draft.look_again(doc.written_at + scene.policy.replica_lag, "the answer may be older than what is held")
+        return
+    renamed = replace(
+        successor(scene, doc, State.RENAMED),
+        moved_to=Link(heir.name.namespace, heir.name.name, target.key),
+        name_now=_name_now(scene),
+    )
+    if heir.place != location:
+        silence_hint(scene, location, draft, except_uuid=doc.guid)
+    draft.put(Stage.FORWARD, own.key, render(renamed), held)
+    draft.stirs.add(location)
+
+
+def _is_current(target: Document, doc: Document, heir: Heir) -> bool:
+    """Whether the heir's file may be forwarded to: it names our pointer or the catalog's, or was written after ours."""
+    if not target.live or target.guid != doc.guid:
+        return False
+    pointers = {canonical(doc.metadata_file_path), canonical(heir.table.metadata_location)}
+    return canonical(target.metadata_file_path) in pointers or target.written_at >= doc.written_at
+
+
+def _name_now(scene: Scene) -> Link | None:
+    here = scene.here
+    return Link(scene.name.namespace, scene.name.name, here.key) if here is not None else None
+
+
+def _age(scene: Scene, location: str, own: Own, doc: Document, held: Held, draft: Draft) -> None:
+    if doc.expires_at is not None and scene.look.answered >= doc.expires_at:
+        silence_hint(scene, location, draft)
+        draft.remove(Stage.PRUNE, own.key, held)
+        return
+    if doc.state is State.RENAMED and doc.name_now is None and scene.here is not None:
+        named = replace(doc, name_now=_name_now(scene), ordinal=scene.previous + 1)
+        draft.put(Stage.FORWARD, own.key, render(named), held)
+    silence_hint(scene, location, draft)

@@ -1,0 +1,197 @@
+"""What one publish has learnt so far, and what it still has to ask.
+
+A decision reads `Facts`; what it needs and nobody has asked yet it raises as `Lacking`. The protocol asks and decides
+anew. So the decision stays pure, asks for no more than it uses, and the order of asking is its own order of reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias, TypeVar
+
+from sfn.store import Guarantees
+from sfn.words import Held, Missing, Step, Table, TableName, Unwritten
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTable:
+    """What does the catalog say of this table?"""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """What lies at this key?"""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListFolder:
+    """Which keys lie below this prefix?"""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Make the location durable on the row; who else has a live table of another uuid there?"""
+
+    location: str
+    uuid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WhoIsAt:
+    """Which other rows have a live file at this location?"""
+
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhoHas:
+    """Which rows have a live file of this table uuid?"""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhoIsOlder:
+    """Which of these were written before that moment?"""
+
+    uuid: str
+    before: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class IsListed:
+    """Does a listing of its namespace name the table?"""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class MayStep:
+    """Does the brake give leave?"""
+
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Prove:
+    """What does the store of this existing file guarantee?"""
+
+    key: str
+
+
+Question: TypeAlias = (
+    LoadTable | ReadFile | ListFolder | Remember | WhoIsAt | WhoHas | WhoIsOlder | IsListed | MayStep | Prove
+)
+
+
+class Lacking(Exception):  # noqa: N818 - no error: the decision's way to ask
+    """The decision needs an answer that nobody has asked for."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        super().__init__(question)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One answer of the catalog.
+
+    Attributes:
+        found: what it said.
+        etag: its entity tag.
+        asked, answered: when the request left, when the answer arrived.
+        turn: how many answers were learnt before it.
+    """
+
+    found: Table | Missing | Unwritten
+    etag: str | None
+    asked: datetime
+    answered: datetime
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One file as it was seen: `turn` as in `Look`, 0 for one that is only remembered from an earlier publish."""
+
+    held: Held | None
+    turn: int
+
+
+@dataclass(slots=True)
+class Facts:
+    """All that one publish knows. A lost race throws it away and starts a new one.
+
+    Attributes:
+        relist: look at the folder even where a file of ours is in its place.
+    """
+
+    relist: bool = False
+    turn: int = 0
+    looks: dict[TableName, Look] = field(default_factory=dict)
+    files: dict[str, Seen] = field(default_factory=dict)
+    folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    rows: dict[Question, frozenset[TableName] | tuple[TableName, ...]] = field(default_factory=dict)
+    yes: dict[Question, bool] = field(default_factory=dict)
+    proven: dict[str, Guarantees] = field(default_factory=dict)
+
+    @classmethod
+    def remembered(cls, tags: Mapping[str, Held | None]) -> Facts:
+        """Facts that start from what an earlier publish left behind."""
+        return cls(files={key: Seen(held, 0) for key, held in tags.items()})
+
+    def next_turn(self) -> int:
+        """The number of the next answer."""
+        self.turn += 1
+        return self.turn
+
+    def look(self, table: TableName) -> Look:
+        """The catalog's latest answer for a table."""
+        return _known(self.looks.get(table), LoadTable(table))
+
+    def file(self, key: str) -> Held | None:
+        """The file at a key."""
+        return _known(self.files.get(key), ReadFile(key)).held
+
+    def folder(self, prefix: str) -> tuple[str, ...]:
+        """The keys below a prefix."""
+        return _known(self.folders.get(prefix), ListFolder(prefix))
+
+    def names(self, question: Remember | WhoIsAt | WhoHas | WhoIsOlder) -> tuple[TableName, ...]:
+        """Rows that answer a question, in order."""
+        return tuple(sorted(_known(self.rows.get(question), question)))
+
+    def holds(self, question: IsListed | MayStep) -> bool:
+        """A yes or no."""
+        return _known(self.yes.get(question), question)
+
+    def guarantees(self, key: str) -> Guarantees:
+        """What the store of an existing file was proven to do."""
+        return _known(self.proven.get(key), Prove(key))
+
+    def require_read(self, key: str) -> None:
+        """Have a file read unless this publish did so: what is only remembered may have changed."""
+        if key not in self.files or self.files[key].turn == 0:
+            raise Lacking(ReadFile(key))
+
+    def require_look_after(self, table: TableName, keys: tuple[str, ...]) -> None:
+        """Have the catalog asked again unless its answer is younger than the tags of these files (rule: tag first)."""
+        newest = max((self.files[key].turn for key in keys if key in self.files), default=0)
+        if self.look(table).turn < newest:
+            raise Lacking(LoadTable(table))
+
+
+def _known(value: T | None, question: Question) -> T:
+    if value is None:
+        raise Lacking(question)
+    return value

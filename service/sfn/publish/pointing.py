@@ -1,0 +1,148 @@
+"""The files where the table is: its document and the version hint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sfn.pointer import hintfile
+from sfn.pointer.document import HINTS_KEPT, Document, State, render
+from sfn.pointer.location import canonical
+from sfn.publish.changes import Draft, Put, Stage
+from sfn.publish.facts import Remember
+from sfn.publish.scene import Own, Scene, hint_at
+from sfn.words import Held, Table
+
+
+def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bool) -> None:
+    """Bring document and hint at the table's place in line with the catalog's answer."""
+    own = scene.here
+    if own is None or scene.place is None:
+        return
+    hint = hint_at(scene.facts, scene.place)
+    wanted = hintfile.content(table) if scene.policy.version_hint else None
+    alone = not _second_table(scene, table)
+    hint_is_ours = is_our_hint(scene, scene.place, hint)
+    if not _says(own.doc, table) or refresh:
+        known = hint.body.decode(errors="replace") if hint and hint_is_ours else None
+        doc = _document(scene, table, own, hint=known, turned=turned)
+        draft.put(Stage.POINT, own.key, render(doc), own.held)
+    if not hint_is_ours:
+        return
+    key = hintfile.key(scene.place)
+    if wanted is not None and alone:
+        if hint is None or hint.body != wanted or refresh:
+            draft.changes.append(Put(Stage.HINT, key, wanted, hint, check=(own.key, scene.place)))
+    elif hint is not None and hint.body != hintfile.WITHDRAWN:
+        draft.remove(Stage.HINT, key, hint, otherwise=hintfile.WITHDRAWN)
+
+
+def needs_listing(scene: Scene, table: Table, *, refresh: bool) -> bool:
+    """Whether who else is in the folder must be known: no live file of this table there, a strange hint, a refresh."""
+    own = scene.here
+    if own is None or scene.place is None or own.obstacle is not None:
+        return False
+    settled = own.doc is not None and own.doc.live and own.doc.guid == table.uuid
+    if refresh or scene.facts.relist or not scene.claim.story.visited or not settled:
+        return True
+    return not is_our_hint(scene, scene.place, hint_at(scene.facts, scene.place))
+
+
+def is_our_hint(scene: Scene, location: str, hint: Held | None) -> bool:
+    """Whether the hint at a location is provably ours to replace or delete; one that is not there is."""
+    if hint is None or hint.body == hintfile.WITHDRAWN:
+        return True
+    said = hint.body.decode(errors="replace")
+    if said in scene.claim.story.hints.get(location, ()):
+        return True
+    here = scene.siblings if location == scene.place else ()
+    if any(doc.live and doc.catalog_id != scene.policy.catalog_id for doc in here):
+        return False
+    own = scene.own[location]
+    beside = [doc for doc in here if doc.catalog_id == scene.policy.catalog_id]
+    if said in set(_spoken([*beside, own.doc] if own.doc else beside)):
+        return True
+    if own.doc is None or scene.table is None or own.doc.guid != scene.table.uuid:
+        return False
+    return said in {hintfile.stem(entry) for entry in scene.table.metadata_log}
+
+
+def _spoken(docs: Iterable[Document]) -> Iterable[str | None]:
+    for doc in docs:
+        yield hintfile.stem(doc.metadata_file_path)
+        yield from doc.hint_was
+
+
+def _second_table(scene: Scene, table: Table) -> bool:
+    """Whether another live table is in the directory: by the rows, and by the files of other catalogs or names."""
+    if scene.place is None:
+        return False
+    if scene.facts.names(Remember(scene.place, table.uuid)):
+        return True
+    return any(
+        doc.live and (doc.guid != table.uuid or doc.catalog_id != scene.policy.catalog_id) for doc in scene.siblings
+    )
+
+
+def _says(doc: Document | None, table: Table) -> bool:
+    return (
+        doc is not None
+        and doc.live
+        and doc.guid == table.uuid
+        and doc.metadata_file_path == table.metadata_location
+        and doc.snapshot_id == table.snapshot_id
+    )
+
+
+def _document(scene: Scene, table: Table, own: Own, *, hint: str | None, turned: bool) -> Document:
+    same = _says(own.doc, table)
+    previous = scene.previous
+    ordinal = own.doc.ordinal if own.doc and same else max(table.last_updated_ms, previous + 1)
+    was = [hint] if hint is not None else []
+    if own.doc is not None:
+        if not same:
+            was.append(hintfile.stem(own.doc.metadata_file_path) or "")
+        was.extend(own.doc.hint_was)
+    spoken = tuple(text for text in dict.fromkeys(was) if text and text != hintfile.stem(table.metadata_location))
+    return Document(
+        catalog_id=scene.policy.catalog_id,
+        namespace=scene.name.namespace,
+        name=scene.name.name,
+        guid=table.uuid,
+        metadata_file_path=table.metadata_location,
+        metadata_file_relative=_relative(own.key, table.metadata_location),
+        ordinal=ordinal,
+        snapshot_id=table.snapshot_id,
+        written_at=scene.look.answered,
+        hint_was=spoken[:HINTS_KEPT],
+        turned=turned or _still_turned(scene, own.doc, same=same),
+        writer=scene.policy.writer,
+    )
+
+
+def _still_turned(scene: Scene, doc: Document | None, *, same: bool) -> bool:
+    """A refresh within the replicas' lag must not forget that the step before it was a backward one."""
+    recent = doc is not None and scene.look.answered - doc.written_at < scene.policy.replica_lag
+    return same and recent and doc is not None and doc.turned
+
+
+def _relative(key: str, pointer: str) -> str | None:
+    """The metadata file as seen from the document's folder, where it lies directly in the metadata folder."""
+    metadata = key.rsplit("/", 2)[0]
+    folder, _, name = pointer.rpartition("/")
+    return f"../{name}" if canonical(folder) == metadata else None
+
+
+def successor(scene: Scene, doc: Document, state: State) -> Document:
+    """A document that takes another's place at its key and says what became of the table."""
+    return replace(
+        doc,
+        state=state,
+        ordinal=scene.previous + 1,
+        written_at=scene.look.answered,
+        expires_at=scene.look.answered + scene.policy.expire_after,
+        writer=scene.policy.writer,
+        turned=False,
+        moved_to=None,
+        name_now=None,
+    )

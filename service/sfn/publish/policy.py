@@ -1,0 +1,74 @@
+"""What one catalog's tables are published by: the settings, as plain values."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from sfn.pointer.naming import dotted
+from sfn.words import TableName
+
+
+class OnDrop(StrEnum):
+    """What becomes of the files of a table that was dropped."""
+
+    TOMBSTONE = "tombstone"
+    DELETE = "delete"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """Which tables are published: globs over the encoded dotted name, `*` within a level, `**` across; exclude wins."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def covers(self, table: TableName) -> bool:
+        """Whether the table gets files."""
+        name = dotted(table.namespace, table.name)
+        if any(_pattern(glob).fullmatch(name) for glob in self.exclude):
+            return False
+        return not self.include or any(_pattern(glob).fullmatch(name) for glob in self.include)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How one catalog's tables are published.
+
+    Attributes:
+        catalog_id: which catalog the files say they belong to.
+        replica_lag: how long an answer of the catalog may be behind, with the clock skew of our hosts.
+        absence_delay: how long a table must be absent before it counts as dropped.
+        expire_after: how long a tombstone stays.
+        refresh_after: how long a file goes unwritten.
+        min_publish_interval: from one publish of a table to the next.
+        on_drop: what becomes of a dropped table's files.
+        version_hint: whether to keep `version-hint.text`.
+        allowed: canonical prefixes that locations must lie below; empty for any.
+        swept: sweeps of this catalog are made, so an absence waits for one.
+        sweep_every: how often.
+        interest: which tables.
+        writer: what documents say wrote them.
+    """
+
+    catalog_id: str
+    replica_lag: timedelta = timedelta(seconds=60)
+    absence_delay: timedelta = timedelta(minutes=10)
+    expire_after: timedelta = timedelta(days=7)
+    refresh_after: timedelta = timedelta(hours=8)
+    min_publish_interval: timedelta = timedelta(seconds=1)
+    on_drop: OnDrop = OnDrop.TOMBSTONE
+    version_hint: bool = True
+    allowed: tuple[str, ...] = ()
+    swept: bool = True
+    sweep_every: timedelta = timedelta(minutes=15)
+    interest: Interest = field(default_factory=Interest)
+    writer: str = "iceberg-sfn"
+
+
+def _pattern(glob: str) -> re.Pattern[str]:
+    parts = re.split(r"(\*\*|\*)", glob)
+    return re.compile("".join({"**": ".*", "*": "[^.]*"}.get(part) or re.escape(part) for part in parts))

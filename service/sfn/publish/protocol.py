@@ -1,0 +1,208 @@
+"""One publish: learn what the decision asks for, then carry its plan out by compare-and-swap.
+
+A plain coroutine over ports; it neither sleeps nor starts tasks, so the same code runs in the daemon, in a simulation
+and, over adapters that never suspend, without an event loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sfn.catalog import Catalog
+from sfn.clock import Clock
+from sfn.errors import Scope, Transient
+from sfn.inbox import Roster, Worklist
+from sfn.pointer import hintfile, naming
+from sfn.pointer.location import canonical
+from sfn.publish.changes import Change, Plan, Put, Stage
+from sfn.publish.decide import decide
+from sfn.publish.facts import (
+    Facts,
+    IsListed,
+    ListFolder,
+    LoadTable,
+    Look,
+    MayStep,
+    Prove,
+    Question,
+    ReadFile,
+    Remember,
+    Seen,
+    WhoHas,
+    WhoIsAt,
+    WhoIsOlder,
+)
+from sfn.publish.policy import Policy
+from sfn.store import Moved, PointerStore, Stores
+from sfn.words import Claim, Dead, Done, Later, Loaded, Memo, NotModified, TableName
+
+RACES = 8
+"""Lost races in one publish before it gives way to the others."""
+LISTED = 1000
+"""Keys of one folder that are looked at."""
+
+
+class Fenced(Exception):  # noqa: N818 - no error: the row is somebody else's now
+    """The lease was lost while publishing; nothing may be settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What one publish talks to."""
+
+    worklist: Worklist
+    roster: Roster
+    catalog: Catalog
+    stores: Stores
+    clock: Clock
+
+
+async def publish(claim: Claim, ports: Ports, policy: Policy, *, jitter: float) -> Done | Later | Dead:
+    """Bring one table's files in line with the catalog.
+
+    Args:
+        claim: a table's row.
+        ports: the world.
+        policy: the catalog's settings.
+        jitter: in [0, 1).
+
+    Raises:
+        Fenced: the lease was lost.
+        Trouble: something outside failed, or others kept winning the race; nothing is half done that a later publish
+            does not mend.
+    """
+    return await _Publish(claim, ports, policy, jitter).run()
+
+
+class _Publish:
+    def __init__(self, claim: Claim, ports: Ports, policy: Policy, jitter: float) -> None:
+        if not isinstance(claim.subject, TableName):
+            raise TypeError(claim.subject)
+        self.claim, self.ports, self.policy, self.jitter = claim, ports, policy, jitter
+        self.name = claim.subject
+        self.now = ports.clock.now()
+        self.latest = claim.memo
+
+    async def run(self) -> Done | Later | Dead:
+        refresh_at = self.claim.story.refresh_at
+        refresh = refresh_at is not None and self.now >= refresh_at
+        facts = Facts() if refresh else Facts.remembered(self.claim.memo.tags)
+        for _ in range(RACES):
+            verdict = await self._decided(facts)
+            if not isinstance(verdict, Plan):
+                return self._with_memo(verdict, facts)
+            if await self._carried_out(verdict, facts):
+                return self._with_memo(verdict.outcome, facts)
+            facts = Facts(relist=True)
+        raise Transient(
+            str(self.name),
+            scope=Scope.TABLE,
+            expected="to win the race for its files",
+            found=f"{RACES} lost in a row",
+        )
+
+    async def _decided(self, facts: Facts) -> Plan | Done | Later | Dead:
+        while True:
+            verdict = decide(self.claim, facts, self.policy, now=self.now, jitter=self.jitter)
+            if isinstance(verdict, Plan | Done | Later | Dead):
+                return verdict
+            await self._learn(verdict, facts)
+
+    async def _learn(self, question: Question, facts: Facts) -> None:
+        ports = self.ports
+        match question:
+            case LoadTable(table):
+                facts.looks[table] = await self._load(table, facts)
+            case ReadFile(key):
+                held = await ports.stores.at(key).read(key)
+                facts.files[key] = Seen(held, facts.next_turn())
+            case ListFolder(prefix):
+                facts.folders[prefix] = tuple(await ports.stores.at(prefix).list(prefix, LISTED))
+            case Remember(location, uuid):
+                others = await ports.worklist.remember(self.claim, location, uuid)
+                if others is None:
+                    raise Fenced
+                facts.rows[question] = others
+            case WhoIsAt(location):
+                facts.rows[question] = await ports.roster.neighbours(self.name, location)
+            case WhoHas(uuid):
+                facts.rows[question] = tuple(await ports.roster.named(self.name.catalog, uuid))
+            case WhoIsOlder(uuid, before):
+                facts.rows[question] = tuple(await ports.roster.older(self.name.catalog, uuid, before))
+            case IsListed(table):
+                facts.yes[question] = await ports.catalog.listed(table)
+            case MayStep(step):
+                facts.yes[question] = await ports.worklist.permit(self.claim, step, ports.clock.now())
+            case Prove(key):
+                facts.proven[key] = await ports.stores.at(key).prove(key)
+
+    async def _load(self, table: TableName, facts: Facts) -> Look:
+        memo = self.latest if table == self.name else Memo()
+        asked = self.ports.clock.now()
+        answer = await self.ports.catalog.load(table, memo.etag if memo.table is not None else None)
+        answered = self.ports.clock.now()
+        if isinstance(answer, Loaded):
+            if table == self.name:
+                self.latest = replace(self.latest, table=answer.table, etag=answer.etag)
+            return Look(answer.table, answer.etag, asked, answered, facts.next_turn())
+        if isinstance(answer, NotModified) and memo.table is not None:
+            return Look(memo.table, memo.etag, asked, answered, facts.next_turn())
+        if isinstance(answer, NotModified):
+            raise Transient(
+                str(table), scope=Scope.TABLE, expected="a table or its absence", found="304 without being asked for it"
+            )
+        return Look(answer, None, asked, answered, facts.next_turn())
+
+    async def _carried_out(self, plan: Plan, facts: Facts) -> bool:
+        """Make all changes in order. False: a race was lost, and nothing after it was done."""
+        for change in plan.changes:
+            if not await self._made(change, facts):
+                return False
+            if isinstance(change, Put) and change.check is not None and not await self._still_right(change, facts):
+                return False
+        return True
+
+    async def _made(self, change: Change, facts: Facts) -> bool:
+        store = self.ports.stores.at(change.key)
+        if isinstance(change, Put):
+            written = await store.write(change.key, change.body, change.replacing)
+            if isinstance(written, Moved):
+                return False
+            if change.stage is Stage.POINT:
+                await store.prove(change.key)
+            facts.files[change.key] = Seen(written, facts.next_turn())
+            return True
+        if isinstance(await store.delete(change.key, change.replacing), Moved):
+            return False
+        facts.files[change.key] = Seen(None, facts.next_turn())
+        return True
+
+    async def _still_right(self, hint: Put, facts: Facts) -> bool:
+        """After the hint: the document is still the one that it rests on, and nobody else lives there now."""
+        if hint.check is None:
+            return True
+        key, location = hint.check
+        store = self.ports.stores.at(key)
+        if await store.read(key) != facts.file(key):
+            return False
+        uuid = next((question.uuid for question in facts.rows if isinstance(question, Remember)), None)
+        if await self.ports.worklist.remember(self.claim, location, uuid) != frozenset():
+            return False
+        if hint.replacing is not None:
+            return True
+        beside = await store.list(naming.folder(location), LISTED)
+        return set(beside) <= {key, *facts.folders.get(naming.folder(location), ())}
+
+    def _with_memo(self, outcome: Done | Later | Dead, facts: Facts) -> Done | Later | Dead:
+        if outcome.findings is None or isinstance(outcome, Dead):
+            return outcome
+        tags = {key: facts.files[key].held for key in self._own_keys() if key in facts.files}
+        return replace(outcome, findings=replace(outcome.findings, memo=replace(self.latest, tags=tags)))
+
+    def _own_keys(self) -> list[str]:
+        """The keys of this row: only these may be remembered, others change behind its back."""
+        places = set(self.claim.locations)
+        if self.latest.table is not None:
+            places.add(canonical(self.latest.table.location))
+        keys = [key for at in sorted(places) for key in naming.keys(at, self.name.namespace, self.name.name)]
+        return keys + [hintfile.key(at) for at in sorted(places)]

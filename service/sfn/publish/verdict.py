@@ -1,0 +1,146 @@
+"""What a publish settles as: when to look again, and what is known from now on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from sfn.pointer import hintfile
+from sfn.pointer.document import Document, parse
+from sfn.publish.changes import Change, Draft, Put, Stage
+from sfn.publish.facts import Look
+from sfn.publish.policy import Policy
+from sfn.publish.scene import Scene
+from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Memo, Published, Story, TableName
+
+
+def conclude(
+    scene: Scene, draft: Draft, changes: tuple[Change, ...], *, refresh: bool, jitter: float
+) -> Done | Later | Dead:
+    """The outcome once all changes are made."""
+    after = _documents_after(scene, changes)
+    story = _story(scene, draft, changes, after, refresh=refresh, jitter=jitter)
+    findings = Findings(
+        story=story,
+        asks=(*draft.asks, *_unheard_of(scene)),
+        stirs=frozenset(draft.stirs | _left_or_joined(scene, story)),
+        left=frozenset(at for at, own in scene.own.items() if own.doc is not None and at not in after),
+        did=tuple(change.key for change in changes),
+        not_before=scene.look.answered + scene.policy.min_publish_interval if changes else None,
+    )
+    if draft.looks:
+        at, why = min(draft.looks)
+        outlasts = any(later > at for later, _ in draft.looks)
+        wish = scene.claim.wish if outlasts else replace(scene.claim.wish, floor=None)
+        return Later(at, why, wish, findings)
+    if scene.obstacle is not None:
+        return replace(scene.obstacle, findings=findings)
+    due = min([story.refresh_at or scene.look.answered, *_expiries(after.values())])
+    return Done(due if after else scene.look.answered, findings)
+
+
+def nothing_there(scene: Scene, draft: Draft) -> Done | Later:
+    """Neither a table nor a file of ours: a typo, or all of it has expired."""
+    for own in scene.own.values():
+        scene.facts.require_read(own.key)
+    policy, story, answered = scene.policy, scene.claim.story, scene.look.answered
+    patience = policy.expire_after // policy.refresh_after + 1 if scene.claim.locations else 0
+    if story.misses == 0 and not story.visited:
+        at = answered + policy.replica_lag
+    elif story.misses <= patience and scene.claim.locations:
+        at = answered + policy.refresh_after
+    else:
+        return Done(answered, Findings(asks=tuple(draft.asks)), forget=True)
+    findings = Findings(replace(story, misses=story.misses + 1, live=None), asks=tuple(draft.asks))
+    return Later(at, "neither a table nor a file of ours", scene.claim.wish, findings)
+
+
+def unwritten(claim: Claim, look: Look, policy: Policy, jitter: float) -> Done:
+    """A staged create: nothing to say yet, and nobody is absent."""
+    story = replace(claim.story, absent={}, refresh_at=_next_refresh(look, policy, jitter))
+    return Done(look.answered + policy.refresh_after, Findings(story, Memo()))
+
+
+def _next_refresh(look: Look, policy: Policy, jitter: float) -> datetime:
+    return look.answered + policy.refresh_after * (1 - jitter / 4)
+
+
+def _story(
+    scene: Scene,
+    draft: Draft,
+    changes: tuple[Change, ...],
+    after: Mapping[str, Document],
+    *,
+    refresh: bool,
+    jitter: float,
+) -> Story:
+    before = scene.claim.story
+    followed = scene.table is not None and scene.obstacle is None
+    stepped = followed or not draft.looks
+    renew = refresh or before.refresh_at is None
+    return replace(
+        before,
+        live=_live(scene, after),
+        visited=True,
+        absent=dict(draft.absent),
+        held=before.held and not stepped,
+        waived=before.waived and not stepped,
+        hints=_hints(scene, changes),
+        refresh_at=_next_refresh(scene.look, scene.policy, jitter) if renew else before.refresh_at,
+        misses=0,
+    )
+
+
+def _documents_after(scene: Scene, changes: tuple[Change, ...]) -> dict[str, Document]:
+    """Our documents by location once the changes are made."""
+    bodies = {change.key: change.body if isinstance(change, Put) else None for change in changes}
+    after = {}
+    for location, own in scene.own.items():
+        body = bodies.get(own.key, own.held.body if own.held is not None else None)
+        if body is not None:
+            after[location] = parse(body)
+    return after
+
+
+def _live(scene: Scene, after: Mapping[str, Document]) -> Published | None:
+    order = sorted(after, key=lambda location: location != scene.place)
+    for location in order:
+        doc = after[location]
+        if doc.live:
+            return Published(doc.metadata_file_path, doc.guid, location, doc.written_at)
+    return None
+
+
+def _hints(scene: Scene, changes: tuple[Change, ...]) -> dict[str, tuple[str, ...]]:
+    """What the hints that we wrote say."""
+    hints = dict(scene.claim.story.hints)
+    for location in scene.own:
+        for change in changes:
+            if change.key == hintfile.key(location):
+                written = isinstance(change, Put) and change.stage is Stage.HINT
+                hints.pop(location, None)
+                if written and isinstance(change, Put):
+                    hints[location] = (change.body.decode(),)
+    return hints
+
+
+def _left_or_joined(scene: Scene, story: Story) -> set[str]:
+    """Locations where this row's table came to live or ceased to: who shares them must look again."""
+    before, now = scene.claim.story.live, story.live
+    was = (before.uuid, before.location) if before is not None else None
+    is_now = (now.uuid, now.location) if now is not None else None
+    return set() if was == is_now else {place[1] for place in (was, is_now) if place is not None}
+
+
+def _unheard_of(scene: Scene) -> list[Ask]:
+    """Our documents of other names in the same folder: after a lost inbox, a row for them may be missing."""
+    return [
+        Ask(TableName(scene.name.catalog, doc.namespace, doc.name), scene.place)
+        for doc in scene.siblings
+        if doc.catalog_id == scene.policy.catalog_id
+    ]
+
+
+def _expiries(documents: Iterable[Document]) -> list[datetime]:
+    return [doc.expires_at for doc in documents if doc.expires_at is not None and not doc.live]

@@ -1,0 +1,83 @@
+"""How a reader gets at files, and how one code serves callers with and without an event loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from sfn.errors import Unreadable
+from sfn.pointer.location import canonical
+
+T = TypeVar("T")
+_SCHEME = "file://"
+
+
+class Files(Protocol):
+    """Read access to a directory's files, by canonical URL."""
+
+    async def read(self, key: str, limit: int | None) -> bytes | None:
+        """A file's content, None where there is none; at most `limit` + 1 bytes of it."""
+        ...
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        """Keys directly below a prefix that ends in `/`, in order, at most `limit`."""
+        ...
+
+
+class LocalFiles:
+    """Files of this machine. Its verbs never suspend, so `finish` can run what rests on them."""
+
+    async def read(self, key: str, limit: int | None) -> bytes | None:
+        try:
+            with _path(key).open("rb") as file:
+                return file.read() if limit is None else file.read(limit + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _unreadable(key, error) from error
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        try:
+            with os.scandir(_path(prefix)) as entries:
+                names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _unreadable(prefix, error) from error
+        return [prefix + name for name in names[:limit]]
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends to its end, without an event loop.
+
+    Raises:
+        RuntimeError: it did suspend.
+    """
+    try:
+        work.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    work.close()
+    message = "a blocking reader's files must not suspend"
+    raise RuntimeError(message)
+
+
+def directory_url(directory: str | os.PathLike[str]) -> str:
+    """The canonical URL of a directory given as a path, relative or not, or as a URL."""
+    text = os.fspath(directory)
+    if ":" in text.split("/", 1)[0]:
+        return canonical(text)
+    return canonical(str(Path(text).absolute()))
+
+
+def _path(key: str) -> Path:
+    if not key.startswith(_SCHEME):
+        raise Unreadable(key, expected="a path or a file: URL", found="another scheme")
+    return Path(key.removeprefix(_SCHEME))
+
+
+def _unreadable(key: str, error: OSError) -> Unreadable:
+    return Unreadable(key, expected="a readable file or folder", found=f"{type(error).__name__}: {error.strerror}")

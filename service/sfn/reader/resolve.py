@@ -1,0 +1,183 @@
+"""How a reader finds a table's current metadata file (specification, section 5). It never guesses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sfn.errors import Ambiguous, Dropped, Malformed, NameTaken, NotFound, Stale
+from sfn.pointer import document, naming
+from sfn.pointer.document import Document
+from sfn.pointer.location import canonical
+from sfn.reader.files import Files
+
+HOPS = 8
+"""How many `moved_to` are followed."""
+LISTED = 10_000
+"""How many files of one folder are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Where a table's current metadata file is.
+
+    Attributes:
+        metadata_location: the metadata file, as the catalog gave it.
+        document: the SFN document that says so.
+        sfn_file: the URL of that document.
+        written_at: when the catalog said so.
+    """
+
+    metadata_location: str
+    document: Document
+    sfn_file: str
+
+    @property
+    def written_at(self) -> datetime:
+        """When the catalog's answer arrived that this rests on."""
+        return self.document.written_at
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    key: str
+    doc: Document
+    came_from: str
+
+
+async def resolve(files: Files, directory: str, table: Sequence[str] | None = None) -> Resolved:
+    """The current metadata file of a table.
+
+    Args:
+        files: how to read.
+        directory: canonical URL of the table's directory.
+        table: namespace levels and name; None where the directory holds one table only.
+
+    Raises:
+        NotFound, Ambiguous, Dropped, NameTaken, Malformed, Stale: see `sfn.errors`.
+    """
+    try:
+        return await _resolve(files, directory, table)
+    except Stale:
+        return await _resolve(files, directory, table)
+
+
+async def _resolve(files: Files, directory: str, table: Sequence[str] | None) -> Resolved:
+    if table is not None:
+        found = await _by_name(files, directory, tuple(table))
+    else:
+        found = await _by_directory(files, directory)
+    await _check_metadata(files, found)
+    return Resolved(found.doc.metadata_file_path, found.doc, found.key)
+
+
+async def _by_name(files: Files, directory: str, table: tuple[str, ...]) -> _Found:
+    *namespace, name = table
+    looked_at = naming.keys(directory, namespace, name)
+    for key in looked_at:
+        doc = await _document(files, key)
+        if doc is not None and (doc.namespace, doc.name) == (tuple(namespace), name):
+            if doc.name_now is not None:
+                raise NameTaken(
+                    key,
+                    expected=f"the table that was called {'.'.join(table)} here",
+                    found=f"that it is now {_called(doc.moved_to)}, and that another table is {'.'.join(table)}",
+                    remedy=f"name the one you mean: {_called(doc.moved_to)}, or read {doc.name_now.sfn_file_path}",
+                )
+            followed = await _followed(files, _Found(key, doc, key))
+            if followed is None:
+                raise Dropped(key, expected="a live table", found=f"that {'.'.join(table)} was dropped")
+            return followed
+    raise NotFound(
+        " or ".join(looked_at),
+        expected=f"the SFN file of {'.'.join(table)}",
+        found="none",
+        remedy="check the directory and the identifier",
+    )
+
+
+async def _by_directory(files: Files, directory: str) -> _Found:
+    folder = naming.folder(directory)
+    seen = 0
+    best: dict[tuple[str | None, str], _Found] = {}
+    for key in await files.list(folder, LISTED):
+        if not key.endswith(naming.EXTENSION):
+            continue
+        try:
+            doc = await _document(files, key)
+        except Malformed:
+            continue
+        if doc is None:
+            continue
+        seen += 1
+        followed = await _followed(files, _Found(key, doc, key))
+        if followed is not None:
+            identity = (followed.doc.guid, followed.doc.catalog_id)
+            if identity not in best or followed.doc.written_at > best[identity].doc.written_at:
+                best[identity] = followed
+    return _only(folder, list(best.values()), seen)
+
+
+def _only(folder: str, found: list[_Found], seen: int) -> _Found:
+    """The one table; those whose file lies here win over those that left."""
+    here = [one for one in found if one.key.startswith(folder)] or found
+    if len(here) == 1:
+        return here[0]
+    if here:
+        raise Ambiguous(
+            folder,
+            expected="one table, or to be told which",
+            found=", ".join(sorted(".".join((*one.doc.namespace, one.doc.name)) for one in here)),
+            remedy="name the table",
+        )
+    if seen:
+        raise Dropped(folder, expected="a live table", found=f"{seen} SFN files, none of a live table")
+    raise NotFound(folder, expected="an SFN file", found="none", remedy="check the directory")
+
+
+async def _followed(files: Files, start: _Found) -> _Found | None:
+    """Where `moved_to` leads; None where the chain ends without a live table of the same uuid."""
+    at = start
+    for _ in range(HOPS + 1):
+        if at.doc.live:
+            return at
+        link = at.doc.moved_to
+        if link is None:
+            return None
+        key = canonical(link.sfn_file_path)
+        doc = await _document(files, key)
+        if doc is None or doc.guid != at.doc.guid:
+            return None
+        at = replace(at, key=key, doc=doc)
+    raise Malformed(start.key, expected=f"at most {HOPS} `moved_to`", found="more, or a circle")
+
+
+async def _document(files: Files, key: str) -> Document | None:
+    body = await files.read(key, document.LIMIT)
+    if body is None:
+        return None
+    try:
+        return document.parse(body)
+    except Malformed as error:
+        raise Malformed(key, expected=error.expected, found=error.found) from error
+
+
+async def _check_metadata(files: Files, found: _Found) -> None:
+    pointer = found.doc.metadata_file_path
+    body = await files.read(canonical(pointer), None)
+    if body is None:
+        raise Stale(pointer, expected=f"the metadata file that {found.key} names", found="no such file")
+    if found.doc.guid is None or pointer.endswith((".gz.metadata.json", ".gz")):
+        return
+    try:
+        uuid = json.loads(body).get("table-uuid")
+    except (ValueError, AttributeError) as error:
+        raise Stale(pointer, expected="table metadata", found="no JSON object") from error
+    if uuid != found.doc.guid:
+        raise Stale(pointer, expected=f"table-uuid {found.doc.guid}, as {found.key} says", found=str(uuid))
+
+
+def _called(link: document.Link | None) -> str:
+    return ".".join((*link.namespace, link.name)) if link is not None else "gone"

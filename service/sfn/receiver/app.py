@@ -1,0 +1,126 @@
+"""All routes of the listener as one ASGI application: the bare ones beside FastAPI's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from functools import cache
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+import structlog
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from sfn.errors import Broken, Transient
+from sfn.receiver import ingest, openapi, problem
+from sfn.receiver.body import Receive
+from sfn.receiver.readiness import Readiness
+
+Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, ingest.Send], Awaitable[None]]
+
+_GET: list[str] = ["GET", "HEAD"]
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+def application(
+    events: Application,
+    readiness: Readiness,
+    *,
+    version: str,
+    on_broken: Callable[[Broken], None],
+    routers: Sequence[APIRouter] = (),
+) -> Application:
+    """The listener's application.
+
+    Args:
+        events: takes `POST /v1/events`: an `ingest.Ingest`.
+        readiness: what `/readyz` says.
+        version: of this service.
+        on_broken: told of a `Broken` that a route of `routers` raised, so that the process may end.
+        routers: more routes, such as the admin's. An `HTTPException`, a `Transient` or a `Broken` that they raise
+            becomes a problem document.
+    """
+    api = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    for router in (_health(readiness), *routers):
+        api.include_router(router)
+    _answer_errors(api, on_broken)
+
+    @cache
+    def schema() -> dict[str, Any]:
+        return _schema(api, version)
+
+    async def description() -> JSONResponse:
+        return JSONResponse(schema())
+
+    api.add_api_route("/openapi.json", description, methods=_GET, include_in_schema=False)
+
+    async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: ingest.Send) -> None:
+        if scope["type"] == "http" and scope["path"] == ingest.PATH:
+            await events(scope, receive, send)
+        else:
+            await api(scope, receive, send)
+
+    return dispatch
+
+
+def _health(readiness: Readiness) -> APIRouter:
+    router = APIRouter(tags=["health"])
+
+    async def alive() -> dict[str, str]:
+        """The process answers. Nothing else is asked."""
+        return {"status": "alive"}
+
+    async def ready() -> Response:
+        """Whether to send traffic here."""
+        if reasons := readiness.reasons:
+            return _problem(HTTPStatus.SERVICE_UNAVAILABLE, ", ".join(reasons), {"Retry-After": "1"})
+        return JSONResponse({"status": "ready"})
+
+    refusals: dict[int | str, dict[str, Any]] = {503: openapi.refusal("not ready, and why", **openapi.RETRY_AFTER)}
+    router.add_api_route("/livez", alive, methods=_GET, operation_id="livez")
+    router.add_api_route("/readyz", ready, methods=_GET, operation_id="readyz", responses=refusals)
+    return router
+
+
+def _answer_errors(api: FastAPI, on_broken: Callable[[Broken], None]) -> None:
+    async def refused(_: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            return _problem(error.status_code, str(error.detail), error.headers)
+        return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is an error of the service; its log says more")
+
+    async def malformed(_: Request, _error: Exception) -> Response:
+        # What FastAPI found repeats what was sent, and that may be a secret.
+        return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, "a parameter or the body is malformed")
+
+    async def transient(_: Request, error: Exception) -> Response:
+        _log.warning("request not served", error=str(error))
+        seconds = problem.whole_seconds(error.retry_after if isinstance(error, Transient) else None)
+        return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "try again later", {"Retry-After": str(seconds)})
+
+    async def broken(_: Request, error: Exception) -> Response:
+        if isinstance(error, Broken):
+            on_broken(error)
+        return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "the service is restarting", {"Retry-After": "1"})
+
+    api.add_exception_handler(HTTPException, refused)
+    api.add_exception_handler(Exception, refused)
+    api.add_exception_handler(RequestValidationError, malformed)
+    api.add_exception_handler(Transient, transient)
+    api.add_exception_handler(Broken, broken)
+
+
+def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(problem.document(status, detail), status, headers, problem.MEDIA_TYPE)
+
+
+def _schema(api: FastAPI, version: str) -> dict[str, Any]:
+    schema = get_openapi(title="Iceberg SFN listener", version=version, routes=api.routes)
+    components = schema.setdefault("components", {})
+    components["schemas"] = openapi.SCHEMAS | components.get("schemas", {})
+    components["securitySchemes"] = openapi.SECURITY
+    schema["paths"] = openapi.PATHS | schema["paths"]
+    return schema

@@ -1,0 +1,81 @@
+"""Who may send events, and for which catalogs."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sfn.dialects import Sender
+from sfn.errors import Broken
+from sfn.receiver.tokens import Tokens, bearer, match
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A configured sender.
+
+    Attributes:
+        sender: who it is.
+        tokens: what it shows.
+    """
+
+    sender: Sender
+    tokens: Tokens
+
+
+class Senders:
+    """All configured senders; without any, one that needs no token.
+
+    Args:
+        known: the configured ones. Where two share a token, the first is meant.
+        open_to: the sender that everybody is, where `known` is empty.
+    """
+
+    def __init__(self, known: Iterable[Known], open_to: Sender | None = None) -> None:
+        self._known = tuple(known)
+        self._open_to = None if self._known else open_to
+
+    def verify(self, authorization: bytes | None) -> Sender | None:
+        """The sender behind an `Authorization` header, None for nobody.
+
+        All active tokens of all senders are compared, each in constant time.
+        """
+        if self._open_to is not None:
+            return self._open_to
+        presented = bearer(authorization)
+        if presented is None:
+            return None
+        active = [(known.sender, token) for known in self._known for token in known.tokens.active()]
+        index = match((token for _, token in active), presented)
+        return None if index is None else active[index][0]
+
+
+def anonymous(host: str, catalogs: Iterable[str]) -> Senders:
+    """Everybody who reaches the listener, bound to all catalogs under our own names of them.
+
+    Args:
+        host: the address that the listener binds.
+        catalogs: all configured ones.
+
+    Raises:
+        Broken: the address is not a loopback one.
+    """
+    if not is_loopback(host):
+        raise Broken(
+            "listener.host",
+            expected="a loopback address, as no sender is configured",
+            found=host,
+            remedy="configure a sender with a token",
+        )
+    return Senders((), Sender("anonymous", {catalog: catalog for catalog in catalogs}))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reached from this machine alone. Names but `localhost` are not looked up."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False

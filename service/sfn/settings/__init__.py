@@ -1,0 +1,73 @@
+"""What the operator configured: one TOML file, and `SFN_SECTION__KEY` in the environment, which wins.
+
+    settings = load(Path("sfn.toml"))
+    settings.listener.port
+    settings.catalogs["prod"].replica_lag
+
+Only this package reads the environment. What it returns are plain frozen values; files of secrets are named in it,
+not read: they change while the process runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from sfn.settings.complaints import complaints
+from sfn.settings.consistency import inconsistencies
+from sfn.settings.misconfigured import Misconfigured
+from sfn.settings.model import (
+    AdminSettings,
+    CatalogSettings,
+    InboxSettings,
+    ListenerSettings,
+    RetrySettings,
+    SenderSettings,
+    Settings,
+    StoreSettings,
+    SweepSettings,
+    TelemetrySettings,
+    WorkerSettings,
+)
+from sfn.settings.sources import gather
+
+
+def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of a file and the environment, checked against each other.
+
+    Args:
+        path: the TOML file; None for the environment and the defaults alone.
+        environ: instead of the process's own.
+
+    Raises:
+        Misconfigured: with everything that is wrong.
+    """
+    # The one place of the package that asks the environment.
+    sources = gather(path, os.environ if environ is None else environ)  # noqa: TID251
+    try:
+        settings = Settings.model_validate(sources.tables)
+    except ValidationError as error:
+        raise Misconfigured((*sources.problems, *complaints(error, sources))) from None
+    if problems := (*sources.problems, *inconsistencies(settings, sources)):
+        raise Misconfigured(problems)
+    return settings
+
+
+__all__ = [
+    "AdminSettings",
+    "CatalogSettings",
+    "InboxSettings",
+    "ListenerSettings",
+    "Misconfigured",
+    "RetrySettings",
+    "SenderSettings",
+    "Settings",
+    "StoreSettings",
+    "SweepSettings",
+    "TelemetrySettings",
+    "WorkerSettings",
+    "load",
+]

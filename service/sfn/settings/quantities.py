@@ -1,0 +1,72 @@
+"""Durations and sizes as people write them: `30s`, `10m`, `1MiB`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+DURATIONS: Final = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+
+# Nine digits: the largest is a number of days that a timedelta holds, and no regular expression meets a longer one.
+_QUANTITY: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([A-Za-z]{1,3})", re.ASCII)
+
+
+def duration(text: object) -> timedelta:
+    """A duration of one number and one unit. A bare 0 needs no unit.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(text, timedelta):
+        return text
+    if text in {"0", 0} and not isinstance(text, bool):
+        return timedelta()
+    number, unit = _split(text)
+    if unit not in DURATIONS:
+        raise ValueError(f"a duration such as 30s: a number and one of {', '.join(DURATIONS)}")
+    return float(number) * DURATIONS[unit]
+
+
+def duration_or_off(text: object) -> timedelta | None:
+    """A duration, or None for `off`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return None if text is None or text == "off" else duration(text)
+
+
+def size(text: object) -> int:
+    """Bytes, of one number and one unit.
+
+    Raises:
+        ValueError: it is none, or no whole number of bytes.
+    """
+    number, unit = _split(text)
+    if unit not in SIZES:
+        raise ValueError(f"a size such as 1MiB: a number and one of {', '.join(SIZES)}")
+    count = float(number) * SIZES[unit]
+    if not count.is_integer():
+        raise ValueError("a whole number of bytes")
+    return int(count)
+
+
+def _split(text: object) -> tuple[str, str]:
+    found = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    return ("", "") if found is None else (found[1], found[2])
+
+
+Duration: TypeAlias = Annotated[timedelta, BeforeValidator(duration)]
+PositiveDuration: TypeAlias = Annotated[timedelta, Field(gt=timedelta()), BeforeValidator(duration)]
+DurationOrOff: TypeAlias = Annotated[timedelta | None, BeforeValidator(duration_or_off)]
+Size: TypeAlias = Annotated[int, Field(gt=0), BeforeValidator(size)]

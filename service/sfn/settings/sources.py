@@ -1,0 +1,101 @@
+"""Where settings come from: a TOML file, with the environment over it, and the memory of which said what."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from sfn.errors import SfnError
+from sfn.settings.misconfigured import Misconfigured
+
+PREFIX: Final = "SFN_"
+SEPARATOR: Final = "__"
+
+Keys: TypeAlias = tuple[str, ...]
+"""The way to a value: section, table, key."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sources:
+    """What was said, and where.
+
+    Attributes:
+        tables: all of it, the environment's values as strings.
+        file: what the file is called in messages.
+        variables: environment variables, by the keys that they set.
+        problems: variables that fit nowhere.
+    """
+
+    tables: Mapping[str, Any]
+    file: str
+    variables: Mapping[Keys, str]
+    problems: tuple[SfnError, ...] = ()
+
+    def place(self, keys: Sequence[str]) -> str:
+        """Where the value at these keys was set, or would be."""
+        for length in range(len(keys), 0, -1):
+            if (variable := self.variables.get(tuple(keys[:length]))) is not None:
+                return variable
+        table, key = ".".join(keys[:-1]), keys[-1] if keys else ""
+        return f"{self.file}: [{table}] {key}" if table else f"{self.file}: {key}"
+
+
+def variable(keys: Sequence[str]) -> str:
+    """The environment variable that sets the value at these keys."""
+    return PREFIX + SEPARATOR.join(_normalised(key) for key in keys)
+
+
+def gather(path: Path | None, environ: Mapping[str, str]) -> Sources:
+    """Read the file and lay the environment over it.
+
+    Raises:
+        Misconfigured: the file can't be read or is no TOML.
+    """
+    tables = {} if path is None else _read(path)
+    variables: dict[Keys, str] = {}
+    problems: list[SfnError] = []
+    for name, value in sorted(environ.items()):
+        # What orchestrators put there for a service of this name (SFN_PORT, SFN_SERVICE_HOST) holds no double underscore.
+        if name.startswith(PREFIX) and SEPARATOR in name:
+            problem = _lay(tables, variables, name, value)
+            problems.extend([problem] if problem is not None else [])
+    return Sources(tables, "settings" if path is None else path.name, variables, tuple(problems))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        found = error.strerror or "an error"
+    except UnicodeDecodeError:
+        found = "bytes that are not UTF-8"
+    except tomllib.TOMLDecodeError as error:
+        found = str(error)
+    raise Misconfigured((SfnError(str(path), expected="a TOML file", found=found),))
+
+
+def _lay(tables: dict[str, Any], variables: dict[Keys, str], name: str, value: str) -> SfnError | None:
+    table, keys = tables, []
+    *above, last = name.removeprefix(PREFIX).split(SEPARATOR)
+    for part in above:
+        keys.append(_spelled(table, part))
+        inner = table.setdefault(keys[-1], {})
+        if not isinstance(inner, dict):
+            return SfnError(name, expected=f"a table {'.'.join(keys)}", found="a single value of that name")
+        table = inner
+    keys.append(_spelled(table, last))
+    table[keys[-1]] = value
+    variables[tuple(keys)] = name
+    return None
+
+
+def _spelled(table: Mapping[str, Any], part: str) -> str:
+    """A key as the file spells it: a variable knows neither lower case nor hyphens nor dots."""
+    return next((key for key in table if _normalised(key) == _normalised(part)), part.lower())
+
+
+def _normalised(key: str) -> str:
+    return key.upper().replace("-", "_").replace(".", "_")

@@ -1,0 +1,26 @@
+"""What a file's content may be, and its tag where the store has none of its own."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from sfn.errors import Permanent, Scope
+from sfn.pointer.document import LIMIT
+
+READ_AT_MOST = LIMIT + 1
+"""Bytes of a file that are ever read: one more than a document may have, so that its decoder sees one too long."""
+
+
+def tag_of(body: bytes) -> str:
+    """The tag of a content: the same content always has the same tag, as with an entity tag of S3."""
+    return sha256(body).hexdigest()
+
+
+def check_length(key: str, body: bytes) -> None:
+    """Refuse to write what nobody would read.
+
+    Raises:
+        Permanent: scope table, where the body is longer than a document may be.
+    """
+    if len(body) > LIMIT:
+        raise Permanent(key, scope=Scope.TABLE, expected=f"a body of at most {LIMIT} bytes", found=f"{len(body)} bytes")

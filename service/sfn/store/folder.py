@@ -1,0 +1,233 @@
+"""One folder of small files that are replaced whole: blocking calls, for a thread or a program without a loop."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sfn.errors import Permanent, Scope
+from sfn.store.content import READ_AT_MOST
+from sfn.store.refusal import found, settling, unsure
+
+TEMPORARY = ".sfn-swap.tmp"
+"""The one name under which a content is prepared in its folder. No key may have it, and no listing shows it."""
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_PREPARE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+_NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+class Folder:
+    """An open folder, to be locked before anything in it is changed.
+
+    The lock is an `flock` on the folder itself: it leaves nothing behind, and the kernel drops it with its holder. What
+    is prepared is prepared under the lock and removed before the lock is given back. Hence whoever holds the lock and
+    finds a prepared file knows that its writer is dead, and removes it; no age needs to be guessed.
+
+    Other programs that write here do not know the lock. Against them a creation is still atomic, a replacement is not.
+
+    Args:
+        path: the folder; it and the folders above it may be symbolic links, the files in it may not.
+        where: its name in messages.
+
+    Raises:
+        OSError: from every method, for whatever the system refuses.
+    """
+
+    def __init__(self, path: Path, where: str) -> None:
+        self._path = path
+        self._where = where
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)
+
+    def lock(self) -> bool:
+        """Lock the folder until it is closed, and remove what a dead writer left. Never waits.
+
+        Returns:
+            False where somebody else holds the lock, or the folder has just been replaced by another: open it again.
+
+        Raises:
+            Permanent: scope store, where the file system has no locks.
+        """
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                raise self._incapable("a file system that locks folders", error) from error
+            raise
+        if not self._is_where_it_was():
+            return False
+        with suppress(FileNotFoundError):
+            os.unlink(TEMPORARY, dir_fd=self._descriptor)
+        return True
+
+    def content(self, name: str) -> bytes | None:
+        """At most `READ_AT_MOST` bytes of a file, None where there is none."""
+        return content(name, folder=self._descriptor)
+
+    def create(self, name: str, body: bytes) -> bool:
+        """Make a file that is not there yet, durably. False where it is.
+
+        Raises:
+            Permanent: scope store, where the file system has no hard links.
+            Unsure: it is there, and may not outlive a power cut.
+        """
+        with self._prepared(body):
+            try:
+                with settling(self._where):
+                    os.link(
+                        TEMPORARY,
+                        name,
+                        src_dir_fd=self._descriptor,
+                        dst_dir_fd=self._descriptor,
+                        follow_symlinks=False,
+                    )
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    raise self._incapable("a file system with hard links", error) from error
+                raise
+            self.sync()
+        return True
+
+    def replace(self, name: str, body: bytes) -> None:
+        """Put a content in the place of a file's, durably; no reader sees anything between the two.
+
+        Raises:
+            Unsure: it may have been done, or may not outlive a power cut.
+        """
+        with self._prepared(body):
+            with settling(self._where):
+                os.replace(TEMPORARY, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            self.sync()
+
+    def remove(self, name: str) -> None:
+        """Delete a file, durably.
+
+        Raises:
+            Unsure: it may have been done, or may not outlive a power cut.
+        """
+        with settling(self._where):
+            os.unlink(name, dir_fd=self._descriptor)
+        self.sync()
+
+    def sync(self) -> None:
+        """Make what was made visible here survive a power cut.
+
+        Raises:
+            Unsure: it may not.
+        """
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise unsure(self._where, error) from error
+
+    @contextmanager
+    def _prepared(self, body: bytes) -> Iterator[None]:
+        """A content under the temporary name, synced, for as long as the block runs."""
+        try:
+            descriptor = os.open(TEMPORARY, _PREPARE, 0o666, dir_fd=self._descriptor)
+            try:
+                _write_all(descriptor, body)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            yield
+        finally:
+            # Whether it can be removed changes nothing about the outcome: the next writer removes it too.
+            with suppress(OSError):
+                os.unlink(TEMPORARY, dir_fd=self._descriptor)
+
+    def _is_where_it_was(self) -> bool:
+        """A folder that was moved away while its lock was waited for is no longer the one that readers look into."""
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def _incapable(self, expected: str, error: OSError) -> Permanent:
+        return Permanent(
+            self._where,
+            scope=Scope.STORE,
+            expected=expected,
+            found=found(error),
+            remedy="keep the tables on a local file system or in an object store",
+        )
+
+
+def content(path: Path | str, *, folder: int | None = None) -> bytes | None:
+    """At most `READ_AT_MOST` bytes of a regular file as it was at one moment, None where there is none. Never waits.
+
+    Args:
+        path: absolute, or a name in `folder`.
+        folder: descriptor of an open folder.
+    """
+    try:
+        descriptor = os.open(path, _READ, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            number = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
+            raise OSError(number, os.strerror(number))
+        return _read_all(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make(path: Path) -> None:
+    """Make a folder and, where that is missing too, the one that it lies in; durably, and nothing above.
+
+    Two are what a table that exists can lack (`metadata/_sfn`, or `<namespace>/<table>` below a root). Where more is
+    missing the table is not there: most likely its file system is not mounted, and what would be made below the mount
+    point would hide the loss.
+    """
+    try:
+        _make_one(path)
+    except FileNotFoundError:
+        _make_one(path.parent)
+        _make_one(path)
+
+
+def _make_one(path: Path) -> None:
+    with suppress(FileExistsError):
+        path.mkdir()
+        above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts: list[bytes] = []
+    left = READ_AT_MOST
+    while left > 0 and (part := os.read(descriptor, left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _write_all(descriptor: int, body: bytes) -> None:
+    left = memoryview(body)
+    while left:
+        left = left[os.write(descriptor, left) :]

@@ -1,0 +1,240 @@
+"""Files of this machine: compare-and-swap by a lock, a comparison of contents and an atomic rename."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from heapq import nsmallest
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+from anyio import to_thread
+
+from sfn.errors import Permanent, Scope, Transient
+from sfn.pointer.document import LIMIT
+from sfn.pointer.location import below
+from sfn.store import Gone, Guarantees, Moved
+from sfn.store.content import check_length, tag_of
+from sfn.store.folder import TEMPORARY, Folder, content, make
+from sfn.store.prove import Proof
+from sfn.store.refusal import refusals
+from sfn.words import Held
+
+T = TypeVar("T")
+
+THREADS = 8
+"""Files that one store works on at the same time."""
+PATIENCE = 10.0
+"""Seconds that a change waits for others to give a folder's lock back."""
+_SHORTEST, _LONGEST = 0.001, 0.02
+"""Seconds between two attempts to get a lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Somebody else holds the folder's lock just now, and nothing was done."""
+
+
+class LocalFiles:
+    """The verbs of a store as blocking calls. None of them ever waits for another process.
+
+    A key is `file://` and an absolute path in UTF-8; a percent sign is a character of the file's name. Folders may be
+    symbolic links, a file of ours may not: what lies behind a link is refused, as is a pipe or a device.
+
+    Args:
+        root: canonical location that all keys lie below. It is never made: where it is missing, its file system is not
+            mounted, and what should lie there is not absent but out of reach.
+    """
+
+    def __init__(self, root: str = "file://") -> None:
+        self._root = root
+        self._root_path = Path(root.removeprefix("file://") or "/")
+
+    def read(self, key: str) -> Held | None:
+        """As `PointerStore.read`; takes no lock."""
+        path = self._path(key)
+        with refusals(key):
+            body = content(path)
+            if body is None:
+                self._check_root()
+                return None
+            return Held(body, tag_of(body))
+
+    def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved | Busy:
+        """As `PointerStore.write`. A file's mode is that of a new file, under the process's umask."""
+        check_length(key, body)
+        path = self._path(key)
+        with refusals(key):
+            folder = self._folder(path.parent, key, missing_ok=replacing is not None)
+            if folder is None:
+                return Moved()
+            with folder:
+                if not folder.lock():
+                    return Busy()
+                return _swap(folder, path.name, key, body, replacing)
+
+    def delete(self, key: str, expected: Held) -> Gone | Moved | Busy:
+        """As `PointerStore.delete`; an emptied folder stays."""
+        path = self._path(key)
+        with refusals(key):
+            folder = self._folder(path.parent, key, missing_ok=True)
+            if folder is None:
+                return Gone()
+            with folder:
+                if not folder.lock():
+                    return Busy()
+                return _remove(folder, path.name, key, expected)
+
+    def list(self, prefix: str, limit: int) -> list[str]:
+        """As `PointerStore.list`: every entry that is no folder, and none that a writer is preparing."""
+        path = self._path(prefix.removesuffix("/"))
+        with refusals(prefix):
+            try:
+                with os.scandir(path) as entries:
+                    names = (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
+                    keys = (prefix + text for name in names if (text := _text(name)) is not None)
+                    return nsmallest(limit, keys)
+            except FileNotFoundError:
+                self._check_root()
+                return []
+
+    def _folder(self, path: Path, key: str, *, missing_ok: bool) -> Folder | None:
+        where = key.rpartition("/")[0]
+        try:
+            return Folder(path, where)
+        except FileNotFoundError:
+            self._check_root()
+            if missing_ok:
+                return None
+        make(path)
+        return Folder(path, where)
+
+    def _path(self, key: str) -> Path:
+        path = key.removeprefix("file://")
+        segments = path.split("/")
+        if not below(key, self._root) or segments[0] or not {"", ".", ".."}.isdisjoint(segments[1:]) or "\0" in key:
+            raise _refused(key, f"a key below {self._root} without empty, `.` or `..` segments")
+        if segments[-1] == TEMPORARY:
+            raise _refused(key, "another name than the one that contents are prepared under")
+        try:
+            return Path(os.fsdecode(path.encode()) or "/")
+        except UnicodeEncodeError as error:
+            raise _refused(key, "a key of whole characters") from error
+
+    def _check_root(self) -> None:
+        try:
+            self._root_path.stat()
+        except FileNotFoundError as error:
+            raise Transient(
+                self._root,
+                scope=Scope.STORE,
+                expected="the folder of the store",
+                found="nothing",
+                remedy="mount its file system, or correct `[stores.NAME] prefix`",
+            ) from error
+
+
+class LocalStore:
+    """Implements `PointerStore` with threads: no verb blocks the loop, and a cancelled change is carried through first.
+
+    Args:
+        root: as of `LocalFiles`.
+        threads: files worked on at the same time.
+        patience: seconds that a change waits for a folder's lock.
+        unsafe: `unsafe_unconditional_writes`.
+    """
+
+    def __init__(
+        self, root: str = "file://", *, threads: int = THREADS, patience: float = PATIENCE, unsafe: bool = False
+    ) -> None:
+        self._files = LocalFiles(root)
+        self._limiter = anyio.CapacityLimiter(threads)
+        self._patience = patience
+        self._proof = Proof(unsafe=unsafe)
+
+    async def read(self, key: str) -> Held | None:
+        return await self._in_thread(partial(self._files.read, key))
+
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        return await self._when_free(key, partial(self._files.write, key, body, replacing))
+
+    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+        return await self._when_free(key, partial(self._files.delete, key, expected))
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        return await self._in_thread(partial(self._files.list, prefix, limit))
+
+    async def prove(self, key: str) -> Guarantees:
+        return await self._proof.of(self, key)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await to_thread.run_sync(call, limiter=self._limiter)
+
+    async def _when_free(self, key: str, call: Callable[[], T | Busy]) -> T:
+        """Repeat a change until the lock is free. The loop waits, not a thread: others need those.
+
+        Raises:
+            Transient: scope table, after `patience`.
+        """
+        give_up_at = anyio.current_time() + self._patience
+        pause = _SHORTEST
+        while isinstance(answer := await self._in_thread(call), Busy):
+            if anyio.current_time() >= give_up_at:
+                raise Transient(
+                    key,
+                    scope=Scope.TABLE,
+                    expected="the lock of its folder",
+                    found=f"another process that has held it for {self._patience} s",
+                    remedy="see with `lslocks` who holds it",
+                )
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+        return answer
+
+
+def _swap(folder: Folder, name: str, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    present = folder.content(name)
+    if _tag(key, present) != (None if replacing is None else replacing.tag):
+        return Moved()
+    if present is None:
+        return Held(body, tag_of(body)) if folder.create(name, body) else Moved()
+    folder.replace(name, body)
+    return Held(body, tag_of(body))
+
+
+def _remove(folder: Folder, name: str, key: str, expected: Held) -> Gone | Moved:
+    tag = _tag(key, folder.content(name))
+    if tag is None:
+        # It may be gone by a deletion that could not be made durable.
+        folder.sync()
+        return Gone()
+    if tag != expected.tag:
+        return Moved()
+    folder.remove(name)
+    return Gone()
+
+
+def _tag(key: str, present: bytes | None) -> str | None:
+    if present is None:
+        return None
+    if len(present) > LIMIT:
+        # Only its beginning is known, and so not its tag.
+        raise _refused(key, f"a file of at most {LIMIT} bytes", "a longer one")
+    return tag_of(present)
+
+
+def _text(name: str) -> str | None:
+    """A file's name as the end of a key; None for what cannot be one."""
+    if name == TEMPORARY:
+        return None
+    try:
+        return os.fsencode(name).decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _refused(key: str, expected: str, found: str = "another") -> Permanent:
+    return Permanent(key, scope=Scope.TABLE, expected=expected, found=found)

@@ -1,0 +1,39 @@
+"""Which configured store holds a location."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sfn.errors import Permanent, Scope
+from sfn.pointer.location import below
+from sfn.store import PointerStore
+
+
+class Router:
+    """Implements `Stores`.
+
+    Args:
+        stores: by canonical prefix (`file://`, `s3://bucket`, `s3://bucket/warehouse`). A prefix holds whole segments,
+            and of several the longest holds.
+    """
+
+    def __init__(self, stores: Mapping[str, PointerStore]) -> None:
+        self._stores = sorted(stores.items(), key=lambda item: len(item[0]), reverse=True)
+
+    def at(self, location: str) -> PointerStore:
+        """The store of a normalised location or key.
+
+        Raises:
+            Permanent: scope table, where no prefix fits.
+        """
+        for prefix, store in self._stores:
+            if below(location, prefix):
+                return store
+        known = ", ".join(sorted(prefix for prefix, _ in self._stores)) or "none is configured"
+        raise Permanent(
+            location,
+            scope=Scope.TABLE,
+            expected=f"a location below the prefix of a store ({known})",
+            found="a location below none",
+            remedy="set `[stores.NAME] prefix` so that it covers this location",
+        )

@@ -1,0 +1,68 @@
+"""Leases of running claims: renewed at a third of their life; a claim whose lease was lost is cancelled."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import anyio
+
+from sfn.clock import Clock
+from sfn.errors import Trouble
+from sfn.inbox import Worklist
+from sfn.words import Claim
+
+
+class Leases:
+    """The running claims of one worker."""
+
+    def __init__(self, worklist: Worklist, clock: Clock, lease: timedelta) -> None:
+        self._worklist, self._clock, self._lease = worklist, clock, lease
+        self._scopes: dict[tuple[object, int], anyio.CancelScope] = {}
+        self._claims: dict[tuple[object, int], Claim] = {}
+        self._idle = anyio.Event()
+        self._idle.set()
+
+    def add(self, claim: Claim) -> None:
+        """A claim begins."""
+        if not self._claims:
+            self._idle = anyio.Event()
+        self._claims[_id(claim)] = claim
+        self._scopes[_id(claim)] = anyio.CancelScope()
+
+    def scope(self, claim: Claim) -> anyio.CancelScope:
+        """What its work runs in: cancelled when the lease is lost."""
+        return self._scopes[_id(claim)]
+
+    def remove(self, claim: Claim) -> None:
+        """A claim ended."""
+        del self._claims[_id(claim)], self._scopes[_id(claim)]
+        if not self._claims:
+            self._idle.set()
+
+    async def all_ended(self) -> None:
+        """Return once no claim is running."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Renew for ever."""
+        while True:
+            await anyio.sleep(self._lease.total_seconds() / 3)
+            await self.run_once()
+
+    async def run_once(self) -> int:
+        """Renew all leases once; how many were lost. An inbox in trouble renews nothing and loses nothing yet."""
+        claims = dict(self._claims)
+        if not claims:
+            return 0
+        try:
+            kept = {_id(claim) for claim in await self._worklist.renew(list(claims.values()), self._clock.now())}
+        except Trouble:
+            return 0
+        lost = [key for key in claims if key not in kept and key in self._scopes]
+        for key in lost:
+            self._scopes[key].cancel()
+        return len(lost)
+
+
+def _id(claim: Claim) -> tuple[object, int]:
+    return claim.subject, claim.token

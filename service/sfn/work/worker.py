@@ -1,0 +1,201 @@
+"""The worker: claims rows, publishes or sweeps, settles what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import anyio
+from anyio.abc import TaskGroup
+
+from sfn.catalog import Catalog
+from sfn.clock import Chance, Clock
+from sfn.errors import Permanent, Scope, Trouble
+from sfn.inbox import Brake, Intake, Roster, Worklist
+from sfn.publish.policy import Policy
+from sfn.publish.protocol import Fenced, Ports, publish
+from sfn.store import Stores
+from sfn.work.journal import Journal
+from sfn.work.lanes import Lanes
+from sfn.work.lease import Leases
+from sfn.work.retry import RetryPolicy
+from sfn.work.sweep import Sweep, SweepPorts
+from sfn.words import CatalogName, Claim, Dead, Outcome, Reason, Released, Retry, TableName
+
+SURPRISES = 3
+"""Attempts that may end in an error that nobody expected."""
+_SETTLE_AGAIN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A catalog and how its tables are published."""
+
+    catalog: Catalog
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """The four faces of the inbox that a worker sees."""
+
+    worklist: Worklist
+    intake: Intake
+    roster: Roster
+    brake: Brake
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A worker's settings.
+
+    Attributes:
+        concurrency: tables at a time.
+        lease: how long a claim lasts unless it is renewed.
+        drain: how long running claims may take to end after a stop.
+        retry: when a table's own trouble is tried again.
+    """
+
+    concurrency: int = 32
+    lease: timedelta = timedelta(seconds=30)
+    drain: timedelta = timedelta(seconds=30)
+    retry: RetryPolicy = RetryPolicy()
+
+
+class Worker:
+    """Turns hints into files.
+
+    Args:
+        inbox: where the work is.
+        sources: catalogs by their configured names.
+        stores: where files are.
+        clock, chance: time and jitter.
+        journal: where outcomes are told.
+        terms: settings.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        sources: Mapping[str, Source],
+        stores: Stores,
+        *,
+        clock: Clock,
+        chance: Chance,
+        journal: Journal,
+        terms: Terms,
+    ) -> None:
+        self._inbox, self._sources, self._stores = inbox, sources, stores
+        self._clock, self._chance, self._journal, self._terms = clock, chance, journal, terms
+        self._lanes = Lanes(terms.concurrency)
+        self._leases = Leases(inbox.worklist, clock, terms.lease)
+        self._pause = anyio.CancelScope()
+        self._stopped = anyio.Event()
+
+    async def run(self, stop: anyio.Event) -> None:
+        """Work until stopped, then let what runs end, at the longest for the drain; then give the rest back."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._leases.run)
+            tasks.start_soon(self._claim_until, stop, tasks)
+            await stop.wait()
+            self._pause.cancel()
+            await self._stopped.wait()
+            with anyio.move_on_after(self._terms.drain.total_seconds()):
+                await self._leases.all_ended()
+            tasks.cancel_scope.cancel()
+
+    async def run_once(self, tasks: TaskGroup) -> tuple[int, datetime | None]:
+        """Claim what is due and start it: how many, and when the next row falls due."""
+        now = self._clock.now()
+        claimed = await self._inbox.worklist.claim(self._lanes.slots(now), now)
+        for claim in claimed.claims:
+            self._lanes.started(claim.lane)
+            self._leases.add(claim)
+            tasks.start_soon(self._one, claim)
+        return len(claimed.claims), claimed.next_due
+
+    async def _claim_until(self, stop: anyio.Event, tasks: TaskGroup) -> None:
+        while not stop.is_set():
+            started, next_due = await self.run_once(tasks)
+            if not started:
+                moments = [at for at in (next_due, self._lanes.reopens_at(self._clock.now())) if at is not None]
+                with self._pause:
+                    await self._inbox.worklist.wait(min(moments, default=None))
+        self._stopped.set()
+
+    async def _one(self, claim: Claim) -> None:
+        began = self._clock.now()
+        try:
+            with self._leases.scope(claim):
+                outcome = await self._attempt(claim)
+                await self._settle(claim, outcome, began)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                await self._settle(claim, Released(self._clock.now(), "the service stops"), began)
+            raise
+        finally:
+            self._leases.remove(claim)
+            self._lanes.ended(claim.lane)
+
+    async def _attempt(self, claim: Claim) -> Outcome | None:
+        """What became of it; None where the lease was lost."""
+        try:
+            outcome = await self._publish_or_sweep(claim)
+        except Fenced:
+            return None
+        except Trouble as trouble:
+            return self._after_trouble(claim, trouble)
+        except Exception as error:  # noqa: BLE001 - the one place where the unexpected is caught
+            self._journal.surprised(claim, error)
+            if claim.attempt >= SURPRISES and isinstance(claim.subject, TableName):
+                return Dead(Reason.POISON, f"{claim.subject}: {type(error).__name__}: {error}")
+            return self._retry(claim, f"{type(error).__name__}: {error}")
+        self._lanes.success(claim.lane)
+        return outcome
+
+    async def _publish_or_sweep(self, claim: Claim) -> Outcome:
+        source = self._sources.get(claim.subject.catalog)
+        if source is None:
+            return Dead(Reason.PERMANENT, f"{claim.subject}: no catalog of that name is configured")
+        jitter = self._chance.random()
+        inbox = self._inbox
+        if isinstance(claim.subject, CatalogName):
+            sweep_ports = SweepPorts(source.catalog, inbox.intake, inbox.roster, inbox.brake, self._clock)
+            return await Sweep(claim.subject, sweep_ports, source.policy).run(jitter)
+        ports = Ports(inbox.worklist, inbox.roster, source.catalog, self._stores, self._clock)
+        return await publish(claim, ports, source.policy, jitter=jitter)
+
+    def _after_trouble(self, claim: Claim, trouble: Trouble) -> Outcome:
+        now = self._clock.now()
+        if trouble.scope is Scope.INBOX:
+            return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble))
+        if trouble.scope is not Scope.TABLE:
+            return Released(self._lanes.trouble(claim.lane, trouble.scope, now, trouble.retry_after), str(trouble))
+        if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
+            return Dead(Reason.PERMANENT, str(trouble))
+        return self._retry(claim, str(trouble), trouble.retry_after)
+
+    def _retry(self, claim: Claim, error: str, retry_after: float | None = None) -> Retry | Dead:
+        now = self._clock.now()
+        retry, jitter = self._terms.retry, self._chance.random()
+        if not isinstance(claim.subject, TableName):
+            return Retry(now + min(retry.cap, retry.base * 2 ** min(claim.attempt, 32)), error)
+        at = retry.next_attempt(claim.attempt, claim.since, now, jitter)
+        if at is None:
+            return Dead(Reason.EXHAUSTED, f"after {claim.attempt} attempts since {claim.since:%F %T}: {error}")
+        return Retry(max(at, now + timedelta(seconds=retry_after or 0)), error)
+
+    async def _settle(self, claim: Claim, outcome: Outcome | None, began: datetime) -> None:
+        """Settle, however long the inbox is in trouble: a claim left leased would count as a crash."""
+        while outcome is not None:
+            try:
+                kept = await self._inbox.worklist.settle(claim, outcome, self._clock.now())
+            except Trouble:
+                await anyio.sleep(_SETTLE_AGAIN)
+                continue
+            if kept:
+                self._journal.settled(claim, outcome, (self._clock.now() - began).total_seconds())
+                return
+            outcome = None
+        self._journal.fenced(claim)

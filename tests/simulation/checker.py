@@ -1,0 +1,150 @@
+"""Looks at the store like its readers do, after every change and at rest. Of `sfn` it knows the reader alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sfn.errors import Malformed, Stale, Unreadable
+from sfn.reader.files import finish
+from sfn.reader.resolve import Resolved, resolve
+from tests.simulation.truth import Files, Ranks
+
+REPLICA_LAG = timedelta(seconds=6)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The store as a reader's files; metadata files hold no more than their table's uuid."""
+
+    files: Files
+    owner: dict[str, str | None]
+
+    async def read(self, key: str, limit: int | None) -> bytes | None:
+        if key in self.owner:
+            return json.dumps({"table-uuid": self.owner[key]}).encode()
+        return self.files.bodies.get(key)
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        return [key for key in self.files.below(prefix) if key.endswith(".ver")][:limit]
+
+
+@dataclass(slots=True)
+class Checker:
+    """Every promise that a reader could see broken.
+
+    Attributes:
+        bad: (kind, what) of each broken promise.
+        stated: how often the one case was met that can't be promised.
+        last: by reader: the highest rank that it saw.
+    """
+
+    files: Files
+    ranks: Ranks
+    now: Callable[[], datetime]
+    catalogs: list[str]
+    bad: list[tuple[str, str]] = field(default_factory=list)
+    stated: int = 0
+    places: set[str] = field(default_factory=set)
+    last: dict[tuple[str, ...], int] = field(default_factory=dict)
+    seen_at: dict[str, datetime] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def blame(self, kind: str, what: str) -> None:
+        """A promise was broken."""
+        self.bad.append((kind, f"{(self.now().timestamp() % 86400):.1f} {what}"))
+
+    def changed(self, key: str, old: bytes | None, new: bytes | None, writer: str) -> None:
+        """A file was written or deleted by a service: let every reader look.
+
+        Args:
+            writer: catalog id of that service.
+        """
+        if old is not None and key.endswith(".ver") and json.loads(old)["catalog_id"] != writer:
+            self.blame("foreign file touched", f"{key} by {writer}")
+        if new is not None and key.endswith(".ver"):
+            doc = json.loads(new)
+            self.seen_at[doc["metadata_file_path"]] = datetime.fromisoformat(doc["written_at"])
+        here = key.split("/metadata/")[0]
+        for place in sorted(self.places):
+            if place == here or self._points_to(place, here):
+                self.look(place)
+
+    def look(self, place: str) -> None:
+        """Read a directory in every way."""
+        self._look_naively(place)
+        for _catalog, identifier in sorted(self.ranks.names):
+            self._look(place, identifier)
+        self._look(place, None)
+
+    def resolve(self, place: str, identifier: tuple[str, ...] | None) -> Resolved | Unreadable:
+        """What a reader gets to know."""
+        try:
+            return finish(resolve(Snapshot(self.files, self.ranks.owner), place, identifier))
+        except Unreadable as refusal:
+            return refusal
+
+    def document(self, key: str) -> dict[str, Any]:
+        """A document as JSON."""
+        body: dict[str, Any] = json.loads(self.files.bodies[key])
+        return body
+
+    def documents(self, place: str) -> list[tuple[str, dict[str, Any]]]:
+        """All documents of a directory."""
+        keys = self.files.below(f"{place}/metadata/_sfn/")
+        return [(key, self.document(key)) for key in keys if key.endswith(".ver")]
+
+    def hint(self, place: str) -> str | None:
+        """What the version hint names, as a metadata location."""
+        body = self.files.bodies.get(f"{place}/metadata/version-hint.text")
+        return f"{place}/metadata/{body.decode()}.metadata.json" if body else None
+
+    def _points_to(self, place: str, here: str) -> bool:
+        return any(
+            (doc.get("moved_to") or {}).get("sfn_file_path", "").startswith(here + "/")
+            for _, doc in self.documents(place)
+        )
+
+    def _look_naively(self, place: str) -> None:
+        pointer = self.hint(place)
+        if pointer is None:
+            return
+        uuid = self.ranks.owner.get(pointer)
+        owners = [catalog for catalog, owner in self.ranks.order if owner == uuid and uuid is not None]
+        if not owners:
+            self.blame("lie: hint", f"{place} names {pointer}")
+        elif len(owners) == 1:
+            self._saw(("hint", place, str(uuid)), owners[0], uuid, pointer, self.seen_at.get(pointer))
+
+    def _look(self, place: str, identifier: tuple[str, ...] | None) -> None:
+        found = self.resolve(place, identifier)
+        if isinstance(found, Resolved):
+            doc = found.document
+            reader = ("name", place, ".".join(identifier)) if identifier else ("directory", place, str(doc.guid))
+            self._saw((*reader, doc.catalog_id), doc.catalog_id, doc.guid, found.metadata_location, doc.written_at)
+            if identifier and doc.guid not in self.ranks.names.get((doc.catalog_id, identifier), ()):
+                self.blame("wrong table by name", f"{place} {identifier}: {found}")
+            if not identifier and place not in self.ranks.places[doc.guid]:
+                self.blame("wrong table by directory", f"{place}: {found}")
+        elif isinstance(found, Malformed | Stale):
+            self.blame("unreadable", f"{place} {identifier}: {found}")
+
+    def _saw(
+        self, reader: tuple[str, ...], catalog: str, uuid: str | None, pointer: str, at: datetime | None
+    ) -> None:
+        """A reader saw a pointer: the catalog must have had it, and the reader must not have seen a later one."""
+        had = self.ranks.order.get((catalog, uuid), {}).get(pointer)
+        if had is None:
+            self.blame(f"lie: {reader[0]}", f"{reader} {pointer}")
+            return
+        rank, before = max(had), self.last.get(reader, -1)
+        if rank < before:
+            if at is not None and any(at - back <= REPLICA_LAG and back <= at for back in self.ranks.rolled_back[uuid]):
+                self.stated += 1
+            else:
+                self.blame(f"moved back: {reader[0]}", f"{reader} to rank {rank} ({pointer}) after {before}")
+        self.last[reader] = max(before, rank)

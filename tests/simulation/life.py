@@ -1,0 +1,164 @@
+"""What happens to tables: a random life. Every operation tells its events, which may be lost, doubled or late."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sfn.words import Hint, Missing, Table, TableName
+from tests.simulation.truth import first_version, next_version
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+OPERATIONS = {
+    "create": 2.0,
+    "commit": 6.0,
+    "rollback": 1.0,
+    "rename": 2.0,
+    "swap": 1.0,
+    "blue_green": 1.5,
+    "relocate": 2.0,
+    "drop": 1.5,
+    "recreate": 2.0,
+}
+
+
+@dataclass(slots=True)
+class Life:
+    """The operations of one catalog's users.
+
+    Attributes:
+        names: identifiers in use.
+        places: locations in use.
+        shared: several tables may live at one place.
+        lost: the chance that an event never comes.
+    """
+
+    world: World
+    catalog: int
+    names: list[TableName]
+    places: list[str]
+    weights: dict[str, float] = field(default_factory=lambda: dict(OPERATIONS))
+    shared: bool = False
+    lost: float = 0.15
+
+    @property
+    def rng(self) -> random.Random:
+        return self.world.rng
+
+    async def run(self, steps: int) -> None:
+        """A number of operations, with pauses from none to minutes."""
+        for _ in range(steps):
+            await asyncio.sleep(self.rng.choice([0.2, 2, 5, 12, 45]) * self.rng.expovariate(1))
+            live = self.world.truths[self.catalog].live()
+            name = self.rng.choices(list(self.weights), list(self.weights.values()))[0] if live else "create"
+            operation: Callable[[dict[TableName, Table]], object] = getattr(self, name)
+            work = operation(live)
+            if asyncio.iscoroutine(work):
+                await work
+
+    def create(self, live: dict[TableName, Table]) -> None:
+        free, places = [name for name in self.names if name not in live], self._free(live)
+        if free and places:
+            self._create(self.rng.choice(free), self.rng.choice(places))
+
+    async def commit(self, live: dict[TableName, Table]) -> None:
+        name = self.rng.choice(list(live))
+        for _ in range(self.rng.choice([1, 1, 1, 2, 6])):
+            table = self.world.truths[self.catalog].live().get(name)
+            if table is not None:
+                self._set(name, next_version(self.rng, table, self.world.time))
+                await asyncio.sleep(self.rng.expovariate(1))
+
+    def rollback(self, live: dict[TableName, Table]) -> None:
+        name = self.rng.choice(list(live))
+        table = live[name]
+        if table.metadata_log and table.metadata_log[-1].startswith(table.location + "/"):
+            self.world.ranks.rolled_back[table.uuid].append(self.world.loop.now())
+            back = replace(table, metadata_location=table.metadata_log[-1], metadata_log=table.metadata_log[:-1])
+            self._set(name, back)
+
+    def rename(self, live: dict[TableName, Table]) -> None:
+        free = [name for name in self.names if name not in live]
+        if free:
+            self._rename(self.rng.choice(list(live)), self.rng.choice(free))
+
+    async def swap(self, live: dict[TableName, Table]) -> None:
+        between = replace(self.names[0], name="between")
+        if len(live) > 1 and between not in live:
+            first, second = self.rng.sample(list(live), 2)
+            await self._rename_all([(first, between), (second, first), (between, second)])
+
+    async def blue_green(self, live: dict[TableName, Table]) -> None:
+        free = [name for name in self.names if name not in live]
+        if len(live) > 1 and free:
+            table, successor = self.rng.sample(list(live), 2)
+            await self._rename_all([(table, self.rng.choice(free)), (successor, table)])
+
+    def relocate(self, live: dict[TableName, Table]) -> None:
+        name = self.rng.choice(list(live))
+        table = live[name]
+        places = [place for place in self._free(live) if place != table.location]
+        if places:
+            metadata_at = f"{table.location}/metadata" if self.rng.random() < 0.2 else None
+            place = self.rng.choice(places)
+            self._set(name, next_version(self.rng, table, self.world.time, location=place, metadata_at=metadata_at))
+
+    def drop(self, live: dict[TableName, Table]) -> None:
+        self._drop(self.rng.choice(list(live)), purge=self.rng.random() < 0.2)
+
+    async def recreate(self, live: dict[TableName, Table]) -> None:
+        name = self.rng.choice(list(live))
+        free = self._free(live)
+        place = live[name].location if self.rng.random() < 0.5 or not free else self.rng.choice(free)
+        self._drop(name, purge=False)
+        await asyncio.sleep(self.rng.choice([0, 0.1, 5]))
+        now = self.world.truths[self.catalog].live()
+        if name not in now and (self.shared or place not in {table.location for table in now.values()}):
+            self._create(name, place)
+
+    def _free(self, live: dict[TableName, Table]) -> list[str]:
+        taken = {table.location for table in live.values()}
+        return self.places if self.shared else [place for place in self.places if place not in taken]
+
+    def _create(self, name: TableName, place: str) -> None:
+        self._set(name, first_version(self.rng, place, self.world.time))
+
+    def _set(self, name: TableName, table: Table) -> None:
+        self.world.set(self.catalog, name, table)
+        self.tell(Hint(name, floor=table.metadata_location if self.rng.random() < 0.7 else None))
+
+    def _drop(self, name: TableName, *, purge: bool) -> None:
+        table = self.world.truths[self.catalog].true(name)
+        self.world.set(self.catalog, name, Missing())
+        if purge and isinstance(table, Table):
+            self.world.purge(table)
+        self.tell(Hint(name, drop=True, purge=purge))
+
+    def _rename(self, old: TableName, new: TableName) -> None:
+        table = self.world.truths[self.catalog].true(old)
+        taken = isinstance(self.world.truths[self.catalog].true(new), Table)
+        if isinstance(table, Table) and not taken:
+            self.world.set(self.catalog, old, Missing())
+            self.world.set(self.catalog, new, table)
+            self.tell(Hint(old, renamed_to=new))
+            self.tell(Hint(new))
+
+    async def _rename_all(self, pairs: list[tuple[TableName, TableName]]) -> None:
+        gap = self.rng.choice([0, 0, 3, 20])
+        for old, new in pairs:
+            self._rename(old, new)
+            await asyncio.sleep(gap)
+
+    def tell(self, hint: Hint) -> None:
+        """Send an event, perhaps never, twice or late."""
+        if self.rng.random() < self.lost:
+            return
+        event_id = f"e{self.world.next_event()}"
+        for _ in range(1 + (self.rng.random() < 0.15)):
+            delay = self.rng.expovariate(0.5)
+            self.world.deliver(self.catalog, replace(hint, sender="test", event_id=event_id), delay)

@@ -1,0 +1,58 @@
+"""An asyncio loop with a clock of its own: when nothing is ready, time jumps to the next timer.
+
+No selector, no thread, no socket: one seed is one history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """Runs callbacks in the order of their times, without ever waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._selector = self
+        self._clock_resolution = 1e-9
+        self._kept: list[asyncio.Task[Any]] = []
+        self.set_task_factory(self._keep)
+
+    def _keep(self, _loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        """Hold on to every task: one that was killed must not be collected, which would run its clean-up."""
+        task = asyncio.Task(work, loop=self, **options)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._kept.append(task)
+        return task
+
+    def time(self) -> float:
+        return self._now
+
+    def failed(self) -> list[BaseException]:
+        """What tasks ended with that nobody awaited."""
+        done = [task for task in self._kept if task.done() and not task.cancelled()]
+        return [error for task in done if (error := task.exception()) is not None]
+
+    def now(self) -> datetime:
+        """The simulated wall clock."""
+        return EPOCH + timedelta(seconds=self._now)
+
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """What a selector would do: here only time passes."""
+        if timeout is None:
+            message = "deadlock: every task waits and no timer is set"
+            raise RuntimeError(message)
+        self._now += timeout
+        return []
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass

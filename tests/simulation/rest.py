@@ -1,0 +1,111 @@
+"""What must be so once nothing happens any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfn.reader.resolve import Resolved
+from sfn.words import Table, TableName
+from tests.simulation.checker import Checker
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """One live table, as its catalog has it.
+
+    Attributes:
+        catalog_id: whose.
+        name, table: what.
+        refused: its service has a dead letter for it (a foreign file is in its place).
+    """
+
+    catalog_id: str
+    name: TableName
+    table: Table
+    refused: bool
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        return (*self.name.namespace, self.name.name)
+
+
+def at_rest(checker: Checker, when: str, tables: list[Resting], *, knowable: bool, one_catalog: bool) -> None:
+    """Compare every file with the catalogs.
+
+    Args:
+        when: for the report.
+        tables: all that truly live.
+        knowable: no inbox was lost: then also places where nothing lives any more must be right.
+        one_catalog: no second catalog registered the same tables.
+    """
+    rest = _Rest(checker, when, tables, one_catalog)
+    for table in tables:
+        if not table.refused:
+            rest.check_table(table)
+    for place in sorted(checker.places):
+        here = [table for table in tables if table.table.location == place]
+        rest.check_hint(place, here)
+        if here or knowable:
+            rest.check_left_over(place, here)
+
+
+class _Rest:
+    def __init__(self, checker: Checker, when: str, tables: list[Resting], one_catalog: bool) -> None:
+        self.checker, self.when, self.tables, self.one_catalog = checker, when, tables, one_catalog
+
+    def blame(self, kind: str, what: str) -> None:
+        self.checker.blame(f"{self.when}: {kind}", what)
+
+    def check_table(self, one: Resting) -> None:
+        place, checker = one.table.location, self.checker
+        current = [
+            doc
+            for _, doc in checker.documents(place)
+            if (*doc["namespace"], doc["name"]) == one.identifier
+            and doc["catalog_id"] == one.catalog_id
+            and doc["state"] == "current"
+        ]
+        if len(current) != 1:
+            self.blame("not one live file", f"{one.name} at {place}: {current}")
+            return
+        if (current[0]["metadata_file_path"], current[0]["guid"]) != (one.table.metadata_location, one.table.uuid):
+            self.blame("stale", f"{one.name}: {current[0]['metadata_file_path']} not {one.table.metadata_location}")
+        found = checker.resolve(place, one.identifier)
+        if not isinstance(found, Resolved) or found.metadata_location != one.table.metadata_location:
+            self.blame("a reader by name is wrong", f"{one.name} at {place}: {found}")
+
+    def check_hint(self, place: str, here: list[Resting]) -> None:
+        pointer = self.checker.hint(place)
+        if not here:
+            if pointer is not None and self.one_catalog:
+                self.blame("a hint where nothing lives", f"{place} {pointer}")
+        elif len(here) == 1 and not here[0].refused:
+            self._check_only(place, here[0], pointer)
+        elif pointer is not None and self.one_catalog and len({one.table.uuid for one in here}) > 1:
+            self.blame("a hint in a shared directory", f"{place} {pointer}")
+
+    def _check_only(self, place: str, one: Resting, pointer: str | None) -> None:
+        inside = one.table.metadata_location.startswith(f"{place}/metadata/")
+        foreign = any(doc["catalog_id"] != one.catalog_id for _, doc in self.checker.documents(place))
+        if foreign:
+            return
+        if inside and pointer != one.table.metadata_location:
+            self.blame("hint stale", f"{place} {pointer} not {one.table.metadata_location}")
+        if not inside and pointer is not None:
+            self.blame("a hint though the metadata is elsewhere", f"{place} {pointer}")
+        found = self.checker.resolve(place, None)
+        if not isinstance(found, Resolved) or found.metadata_location != one.table.metadata_location:
+            self.blame("a reader by directory is wrong", f"{place}: {found}, not {one.table.metadata_location}")
+
+    def check_left_over(self, place: str, here: list[Resting]) -> None:
+        live = {(one.catalog_id, one.identifier, one.table.uuid) for one in here}
+        for key, doc in self.checker.documents(place):
+            whose = (doc["catalog_id"], (*doc["namespace"], doc["name"]), doc["guid"])
+            if doc["state"] == "current" and whose not in live:
+                self.blame("current for ever", f"{key} {doc['guid']}")
+            if doc["state"] != "current" and self.when == "expired":
+                self.blame("a tombstone for ever", f"{key} {doc['state']}")
+        found = self.checker.resolve(place, None)
+        pointers = {one.table.metadata_location for one in self.tables}
+        if not here and isinstance(found, Resolved) and found.metadata_location not in pointers:
+            self.blame("an old directory is stale", f"{place} {found.metadata_location}")

@@ -1,0 +1,130 @@
+"""The simulated catalogs: what is true, since when, and what a lagging replica still believes."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from sfn.words import Missing, Table, TableName
+
+
+@dataclass(slots=True)
+class Files:
+    """One object store's content, by key; `watch` is called after every change with the key."""
+
+    bodies: dict[str, bytes] = field(default_factory=dict)
+    watch: Callable[[str, bytes | None, bytes | None, str], None] = lambda _key, _old, _new, _writer: None
+
+    def put(self, key: str, body: bytes | None, writer: str) -> None:
+        """Write, or delete where body is None; `writer` is the catalog id of the service that does."""
+        old = self.bodies.get(key)
+        if body is None:
+            self.bodies.pop(key, None)
+        else:
+            self.bodies[key] = body
+        self.watch(key, old, body, writer)
+
+    def below(self, prefix: str) -> list[str]:
+        """Keys directly below a prefix."""
+        return sorted(key for key in self.bodies if key.startswith(prefix) and "/" not in key[len(prefix) :])
+
+
+class CatalogTruth:
+    """One catalog's history, as its primary knows it."""
+
+    def __init__(self, name: str, now: Callable[[], float]) -> None:
+        self.name = name
+        self.catalog_id = name * 8
+        self._now = now
+        self.history: dict[TableName, list[tuple[float, Table | Missing]]] = defaultdict(list)
+        self.blank: list[tuple[float, float]] = []
+        self.down: list[tuple[float, float]] = []
+
+    def set(self, name: TableName, value: Table | Missing) -> None:
+        """The catalog's answer for a name from now on."""
+        self.history[name].append((self._now(), value))
+
+    def get(self, name: TableName, at: float | None = None) -> Table | Missing:
+        """What a replica that has heard all until `at` answers; the primary by default."""
+        now = self._now()
+        if any(start <= now < end for start, end in self.blank):
+            return Missing()
+        answer: Table | Missing = Missing()
+        for since, value in self.history.get(name, ()):
+            if since <= (now if at is None else at):
+                answer = value
+        return answer
+
+    def true(self, name: TableName) -> Table | Missing:
+        """What is so, whatever the catalog answers in a blank spell."""
+        return self.history[name][-1][1] if self.history.get(name) else Missing()
+
+    def is_down(self) -> bool:
+        """Whether it answers nothing at all."""
+        return any(start <= self._now() < end for start, end in self.down)
+
+    def live(self) -> dict[TableName, Table]:
+        """All tables that truly exist."""
+        return {
+            name: value for name in sorted(self.history) if isinstance(value := self.history[name][-1][1], Table)
+        }
+
+
+@dataclass(slots=True)
+class Ranks:
+    """In which order each catalog had each pointer of each table, and everything the checker must know of the past.
+
+    Attributes:
+        order: by (catalog id, table uuid): pointer → its ranks.
+        rolled_back: by table uuid: when it stepped back.
+        names: by (catalog id, identifier): the uuids that it ever had.
+        places: by table uuid: the locations that it ever had.
+        owner: metadata file → table uuid.
+    """
+
+    order: dict[tuple[str, str | None], dict[str, list[int]]] = field(default_factory=lambda: defaultdict(dict))
+    rolled_back: dict[str | None, list[datetime]] = field(default_factory=lambda: defaultdict(list))
+    names: dict[tuple[str, tuple[str, ...]], set[str | None]] = field(default_factory=lambda: defaultdict(set))
+    places: dict[str | None, set[str]] = field(default_factory=lambda: defaultdict(set))
+    owner: dict[str, str | None] = field(default_factory=dict)
+    last: int = 0
+
+    def note(self, catalog_id: str, name: TableName, table: Table) -> None:
+        """The catalog now has this pointer under this name."""
+        self.last += 1
+        self.order[catalog_id, table.uuid].setdefault(table.metadata_location, []).append(self.last)
+        self.names[catalog_id, (*name.namespace, name.name)].add(table.uuid)
+        self.places[table.uuid].add(table.location)
+        self.owner[table.metadata_location] = table.uuid
+
+
+def new_uuid(rng: random.Random) -> str:
+    """A uuid in its usual form."""
+    digits = f"{rng.getrandbits(128):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def first_version(rng: random.Random, location: str, now: float) -> Table:
+    """A table that was just created."""
+    pointer = f"{location}/metadata/00000-{new_uuid(rng)}.metadata.json"
+    return Table(new_uuid(rng), location, pointer, (), int(now * 1000), None)
+
+
+def next_version(
+    rng: random.Random, table: Table, now: float, *, location: str | None = None, metadata_at: str | None = None
+) -> Table:
+    """The table after one more commit; its log keeps three entries, its clock may run backwards."""
+    number = int(table.metadata_location.rsplit("/", 1)[-1].split("-", 1)[0]) + 1
+    place = location or table.location
+    pointer = f"{metadata_at or place}/metadata/{number:05d}-{new_uuid(rng)}.metadata.json"
+    return replace(
+        table,
+        location=place,
+        metadata_location=pointer,
+        metadata_log=(*table.metadata_log, table.metadata_location)[-3:],
+        last_updated_ms=int(now * 1000) + rng.randint(-2000, 2000),
+        snapshot_id=rng.getrandbits(40),
+    )

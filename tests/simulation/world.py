@@ -1,0 +1,259 @@
+"""One history: a seed decides everything that happens, and the checker looks on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sfn.inbox.sqlite.ledger import Ledger
+from sfn.inbox.sqlite.ledger import Terms as LedgerTerms
+from sfn.inbox.sqlite.rows import subject_of
+from sfn.words import CatalogName, Hint, Missing, Subject, Table, TableName
+from tests.simulation.checker import Checker
+from tests.simulation.life import OPERATIONS, Life
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.node import TERMS, Service, Weather, policy_of
+from tests.simulation.rest import Resting, at_rest
+from tests.simulation.truth import CatalogTruth, Files, Ranks
+
+QUIET = 420.0
+REFRESHED = 4300.0
+EXPIRED = 13_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What kind of history.
+
+    Attributes:
+        names: how many identifiers; two of them collide in their plain file names where places are shared.
+        places: how many locations.
+        catalogs: a second one registers tables of the first.
+        outage: the catalog is away for a while; "blank" answers 404 to everything.
+        inbox_lost: once.
+    """
+
+    operations: Mapping[str, float] = field(default_factory=lambda: OPERATIONS)
+    names: int = 4
+    places: int = 6
+    steps: tuple[int, int] = (4, 14)
+    shared: bool = False
+    catalogs: int = 1
+    outage: str = ""
+    store_outage: bool = False
+    inbox_lost: bool = False
+    conditional_delete: bool = True
+    max_drops: int = 10**6
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of a history."""
+
+    seed: int
+    bad: list[tuple[str, str]]
+    stated: int
+    counts: Counter[str]
+    trace: list[str]
+
+
+class World:
+    """A store, catalogs, their users and the services that follow them."""
+
+    def __init__(self, seed: int, setting: Setting, weather: Weather | None = None) -> None:
+        self.seed, self.setting = seed, setting
+        self.rng = random.Random(seed)
+        self.loop = SimulatedLoop()
+        self.weather = weather or Weather(conditional_delete=setting.conditional_delete)
+        self.files = Files()
+        self.ranks = Ranks()
+        self.counts: Counter[str] = Counter()
+        self.trace: list[str] = []
+        self.acknowledged: set[tuple[int, str]] = set()
+        self._events = 0
+        self.truths = [CatalogTruth(f"cat{index}", self.loop.time) for index in range(setting.catalogs)]
+        self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
+        self.services: list[Service] = []
+
+    @property
+    def time(self) -> float:
+        return self.loop.time()
+
+    def say(self, what: str) -> None:
+        """Keep for whoever replays the seed."""
+        self.trace.append(f"{self.time:9.2f} {what}")
+
+    def set(self, catalog: int, name: TableName, value: Table | Missing) -> None:
+        """Something happened in a catalog."""
+        truth = self.truths[catalog]
+        truth.set(name, value)
+        if isinstance(value, Table):
+            self.ranks.note(truth.catalog_id, name, value)
+            self.checker.places.add(value.location)
+            self.files.bodies.setdefault(value.metadata_location, b"")
+            self.say(f"{name} = {value.metadata_location} {value.uuid} at {value.location}")
+        else:
+            self.say(f"{name} is gone")
+
+    def purge(self, table: Table) -> None:
+        """The catalog deletes a dropped table's metadata files."""
+        for pointer in (*table.metadata_log, table.metadata_location):
+            self.files.bodies.pop(pointer, None)
+
+    def next_event(self) -> int:
+        self._events += 1
+        return self._events
+
+    def deliver(self, catalog: int, hint: Hint, delay: float) -> None:
+        """An event reaches one of the service's processes."""
+        self.loop.create_task(self._deliver(self.services[catalog], catalog, hint, delay))
+
+    async def _deliver(self, service: Service, catalog: int, hint: Hint, delay: float) -> None:
+        await asyncio.sleep(delay)
+        if service.nodes:
+            ledger = service.ledger
+            await self.rng.choice(service.nodes).inbox.put([hint])
+            if service.ledger is ledger and hint.sender == "test":
+                self.acknowledged.add((catalog, str(hint.event_id)))
+
+    def run(self) -> Report:
+        """All of it: the busy time, then calm, refreshes and expiry, each with a look at everything."""
+        asyncio.set_event_loop(self.loop)
+        self.loop.set_exception_handler(lambda _, context: self.checker.blame("exception", repr(context)))
+        self.loop.run_until_complete(self._history())
+        for task in self.loop.failed():
+            self.checker.blame("exception", "".join(traceback.format_exception(task)))
+        return Report(self.seed, self.checker.bad, self.checker.stated, self.counts, self.trace)
+
+    async def _history(self) -> None:
+        self.start()
+        lives = [self._life(index) for index in range(len(self.truths))]
+        for life in lives:
+            self.loop.create_task(life.run(self.rng.randint(*self.setting.steps)))
+        self._disasters(lives)
+        await asyncio.sleep(400)
+        await self.settle_down()
+        for when, pause in (("rest", QUIET), ("refreshed", REFRESHED), ("expired", EXPIRED)):
+            await asyncio.sleep(pause)
+            self.check(when)
+
+    def start(self) -> None:
+        """Start the services, each with a first sweep."""
+        for index, truth in enumerate(self.truths):
+            self.services.append(self._service(truth))
+            self.files.watch = self._watch
+            self.deliver(index, Hint(CatalogName(truth.name), sender="start", event_id="start"), 0.1)
+
+    async def settle_down(self) -> None:
+        """No more faults; a held table is released."""
+        self.weather.calm = True
+        self.say("calm")
+        if self.setting.outage == "blank":
+            await asyncio.sleep(600)
+            for service in self.services:
+                service.ledger.release(service.truth.name, self.loop.now())
+                service.ring()
+
+    def check(self, when: str) -> None:
+        """Compare everything with the truth."""
+        self.say(f"check {when}")
+        for index, service in enumerate(self.services):
+            stored = _events(service.ledger)
+            lost = {event for number, event in self.acknowledged if number == index} - stored
+            if lost and not self.setting.inbox_lost:
+                self.checker.blame("acknowledged and lost", f"{sorted(lost)}")
+        tables = [
+            Resting(service.truth.catalog_id, name, table, refused=name in _refused(service.ledger))
+            for service in self.services
+            for name, table in service.truth.live().items()
+        ]
+        one_catalog = len(self.truths) == 1
+        at_rest(self.checker, when, tables, knowable=not self.setting.inbox_lost, one_catalog=one_catalog)
+
+    def _service(self, truth: CatalogTruth) -> Service:
+        terms = LedgerTerms(
+            lease=TERMS.lease, cap=TERMS.retry.cap, crashes=10**6, max_drops={truth.name: self.setting.max_drops}
+        )
+        return Service(
+            truth,
+            self.files,
+            policy_of(truth),
+            self.weather,
+            loop=self.loop,
+            rng=self.rng,
+            terms=TERMS,
+            ledger=lambda: Ledger(":memory:", terms),
+            count=self._count,
+        )
+
+    def _count(self, what: str) -> None:
+        self.counts[what] += 1
+
+    def _watch(self, key: str, old: bytes | None, new: bytes | None, writer: str) -> None:
+        self.say(f"{writer[:4]} {key} = {' '.join(new.decode().split()) if new is not None else 'deleted'}")
+        self.checker.changed(key, old, new, writer)
+
+    def _life(self, index: int) -> Life:
+        catalog = self.truths[index].name
+        names = [TableName(catalog, ("n",), letter) for letter in "abcdef"[: self.setting.names]]
+        if self.setting.shared:
+            names = [TableName(catalog, ("a_b",), "c"), TableName(catalog, ("a",), "b_c"), *names[:1]]
+        places = [f"s3://lake/{number}" for number in range(self.setting.places)]
+        return Life(self, index, names, places, dict(self.setting.operations), shared=self.setting.shared)
+
+    def _disasters(self, lives: list[Life]) -> None:
+        rng, setting = self.rng, self.setting
+        start = rng.uniform(20, 150)
+        length = rng.choice([20, 60, 200, 500])
+        if setting.outage == "blank":
+            self.truths[0].blank.append((start, start + length))
+            self.loop.call_later(start + 1, self._tell_of_everything)
+        elif setting.outage:
+            self.truths[0].down.append((start, start + length))
+        if setting.store_outage:
+            self.weather.store_down.append((start, start + length))
+        if setting.inbox_lost:
+            self.loop.call_later(start, self._lose_inbox)
+        if setting.catalogs > 1:
+            self.loop.create_task(self._register(lives))
+
+    def _lose_inbox(self) -> None:
+        self.say("the inbox is lost")
+        self.acknowledged.clear()
+        self.services[0].lose_inbox()
+        self.deliver(0, Hint(CatalogName(self.truths[0].name), sender="start", event_id="again"), 6.0)
+
+    def _tell_of_everything(self) -> None:
+        for name in self.truths[0].live():
+            if self.rng.random() < 0.6:
+                hint = Hint(name, sender="test", event_id=f"e{self.next_event()}", drop=self.rng.random() < 0.2)
+                self.deliver(0, hint, 0)
+
+    async def _register(self, lives: list[Life]) -> None:
+        """The second catalog registers tables of the first, under the same name or another."""
+        for _ in range(3):
+            await asyncio.sleep(self.rng.uniform(5, 60))
+            tables = self.truths[0].live()
+            if not tables:
+                continue
+            name = self.rng.choice(list(tables))
+            target = name if self.rng.random() < 0.6 else self.rng.choice(lives[0].names)
+            theirs = replace(target, catalog=self.truths[1].name)
+            if not isinstance(self.truths[1].true(theirs), Table):
+                self.set(1, theirs, tables[name])
+                lives[1].tell(Hint(theirs))
+
+
+def _events(ledger: Ledger) -> set[str]:
+    """Every event that the inbox has logged."""
+    return {event for (event,) in ledger._db.execute("SELECT event_id FROM event WHERE sender = 'test'")}
+
+
+def _refused(ledger: Ledger) -> set[Subject]:
+    """Whose place is taken by somebody else's file."""
+    query = "SELECT key FROM dead_letter WHERE status = 'open' AND reason LIKE 'foreign%'"
+    return {subject_of(key) for (key,) in ledger._db.execute(query)}
