@@ -24,10 +24,11 @@ class Snapshot:
     files: Files
     owner: dict[str, str | None]
 
-    async def read(self, key: str, limit: int | None) -> bytes | None:
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         if key in self.owner:
-            return json.dumps({"table-uuid": self.owner[key]}).encode()
-        return self.files.bodies.get(key)
+            return json.dumps({"table-uuid": self.owner[key]}).encode()[start : start + most]
+        body = self.files.bodies.get(key)
+        return None if body is None else body[start : start + most]
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         return [key for key in self.files.below(prefix) if key.endswith(".ver")][:limit]

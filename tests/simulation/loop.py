@@ -9,6 +9,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+_MOST_TURNS = 400_000
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -18,6 +19,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
+        self._turns = 0
         self._selector = self
         self._clock_resolution = 1e-9
         self._kept: list[asyncio.Task[Any]] = []
@@ -47,6 +49,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """What a selector would do: here only time passes."""
         if timeout is None:
             message = "deadlock: every task waits and no timer is set"
+            raise RuntimeError(message)
+        self._turns += 1
+        if self._turns > _MOST_TURNS:
+            message = f"{_MOST_TURNS} turns of the loop by {self._now:.0f} s: something spins"
             raise RuntimeError(message)
         self._now += timeout
         return []

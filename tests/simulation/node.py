@@ -82,9 +82,10 @@ class Service:
         terms: Terms,
         ledger: Callable[[], Ledger],
         count: Callable[[str], None],
+        say: Callable[[str], None],
     ) -> None:
         self.truth, self.files, self.policy, self.weather = truth, files, policy, weather
-        self.loop, self.rng, self.terms, self.count = loop, rng, terms, count
+        self.loop, self.rng, self.terms, self.count, self.say = loop, rng, terms, count, say
         self._new_ledger = ledger
         self.ledger = ledger()
         self.nodes: list[Node] = []
@@ -134,11 +135,11 @@ class Node:
         source = Source(SimulatedCatalog(self), service.policy)
         self.worker = Worker(
             Inbox(self.inbox, self.inbox, self.inbox, self.inbox),
-            {service.truth.name: source},
+            OneSource(service.truth.name, source),
             SimulatedStore(self),
             clock=self.clock,
             chance=service.rng,
-            journal=Tally(service.count),
+            journal=Tally(service.count, service.say),
             terms=service.terms,
         )
 
@@ -182,14 +183,27 @@ class Node:
             raise kind(where, scope=Scope.TABLE, expected="an answer", found="none")
 
 
+@dataclass(frozen=True, slots=True)
+class OneSource:
+    """The one catalog."""
+
+    name: str
+    source: Source
+
+    async def named(self, catalog: str) -> Source | None:
+        return self.source if catalog == self.name else None
+
+
 class Tally:
     """The worker's journal: counts outcomes, keeps surprises."""
 
-    def __init__(self, count: Callable[[str], None]) -> None:
-        self._count = count
+    def __init__(self, count: Callable[[str], None], say: Callable[[str], None]) -> None:
+        self._count, self._say = count, say
 
     def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
         self._count(type(outcome).__name__.lower())
+        told = getattr(outcome, "why", "") or getattr(outcome, "reason", "") or getattr(outcome, "error", "")
+        self._say(f"  {claim.subject}: {type(outcome).__name__} {told}")
 
     def fenced(self, claim: Claim) -> None:
         self._count("fenced")

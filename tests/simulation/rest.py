@@ -29,7 +29,7 @@ class Resting:
         return (*self.name.namespace, self.name.name)
 
 
-def at_rest(checker: Checker, when: str, tables: list[Resting], *, knowable: bool, one_catalog: bool) -> None:
+def at_rest(checker: Checker, when: str, tables: list[Resting], *, knowable: bool, one_catalog: bool, deletes: bool) -> None:
     """Compare every file with the catalogs.
 
     Args:
@@ -37,8 +37,9 @@ def at_rest(checker: Checker, when: str, tables: list[Resting], *, knowable: boo
         tables: all that truly live.
         knowable: no inbox was lost: then also places where nothing lives any more must be right.
         one_catalog: no second catalog registered the same tables.
+        deletes: the store can delete on a condition, so that tombstones go.
     """
-    rest = _Rest(checker, when, tables, one_catalog)
+    rest = _Rest(checker, when, tables, knowable=knowable, one_catalog=one_catalog, deletes=deletes)
     for table in tables:
         if not table.refused:
             rest.check_table(table)
@@ -50,8 +51,10 @@ def at_rest(checker: Checker, when: str, tables: list[Resting], *, knowable: boo
 
 
 class _Rest:
-    def __init__(self, checker: Checker, when: str, tables: list[Resting], one_catalog: bool) -> None:
-        self.checker, self.when, self.tables, self.one_catalog = checker, when, tables, one_catalog
+    def __init__(self, checker: Checker, when: str, tables: list[Resting], **world: bool) -> None:
+        self.checker, self.when, self.tables = checker, when, tables
+        self.knowable = world["knowable"]
+        self.one_catalog, self.deletes = world["one_catalog"], world["deletes"]
 
     def blame(self, kind: str, what: str) -> None:
         self.checker.blame(f"{self.when}: {kind}", what)
@@ -77,7 +80,7 @@ class _Rest:
     def check_hint(self, place: str, here: list[Resting]) -> None:
         pointer = self.checker.hint(place)
         if not here:
-            if pointer is not None and self.one_catalog:
+            if pointer is not None and self.one_catalog and self.knowable:
                 self.blame("a hint where nothing lives", f"{place} {pointer}")
         elif len(here) == 1 and not here[0].refused:
             self._check_only(place, here[0], pointer)
@@ -87,7 +90,8 @@ class _Rest:
     def _check_only(self, place: str, one: Resting, pointer: str | None) -> None:
         inside = one.table.metadata_location.startswith(f"{place}/metadata/")
         foreign = any(doc["catalog_id"] != one.catalog_id for _, doc in self.checker.documents(place))
-        if foreign:
+        unheard = pointer is None and not self.one_catalog and self.when == "rest"
+        if foreign or unheard:
             return
         if inside and pointer != one.table.metadata_location:
             self.blame("hint stale", f"{place} {pointer} not {one.table.metadata_location}")
@@ -103,7 +107,7 @@ class _Rest:
             whose = (doc["catalog_id"], (*doc["namespace"], doc["name"]), doc["guid"])
             if doc["state"] == "current" and whose not in live:
                 self.blame("current for ever", f"{key} {doc['guid']}")
-            if doc["state"] != "current" and self.when == "expired":
+            if doc["state"] != "current" and self.when == "expired" and self.deletes:
                 self.blame("a tombstone for ever", f"{key} {doc['state']}")
         found = self.checker.resolve(place, None)
         pointers = {one.table.metadata_location for one in self.tables}

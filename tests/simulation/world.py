@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import traceback
 from collections import Counter
@@ -171,8 +172,14 @@ class World:
             for service in self.services
             for name, table in service.truth.live().items()
         ]
-        one_catalog = len(self.truths) == 1
-        at_rest(self.checker, when, tables, knowable=not self.setting.inbox_lost, one_catalog=one_catalog)
+        at_rest(
+            self.checker,
+            when,
+            tables,
+            knowable=not self.setting.inbox_lost,
+            one_catalog=len(self.truths) == 1,
+            deletes=self.setting.conditional_delete,
+        )
 
     def _service(self, truth: CatalogTruth) -> Service:
         terms = LedgerTerms(
@@ -188,13 +195,14 @@ class World:
             terms=TERMS,
             ledger=lambda: Ledger(":memory:", terms),
             count=self._count,
+            say=self.say,
         )
 
     def _count(self, what: str) -> None:
         self.counts[what] += 1
 
     def _watch(self, key: str, old: bytes | None, new: bytes | None, writer: str) -> None:
-        self.say(f"{writer[:4]} {key} = {' '.join(new.decode().split()) if new is not None else 'deleted'}")
+        self.say(f"  {writer[:4]} {key} = {_brief(new)}")
         self.checker.changed(key, old, new, writer)
 
     def _life(self, index: int) -> Life:
@@ -243,7 +251,8 @@ class World:
             name = self.rng.choice(list(tables))
             target = name if self.rng.random() < 0.6 else self.rng.choice(lives[0].names)
             theirs = replace(target, catalog=self.truths[1].name)
-            if not isinstance(self.truths[1].true(theirs), Table):
+            registered = {table.uuid for table in self.truths[1].live().values()}
+            if not isinstance(self.truths[1].true(theirs), Table) and tables[name].uuid not in registered:
                 self.set(1, theirs, tables[name])
                 lives[1].tell(Hint(theirs))
 
@@ -257,3 +266,15 @@ def _refused(ledger: Ledger) -> set[Subject]:
     """Whose place is taken by somebody else's file."""
     query = "SELECT key FROM dead_letter WHERE status = 'open' AND reason LIKE 'foreign%'"
     return {subject_of(key) for (key,) in ledger._db.execute(query)}
+
+
+def _brief(body: bytes | None) -> str:
+    """A file's content in one line, for the trace."""
+    if body is None:
+        return "deleted"
+    if not body.startswith(b"{"):
+        return body.decode()
+    doc = json.loads(body)
+    forward = (doc.get("moved_to") or {}).get("sfn_file_path", "")
+    turned = " turned" if doc.get("turned") else ""
+    return f"{doc['state']}{turned} {doc['guid'][:8]} {doc['metadata_file_path']} {forward} at {doc['written_at'][11:]}"

@@ -9,7 +9,7 @@
     leased          done, something newer came   queued, due now or when its pause ends
     leased          later                        queued then; the wish stays
     leased          retry                        queued then; the memo is dropped
-    leased          dead                         dead
+    leased          dead                         dead; queued, with its letter open, while it has files to look after
     leased          released                     queued then, the attempt given back
     leased          lease ran out                queued now, the crash counted; dead after too many
     dead            released by an operator      queued now, waived once
@@ -203,9 +203,12 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
             return _soon(row, now) if newer else replace(row, wish=wish, due_at=at)
         case Retry(at, _):
             return replace(row, state=State.QUEUED, due_at=at, memo=Memo())
-        case Dead(reason, _, findings):
-            row = replace(_with(row, findings) if findings is not None else row, memo=Memo())
-            row = replace(row, state=State.DEAD, reason=reason)
+        case Dead(reason, _, findings, look_at):
+            row = replace(_with(row, findings) if findings is not None else row, memo=Memo(), reason=reason)
+            if look_at is not None:
+                row = replace(row, state=State.QUEUED, due_at=look_at, attempt=0, done_seq=claim.seq)
+            else:
+                row = replace(row, state=State.DEAD)
             return _woken(row, now, cap) if newer else row
         case Released(at, _):
             row = replace(row, state=State.QUEUED, due_at=at, attempt=max(0, row.attempt - 1), memo=Memo())

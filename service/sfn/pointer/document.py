@@ -46,6 +46,8 @@ class Document:
 
     Attributes:
         ordinal: `Ordinal` as Unix milliseconds.
+        written_at: when the catalog's answer arrived: what it says was so no later than then.
+        asked_at: when the catalog was asked: orders the documents of one table under several names.
         turned: this document was written by a step that was not forward (a rollback, a re-creation, an undrop).
         unknown_keys are not kept: a writer replaces the whole document.
     """
@@ -57,6 +59,7 @@ class Document:
     metadata_file_path: str
     ordinal: int
     written_at: datetime
+    asked_at: datetime | None = None
     state: State = State.CURRENT
     ref: str = "main"
     snapshot_id: int | None = None
@@ -67,6 +70,11 @@ class Document:
     hint_was: tuple[str, ...] = ()
     turned: bool = False
     writer: str = ""
+
+    @property
+    def as_of(self) -> datetime:
+        """When the catalog was asked for what it says; of an older writer's document, when the answer arrived."""
+        return self.asked_at or self.written_at
 
     @property
     def live(self) -> bool:
@@ -120,6 +128,7 @@ def render(document: Document) -> bytes:
         "expires_at": moment(document.expires_at) if document.expires_at else None,
         "hint_was": list(document.hint_was) or None,
         "turned": document.turned or None,
+        "asked_at": moment(document.asked_at) if document.asked_at else None,
         "written_at": moment(document.written_at),
         "writer": document.writer or None,
     }
@@ -213,6 +222,7 @@ def _document(fields: _Fields) -> Document:
         metadata_file_path=fields.text("metadata_file_path"),
         ordinal=parse_ordinal(fields.text("Ordinal" if "Ordinal" in raw else "ordinal")),
         written_at=fields.at("written_at"),
+        asked_at=fields.at("asked_at") if raw.get("asked_at") is not None else None,
         state=State(fields.optional("state") or State.CURRENT),
         ref=fields.optional("ref") or "main",
         snapshot_id=fields.integer("snapshot_id"),

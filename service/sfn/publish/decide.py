@@ -135,6 +135,8 @@ def _hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
     if relation is Relation.OLDER and not _may_step_back(scene, table):
         detail = f"{scene.name} stepped back to {table.metadata_location}, and the brake is on; release it to follow"
         return Dead(Reason.HELD_DROP, detail, Findings(replace(claim.story, held=True)))
+    if scene.here is None or scene.here.obstacle is not None:
+        return None
     if relation is Relation.UNKNOWN or backward:
         draft.look_again(look.answered + policy.replica_lag, "the order of the pointers is unknown or turned")
     if claim.wish.floor is not None and not reaches(table.metadata_location, table.metadata_log, claim.wish.floor):

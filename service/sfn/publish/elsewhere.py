@@ -143,6 +143,9 @@ def _move(scene: Scene, location: str, own: Own, doc: Document, held: Held, draf
 
 def _rename(scene: Scene, location: str, own: Own, doc: Document, held: Held, heir: Heir, draft: Draft) -> None:
     target = own_file(scene.facts, heir.name, scene.policy, heir.place)
+    if target.obstacle is not None and scene.look.asked - doc.written_at >= scene.policy.replica_lag:
+        drop(scene, location, draft)
+        return
     if target.doc is None or not _is_current(target.doc, doc, heir):
         draft.ask([Ask(heir.name)])
         draft.look_again(scene.look.answered + scene.policy.replica_lag, f"{heir.name} must be published first")

@@ -38,14 +38,17 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
 
 
 def needs_listing(scene: Scene, table: Table, *, refresh: bool) -> bool:
-    """Whether who else is in the folder must be known: no live file of this table there, a strange hint, a refresh."""
+    """Whether who else is in the folder must be known: no live file of this table there, no hint or a strange one,
+    a refresh.
+    """
     own = scene.here
     if own is None or scene.place is None or own.obstacle is not None:
         return False
     settled = own.doc is not None and own.doc.live and own.doc.guid == table.uuid
     if refresh or scene.facts.relist or not scene.claim.story.visited or not settled:
         return True
-    return not is_our_hint(scene, scene.place, hint_at(scene.facts, scene.place))
+    hint = hint_at(scene.facts, scene.place)
+    return _may_create_hint(scene, table, hint) or not is_our_hint(scene, scene.place, hint)
 
 
 def is_our_hint(scene: Scene, location: str, hint: Held | None) -> bool:
@@ -71,6 +74,11 @@ def _spoken(docs: Iterable[Document]) -> Iterable[str | None]:
     for doc in docs:
         yield hintfile.stem(doc.metadata_file_path)
         yield from doc.hint_was
+
+
+def _may_create_hint(scene: Scene, table: Table, hint: Held | None) -> bool:
+    wanted = scene.policy.version_hint and hintfile.content(table) is not None
+    return hint is None and wanted and not _second_table(scene, table)
 
 
 def _second_table(scene: Scene, table: Table) -> bool:
@@ -113,6 +121,7 @@ def _document(scene: Scene, table: Table, own: Own, *, hint: str | None, turned:
         metadata_file_relative=_relative(own.key, table.metadata_location),
         ordinal=ordinal,
         snapshot_id=table.snapshot_id,
+        asked_at=scene.look.asked,
         written_at=scene.look.answered,
         hint_was=spoken[:HINTS_KEPT],
         turned=turned or _still_turned(scene, own.doc, same=same),
@@ -139,6 +148,7 @@ def successor(scene: Scene, doc: Document, state: State) -> Document:
         doc,
         state=state,
         ordinal=scene.previous + 1,
+        asked_at=scene.look.asked,
         written_at=scene.look.answered,
         expires_at=scene.look.answered + scene.policy.expire_after,
         writer=scene.policy.writer,

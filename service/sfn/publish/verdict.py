@@ -35,8 +35,8 @@ def conclude(
         wish = scene.claim.wish if outlasts else replace(scene.claim.wish, floor=None)
         return Later(at, why, wish, findings)
     if scene.obstacle is not None:
-        return replace(scene.obstacle, findings=findings)
-    due = min([story.refresh_at or scene.look.answered, *_expiries(after.values())])
+        return replace(scene.obstacle, findings=findings, look_at=min(_expiries(after.values(), scene.look.answered), default=None))
+    due = min([story.refresh_at or scene.look.answered, *_expiries(after.values(), scene.look.answered)])
     return Done(due if after else scene.look.answered, findings)
 
 
@@ -51,8 +51,10 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later:
     elif story.misses <= patience and scene.claim.locations:
         at = answered + policy.refresh_after
     else:
-        return Done(answered, Findings(asks=tuple(draft.asks)), forget=True)
-    findings = Findings(replace(story, misses=story.misses + 1, live=None), asks=tuple(draft.asks))
+        return Done(answered, Findings(asks=tuple(draft.asks), stirs=scene.claim.locations), forget=True)
+    stirs = scene.claim.locations if story.misses == 0 else frozenset()
+    story = replace(story, misses=story.misses + 1, live=None)
+    findings = Findings(story, asks=tuple(draft.asks), stirs=stirs)
     return Later(at, "neither a table nor a file of ours", scene.claim.wish, findings)
 
 
@@ -126,7 +128,12 @@ def _hints(scene: Scene, changes: tuple[Change, ...]) -> dict[str, tuple[str, ..
 
 
 def _left_or_joined(scene: Scene, story: Story) -> set[str]:
-    """Locations where this row's table came to live or ceased to: who shares them must look again."""
+    """Locations where this row's table came to live or ceased to: who shares them must look again.
+
+    The first settle of a row can't tell, nor one after a process died between a change and its settle.
+    """
+    if scene.claim.story.refresh_at is None:
+        return set(scene.own)
     before, now = scene.claim.story.live, story.live
     was = (before.uuid, before.location) if before is not None else None
     is_now = (now.uuid, now.location) if now is not None else None
@@ -142,5 +149,7 @@ def _unheard_of(scene: Scene) -> list[Ask]:
     ]
 
 
-def _expiries(documents: Iterable[Document]) -> list[datetime]:
-    return [doc.expires_at for doc in documents if doc.expires_at is not None and not doc.live]
+def _expiries(documents: Iterable[Document], now: datetime) -> list[datetime]:
+    """When tombstones expire that did not yet; those that stay because the store can't delete safely need no look."""
+    times = [doc.expires_at for doc in documents if doc.expires_at is not None and not doc.live]
+    return [at for at in times if at > now]

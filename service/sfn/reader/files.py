@@ -17,8 +17,8 @@ _SCHEME = "file://"
 class Files(Protocol):
     """Read access to a directory's files, by canonical URL."""
 
-    async def read(self, key: str, limit: int | None) -> bytes | None:
-        """A file's content, None where there is none; at most `limit` + 1 bytes of it."""
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        """A file's bytes from `start` on, `most` of them unless it ends before; None where there is no file."""
         ...
 
     async def list(self, prefix: str, limit: int) -> list[str]:
@@ -29,14 +29,8 @@ class Files(Protocol):
 class LocalFiles:
     """Files of this machine. Its verbs never suspend, so `finish` can run what rests on them."""
 
-    async def read(self, key: str, limit: int | None) -> bytes | None:
-        try:
-            with _path(key).open("rb") as file:
-                return file.read() if limit is None else file.read(limit + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise _unreadable(key, error) from error
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        return _content(key, most, start)
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         try:
@@ -73,6 +67,22 @@ def directory_url(directory: str | os.PathLike[str]) -> str:
     return canonical(str(Path(text).absolute()))
 
 
+def _content(key: str, most: int, start: int) -> bytes | None:
+    try:
+        with open(_path(key), "rb", opener=_opened) as file:
+            file.seek(start)
+            return file.read(most)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(key, error) from error
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open without waiting: a pipe that lies where a file should is empty, not a reader that hangs."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
 def _path(key: str) -> Path:
     if not key.startswith(_SCHEME):
         raise Unreadable(key, expected="a path or a file: URL", found="another scheme")
@@ -80,4 +90,5 @@ def _path(key: str) -> Path:
 
 
 def _unreadable(key: str, error: OSError) -> Unreadable:
-    return Unreadable(key, expected="a readable file or folder", found=f"{type(error).__name__}: {error.strerror}")
+    found = f"{type(error).__name__}: {error.strerror or error}"
+    return Unreadable(key, expected="a readable file or folder", found=found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,6 +11,7 @@ from sfn.pointer import document, naming
 from sfn.pointer.document import Document
 from sfn.pointer.location import canonical
 from sfn.reader.files import Files
+from sfn.reader.identity import PART, table_uuid
 
 HOPS = 8
 """How many `moved_to` are followed."""
@@ -101,13 +101,15 @@ async def _by_name(files: Files, directory: str, table: tuple[str, ...]) -> _Fou
 async def _by_directory(files: Files, directory: str) -> _Found:
     folder = naming.folder(directory)
     seen = 0
+    malformed: Malformed | None = None
     best: dict[tuple[str | None, str], _Found] = {}
     for key in await files.list(folder, LISTED):
         if not key.endswith(naming.EXTENSION):
             continue
         try:
             doc = await _document(files, key)
-        except Malformed:
+        except Malformed as error:
+            malformed = malformed or error
             continue
         if doc is None:
             continue
@@ -115,8 +117,10 @@ async def _by_directory(files: Files, directory: str) -> _Found:
         followed = await _followed(files, _Found(key, doc, key))
         if followed is not None:
             identity = (followed.doc.guid, followed.doc.catalog_id)
-            if identity not in best or followed.doc.written_at > best[identity].doc.written_at:
+            if identity not in best or followed.doc.as_of > best[identity].doc.as_of:
                 best[identity] = followed
+    if malformed is not None and not seen:
+        raise malformed
     return _only(folder, list(best.values()), seen)
 
 
@@ -155,7 +159,7 @@ async def _followed(files: Files, start: _Found) -> _Found | None:
 
 
 async def _document(files: Files, key: str) -> Document | None:
-    body = await files.read(key, document.LIMIT)
+    body = await files.read(key, document.LIMIT + 1)
     if body is None:
         return None
     try:
@@ -165,18 +169,21 @@ async def _document(files: Files, key: str) -> Document | None:
 
 
 async def _check_metadata(files: Files, found: _Found) -> None:
-    pointer = found.doc.metadata_file_path
-    body = await files.read(canonical(pointer), None)
-    if body is None:
-        raise Stale(pointer, expected=f"the metadata file that {found.key} names", found="no such file")
-    if found.doc.guid is None or pointer.endswith((".gz.metadata.json", ".gz")):
+    pointer, doc = found.doc.metadata_file_path, found.doc
+    key = canonical(pointer)
+    first = await files.read(key, PART)
+    if first is None:
+        raise Stale(
+            pointer,
+            expected=f"the metadata file that {found.key} named at {document.moment(doc.written_at)}",
+            found="no such file",
+            remedy="see whether the service that writes the SFN file still runs",
+        )
+    if doc.guid is None:
         return
-    try:
-        uuid = json.loads(body).get("table-uuid")
-    except (ValueError, AttributeError) as error:
-        raise Stale(pointer, expected="table metadata", found="no JSON object") from error
-    if uuid != found.doc.guid:
-        raise Stale(pointer, expected=f"table-uuid {found.doc.guid}, as {found.key} says", found=str(uuid))
+    uuid = await table_uuid(files, key, first)
+    if uuid != doc.guid:
+        raise Stale(pointer, expected=f"table-uuid {doc.guid}, as {found.key} says", found=uuid or "none")
 
 
 def _called(link: document.Link | None) -> str:

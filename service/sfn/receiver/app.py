@@ -21,8 +21,6 @@ from sfn.receiver.readiness import Readiness
 
 Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, ingest.Send], Awaitable[None]]
 
-_GET: list[str] = ["GET", "HEAD"]
-
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -56,7 +54,7 @@ def application(
     async def description() -> JSONResponse:
         return JSONResponse(schema())
 
-    api.add_api_route("/openapi.json", description, methods=_GET, include_in_schema=False)
+    api.add_api_route("/openapi.json", description, methods=["GET", "HEAD"], include_in_schema=False)
 
     async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: ingest.Send) -> None:
         if scope["type"] == "http" and scope["path"] == ingest.PATH:
@@ -81,8 +79,10 @@ def _health(readiness: Readiness) -> APIRouter:
         return JSONResponse({"status": "ready"})
 
     refusals: dict[int | str, dict[str, Any]] = {503: openapi.refusal("not ready, and why", **openapi.RETRY_AFTER)}
-    router.add_api_route("/livez", alive, methods=_GET, operation_id="livez")
-    router.add_api_route("/readyz", ready, methods=_GET, operation_id="readyz", responses=refusals)
+    router.add_api_route("/livez", alive, methods=["GET"])
+    router.add_api_route("/readyz", ready, methods=["GET"], responses=refusals)
+    for path, endpoint in (("/livez", alive), ("/readyz", ready)):
+        router.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
     return router
 
 

@@ -45,8 +45,7 @@ def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Setting
     Raises:
         Misconfigured: with everything that is wrong.
     """
-    # The one place of the package that asks the environment.
-    sources = gather(path, os.environ if environ is None else environ)  # noqa: TID251
+    sources = gather(path, os.environ if environ is None else environ)
     try:
         settings = Settings.model_validate(sources.tables)
     except ValidationError as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Final, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -15,6 +17,14 @@ from sfn.settings.sources import Sources, variable
 
 _SECRET: Final = frozenset({"token", "credential", "secrets", "headers", "uri", "oauth2_uri"})
 """Keys whose values no message may repeat."""
+
+_TABLES: Final = frozenset({"model_type", "mapping_type", "dict_type"})
+"""Errors of pydantic that ask for a table."""
+
+_OF_THE_KEY: Final = "[key]"
+"""What pydantic puts after a key that is itself wrong."""
+
+_PREAMBLE: Final = re.compile(r"\w+ should (be|have) ")
 
 _SHOWN: Final = 40
 """Most characters of a wrong value that a message repeats."""
@@ -34,26 +44,33 @@ def nearest(word: str, known: Sequence[str]) -> str:
 
 
 def _complaint(details: ErrorDetails, sources: Sources) -> SfnError:
-    keys = [str(part) for part in details["loc"]]
-    match details["type"]:
-        case "extra_forbidden":
-            return SfnError(
-                sources.place(keys),
-                expected="a key that this version supports",
-                found=f"the unknown {keys[-1]}",
-                remedy=nearest(keys[-1], _known(keys[:-1])),
-            )
-        case "missing":
-            remedy = f"set it there or as {variable(keys)}"
-            return SfnError(sources.place(keys), expected="a value", found="none", remedy=remedy)
-        case "value_error":
-            expected = str(details.get("ctx", {}).get("error", details["msg"]))
-        case _:
-            expected = details["msg"].removeprefix("Input should ").removeprefix("be ")
-    if keys[-1] == "[key]":
-        keys.pop()
+    kind = details["type"]
+    # The place of an element is its array.
+    keys = [part for part in takewhile(lambda part: isinstance(part, str), details["loc"]) if isinstance(part, str)]
+    if kind == "extra_forbidden":
+        return SfnError(
+            sources.place(keys),
+            expected="a key that this version supports",
+            found=f"the unknown {keys[-1]}",
+            remedy=nearest(keys[-1], _known(keys[:-1])),
+        )
+    if kind == "missing":
+        remedy = f"set it there or as {variable(keys)}"
+        return SfnError(sources.place(keys), expected="a value", found="none", remedy=remedy)
+    if keys[-1] == _OF_THE_KEY:
         expected = "a name of letters, digits, '_', '-' and '.', at most 64"
-    return SfnError(sources.place(keys), expected=expected, found=_found(keys, details["input"]))
+        return SfnError(sources.place(keys[:-1]), expected=expected, found="another one")
+    return SfnError(sources.place(keys), expected=_expected(details), found=_found(keys, kind, details["input"]))
+
+
+def _expected(details: ErrorDetails) -> str:
+    match details["type"]:
+        case "value_error":
+            return str(details.get("ctx", {}).get("error", details["msg"]))
+        case kind if kind in _TABLES:
+            return "a table"
+        case _:
+            return _PREAMBLE.sub("", details["msg"])
 
 
 def _known(keys: Sequence[str]) -> list[str]:
@@ -66,12 +83,12 @@ def _known(keys: Sequence[str]) -> list[str]:
     return list(model.model_fields)
 
 
-def _found(keys: Sequence[str], value: object) -> str:
+def _found(keys: Sequence[str], kind: str, value: object) -> str:
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
         return "an array"
     # A single value where a table belongs may be a secret in the wrong place.
-    if _SECRET.intersection(keys) or len(keys) < len(("section", "key")) or not isinstance(value, str | int | float):
+    if _SECRET.intersection(keys) or kind in _TABLES or not isinstance(value, str | int | float):
         return "another value"
     return repr(value) if len(str(value)) <= _SHOWN else f"{str(value)[:_SHOWN]!r}…"

@@ -57,7 +57,7 @@ def _bindings(name: str, sender: SenderSettings, settings: Settings, sources: So
             found="none",
             remedy=f"configured are: {', '.join(known) or 'none'}",
         )
-    meant = {("catalogs", theirs): ours for theirs, ours in sender.catalogs.items()}
+    meant: dict[tuple[str, ...], str] = {("catalogs", theirs): ours for theirs, ours in sender.catalogs.items()}
     if sender.catalog is not None:
         meant["catalog",] = sender.catalog
     for keys, ours in meant.items():

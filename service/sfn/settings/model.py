@@ -20,6 +20,7 @@ Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(texts.array)]
+File: TypeAlias = Annotated[Path, BeforeValidator(texts.path)]
 Url: TypeAlias = Annotated[str, AfterValidator(texts.http_url)]
 Secret: TypeAlias = Annotated[SecretStr, Field(min_length=1)]
 Token: TypeAlias = Annotated[SecretStr, AfterValidator(texts.bearer_token)]
@@ -121,7 +122,7 @@ class SenderSettings(Section):
 
     scheme: Literal["bearer"] = "bearer"
     secrets: Tokens = Field(default_factory=dict)
-    secrets_file: Path | None = None
+    secrets_file: File | None = None
     catalog: Text | None = None
     catalogs: Names = Field(default_factory=dict)
 
@@ -157,12 +158,12 @@ class CatalogSettings(Section):
     uri: Url = Field(repr=False)
     warehouse: Text | None = None
     catalog_id: Text | None = None
-    ca_file: Path | None = None
+    ca_file: File | None = None
     headers: HttpHeaders = Field(default_factory=dict)
     token: Token | None = None
-    token_file: Path | None = None
+    token_file: File | None = None
     credential: Secret | None = None
-    credential_file: Path | None = None
+    credential_file: File | None = None
     oauth2_uri: Url | None = Field(default=None, repr=False)
     scope: Text | None = None
     replica_lag: Duration = timedelta(seconds=60)
@@ -198,7 +199,7 @@ class AdminSettings(Section):
     """
 
     token: Token | None = None
-    token_file: Path | None = None
+    token_file: File | None = None
 
 
 class TelemetrySettings(Section):

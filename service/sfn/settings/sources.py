@@ -37,8 +37,11 @@ class Sources:
     def place(self, keys: Sequence[str]) -> str:
         """Where the value at these keys was set, or would be."""
         for length in range(len(keys), 0, -1):
-            if (variable := self.variables.get(tuple(keys[:length]))) is not None:
-                return variable
+            if (name := self.variables.get(tuple(keys[:length]))) is not None:
+                return name
+        for said, name in self.variables.items():
+            if said[: len(keys)] == tuple(keys):
+                return name
         table, key = ".".join(keys[:-1]), keys[-1] if keys else ""
         return f"{self.file}: [{table}] {key}" if table else f"{self.file}: {key}"
 
@@ -58,7 +61,7 @@ def gather(path: Path | None, environ: Mapping[str, str]) -> Sources:
     variables: dict[Keys, str] = {}
     problems: list[SfnError] = []
     for name, value in sorted(environ.items()):
-        # What orchestrators put there for a service of this name (SFN_PORT, SFN_SERVICE_HOST) holds no double underscore.
+        # Orchestrators add variables for a service of this name (SFN_PORT, SFN_SERVICE_HOST): single underscores.
         if name.startswith(PREFIX) and SEPARATOR in name:
             problem = _lay(tables, variables, name, value)
             problems.extend([problem] if problem is not None else [])

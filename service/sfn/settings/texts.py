@@ -33,6 +33,13 @@ def table(value: object) -> object:
     return _inline(value, "a table such as { name = 'value' }") if isinstance(value, str) else value
 
 
+def path(value: object) -> object:
+    """The path of a file."""
+    if value in {"", "."}:
+        raise ValueError("the path of a file")
+    return value
+
+
 def bearer_token(value: SecretStr) -> SecretStr:
     """A secret that a header of the scheme Bearer can carry."""
     if not well_formed(value.get_secret_value()):

@@ -314,11 +314,13 @@ class Dead:
         reason: which kind.
         detail: what happened and what to do, for a person.
         findings: what else there is to settle; None leaves what is known as it was.
+        look_at: when files that the row has elsewhere must be looked after; None for none.
     """
 
     reason: Reason
     detail: str
     findings: Findings | None = None
+    look_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

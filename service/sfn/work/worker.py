@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
 from sfn.catalog import Catalog
 from sfn.clock import Chance, Clock
-from sfn.errors import Permanent, Scope, Trouble
+from sfn.errors import Broken, Permanent, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import Fenced, Ports, publish
@@ -34,6 +34,18 @@ class Source:
 
     catalog: Catalog
     policy: Policy
+
+
+class Sources(Protocol):
+    """The configured catalogs."""
+
+    async def named(self, catalog: str) -> Source | None:
+        """The source of that name, None where none is configured.
+
+        Raises:
+            Trouble: scope catalog, while nobody can tell yet whose tables they are.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,7 @@ class Worker:
 
     Args:
         inbox: where the work is.
-        sources: catalogs by their configured names.
+        sources: where the truth is.
         stores: where files are.
         clock, chance: time and jitter.
         journal: where outcomes are told.
@@ -78,7 +90,7 @@ class Worker:
     def __init__(
         self,
         inbox: Inbox,
-        sources: Mapping[str, Source],
+        sources: Sources,
         stores: Stores,
         *,
         clock: Clock,
@@ -146,6 +158,8 @@ class Worker:
             return None
         except Trouble as trouble:
             return self._after_trouble(claim, trouble)
+        except Broken:
+            raise
         except Exception as error:  # noqa: BLE001 - the one place where the unexpected is caught
             self._journal.surprised(claim, error)
             if claim.attempt >= SURPRISES and isinstance(claim.subject, TableName):
@@ -155,7 +169,7 @@ class Worker:
         return outcome
 
     async def _publish_or_sweep(self, claim: Claim) -> Outcome:
-        source = self._sources.get(claim.subject.catalog)
+        source = await self._sources.named(claim.subject.catalog)
         if source is None:
             return Dead(Reason.PERMANENT, f"{claim.subject}: no catalog of that name is configured")
         jitter = self._chance.random()

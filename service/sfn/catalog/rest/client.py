@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Final
 
 import aiohttp
+import anyio
 from yarl import URL
 
 from sfn.catalog.rest.auth import Auth, auth_of
@@ -19,6 +21,10 @@ from sfn.errors import Scope
 _UNAUTHORIZED: Final = frozenset({401, ICEBERG_TOKEN_EXPIRED})
 _ERROR_LIMIT: Final = 2**20
 """Bytes of an error body that are read: Iceberg's carry a Java stack."""
+
+_LARGE: Final = 8 * 2**20
+_LARGE_AT_ONCE: Final = 2
+"""Of bodies above so many bytes so many are read at once: every request in flight at its limit would be gigabytes."""
 
 
 class Client:
@@ -34,6 +40,7 @@ class Client:
         self._clock = clock
         self._auth: Auth = auth_of(settings, self._post)
         self._session: aiohttp.ClientSession | None = None
+        self._large = anyio.Semaphore(_LARGE_AT_ONCE)
 
     def secrets(self) -> tuple[str, ...]:
         """What must not show in any message: our tokens, and the values of configured headers."""
@@ -92,7 +99,7 @@ class Client:
             async with session.request(
                 method, url, headers=headers, data=form, timeout=limit, allow_redirects=False
             ) as response:
-                body = await _read(response, self._settings.body_limit)
+                body = await self._read(response)
                 if body is not None:
                     return Reply(where, response.status, self._clock.now(), response.headers, body)
                 refusal = self._too_long(where)
@@ -100,6 +107,23 @@ class Client:
             refusal = unheard(where, error, total)
         # Outside the handler: the chained error would carry our headers in its repr.
         raise Refused(refusal)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytearray | None:
+        """The whole body, or None when it is longer than the limit; of an error the beginning does."""
+        most = self._settings.body_limit if response.ok else _ERROR_LIMIT
+        if response.ok and (response.content_length or 0) > most:
+            return None
+        body = bytearray()
+        waits_turn = True
+        async with AsyncExitStack() as turn:
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > most:
+                    return None if response.ok else body
+                if waits_turn and len(body) > _LARGE:
+                    await turn.enter_async_context(self._large)
+                    waits_turn = False
+        return body
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -139,16 +163,3 @@ class Client:
             permanent=True,
             reach=Scope.TABLE,
         )
-
-
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytearray | None:
-    """The whole body, or None when it is longer than the limit; of an error the beginning does."""
-    most = limit if response.ok else _ERROR_LIMIT
-    if response.ok and (response.content_length or 0) > most:
-        return None
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > most:
-            return None if response.ok else body
-    return body

@@ -65,8 +65,9 @@ class Directions:
         self._settings = settings
         self._client = client
         self._looking = anyio.Lock()
+        self._route: Route | None = None
         self._last: Route | Refusal | None = None
-        self._looked_at = -1.0
+        self._looked_at = 0.0
 
     async def known(self) -> Route:
         """The route, asked for where it is not known.
@@ -74,7 +75,7 @@ class Directions:
         Raises:
             Refused: scope catalog.
         """
-        return self._last if isinstance(self._last, Route) else await self.anew()
+        return self._route or await self.anew()
 
     async def anew(self) -> Route:
         """The route by an answer that came after this call; errors as of `known`."""
@@ -87,11 +88,12 @@ class Directions:
             last = self._last
         if isinstance(last, Refusal):
             raise Refused(last)
+        self._route = last
         return last
 
     def forget(self) -> None:
-        """Ask again the next time."""
-        self._last = None
+        """Ask again the next time; what is being asked just now counts all the same."""
+        self._route = None
 
     async def _look(self) -> Route | Refusal:
         settings = self._settings

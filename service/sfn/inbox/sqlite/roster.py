@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from sfn.inbox.sqlite.rows import COLUMNS, Rows, micros, subject_of
-from sfn.inbox.transitions import State
 from sfn.words import Known, TableName
 
 
@@ -24,7 +23,7 @@ class RosterQueries:
         for columns in self._db.execute(query, (catalog, after, limit)).fetchall():
             row = self._rows.parse(columns)
             if isinstance(row.subject, TableName):
-                dead = row.state is State.DEAD
+                dead = row.reason is not None
                 page.append((columns[0], Known(row.subject, row.story.live, row.memo.etag, dead, row.wish.floor)))
         return page
 

@@ -1,0 +1,31 @@
+"""`sfn serve`: the daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+WRONG_USAGE = 2
+
+
+def serve(
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The TOML file; without it the environment and the defaults.", show_default=False),
+    ] = None,
+) -> None:
+    """Hear of commits, ask the catalog, keep the pointer files."""
+    from sfn.settings import Misconfigured, load  # noqa: PLC0415 - start-up time
+
+    try:
+        settings = load(config)
+    except Misconfigured as error:
+        for problem in error.problems:
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(WRONG_USAGE) from None
+
+    from sfn import daemon  # noqa: PLC0415 - start-up time
+
+    raise typer.Exit(daemon.run(settings))

@@ -1,0 +1,155 @@
+"""The `table-uuid` of a metadata file of any size, compressed or not, without holding more than a small part of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from sfn.reader.files import Files
+
+PART: Final = 1 << 20
+"""Bytes that are read, and inflated, at a time."""
+MOST: Final = 1 << 30
+"""Bytes of JSON that are looked through."""
+
+_KEY: Final = "table-uuid"
+_LONGEST: Final = 400
+"""Bytes of a string that are kept: no uuid is longer, however it is escaped."""
+_GZIP: Final = b"\x1f\x8b"
+_GZIP_WINDOW: Final = 31
+
+_SIGN: Final = re.compile(rb'["{}\[\],:]')
+_STRING_SIGN: Final = re.compile(rb'["\\]')
+_FLAT: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+"""Whole strings and whatever else neither opens nor closes anything."""
+
+
+async def table_uuid(files: Files, key: str, first: bytes) -> str | None:
+    """The file's `table-uuid`; None where it has none, or is no metadata.
+
+    Args:
+        files: how to read the rest, as far as it is needed.
+        key: the file's canonical URL.
+        first: its first `PART` bytes.
+    """
+    search = _Search()
+    left = MOST
+    try:
+        async for part in _inflated(_parts(files, key, first)):
+            search.feed(part)
+            left -= len(part)
+            if search.over or left <= 0:
+                break
+    except zlib.error:
+        return None
+    return search.value
+
+
+async def _parts(files: Files, key: str, first: bytes) -> AsyncIterator[bytes]:
+    part: bytes | None = first
+    start = 0
+    while part:
+        yield part
+        start += len(part)
+        part = await files.read(key, PART, start) if len(part) == PART else None
+
+
+async def _inflated(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The parts as they are, or decompressed: told by content, as file names differ from engine to engine."""
+    inflater = None
+    is_first = True
+    async for part in parts:
+        if is_first and part.startswith(_GZIP):
+            inflater = zlib.decompressobj(_GZIP_WINDOW)
+        is_first = False
+        if inflater is None:
+            yield part
+            continue
+        more = inflater.decompress(part, PART)
+        while more:
+            yield more
+            more = inflater.decompress(inflater.unconsumed_tail, PART)
+
+
+class _Search:
+    """Looks for one key of the outermost object, and knows just as much JSON as that takes.
+
+    Attributes:
+        value: what was found, if it is a string.
+        over: nothing that follows can change it.
+    """
+
+    def __init__(self) -> None:
+        self.value: str | None = None
+        self.over = False
+        self._depth = 0
+        self._text: bytearray | None = None
+        self._is_escaped = False
+        self._last: str | None = None
+        self._is_ours = False
+
+    def feed(self, part: bytes) -> None:
+        """Look at the next part."""
+        at = 0
+        while at < len(part) and not self.over:
+            at = self._outside(part, at) if self._text is None else self._inside(self._text, part, at)
+
+    def _outside(self, part: bytes, at: int) -> int:
+        """Go to behind the next sign that means something."""
+        if self._depth > 1 and (flat := _FLAT.match(part, at)) is not None:
+            at = flat.end()
+        sign = _SIGN.search(part, at)
+        if sign is None:
+            return len(part)
+        match sign[0]:
+            case b'"':
+                self._text = bytearray()
+            case b"{" | b"[":
+                self._depth += 1
+                self.over = self._depth == 1 and sign[0] == b"["
+            case b"}" | b"]":
+                self._depth -= 1
+                self.over = self._depth <= 0
+            case b":" if self._depth == 1:
+                self._is_ours = self._last == _KEY
+            case b"," if self._depth == 1:
+                self._is_ours = False
+            case _:
+                pass
+        return sign.end()
+
+    def _inside(self, text: bytearray, part: bytes, at: int) -> int:
+        """Go to behind the next sign in a string."""
+        if self._is_escaped:
+            self._is_escaped = False
+            self._keep(text, part[at : at + 1])
+            return at + 1
+        sign = _STRING_SIGN.search(part, at)
+        if sign is None:
+            self._keep(text, part[at:])
+            return len(part)
+        self._keep(text, part[at : sign.start()])
+        if sign[0] == b"\\":
+            self._is_escaped = True
+            self._keep(text, b"\\")
+        else:
+            self._text = None
+            self._closed(text)
+        return sign.end()
+
+    def _keep(self, text: bytearray, some: bytes) -> None:
+        if self._depth == 1:
+            text += some[: _LONGEST - len(text)]
+
+    def _closed(self, text: bytearray) -> None:
+        if self._depth != 1:
+            return
+        try:
+            self._last = str(json.loads(b'"%b"' % bytes(text)))
+        except ValueError:
+            self._last = None
+        if self._is_ours:
+            self.value, self.over = self._last, True

@@ -1,0 +1,100 @@
+"""Logs: structlog for all, the standard library's loggers (uvicorn, aiohttp) included, with secrets taken out."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TextIO, TypeAlias
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+Level: TypeAlias = Literal["debug", "info", "warning", "error"]
+Format: TypeAlias = Literal["auto", "json", "console"]
+
+REDACTED: Final = "***"
+
+_SECRET: Final = re.compile(r"token|authorization|credential|secret|password|cookie|api.?key", re.IGNORECASE)
+_DEEPEST: Final = 8
+
+
+def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
+    """Send every record to one stream: JSON lines, or text where people read it.
+
+    Args:
+        level: the least severity that is written.
+        form: `auto` is text on a terminal and JSON elsewhere.
+        stream: standard error when not given.
+    """
+    target = sys.stderr if stream is None else stream
+    readable = form == "console" or (form == "auto" and target.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        redact,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_last(readable=readable)],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    _route_servers()
+
+
+def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace the value of each key that speaks of a secret, at any depth."""
+    for key, value in event.items():
+        event[key] = _redacted(key, value, _DEEPEST)
+    return event
+
+
+def _redacted(key: str, value: object, deeper: int) -> object:
+    if _SECRET.search(key):
+        return REDACTED
+    if isinstance(value, Mapping):
+        return {name: _redacted(str(name), inner, deeper - 1) for name, inner in value.items()} if deeper else "…"
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        return [_redacted("", inner, deeper - 1) for inner in value] if deeper else "…"
+    return value
+
+
+def _last(*, readable: bool) -> list[Processor]:
+    if readable:
+        # Its tracebacks show no local variables: those may be secrets.
+        return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+
+
+def _route_servers() -> None:
+    """Let the servers' loggers, which bring handlers of their own, write where all others do."""
+    for name in ("uvicorn", "uvicorn.error", "aiohttp"):
+        logger = logging.getLogger(name)
+        logger.handlers = []
+        logger.propagate = True
+    # One record a request: the service counts them instead.
+    access = logging.getLogger("uvicorn.access")
+    access.handlers = []
+    access.propagate = False
+    access.disabled = True

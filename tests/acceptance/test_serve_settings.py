@@ -1,0 +1,53 @@
+"""The command line as an operator meets it before anything is served."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+SFN = Path(sys.executable).with_name("sfn")
+
+
+def sfn(*arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
+    return subprocess.run(
+        [SFN, *arguments],
+        env={**inherited, **(environ or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_version_is_printed() -> None:
+    done = sfn("--version")
+    assert (done.returncode, done.stdout) == (0, f"sfn {version('iceberg-sfn')}\n")
+
+
+def test_wrong_settings_are_all_named_and_exit_with_2(tmp_path: Path) -> None:
+    file = tmp_path / "sfn.toml"
+    file.write_text("[listener]\nprot = 1\n[admin]\ntoken = 's3cret with spaces'\n")
+    done = sfn("serve", "--config", str(file), environ={"SFN_WORKER__CONCURRENCY": "many"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sorted(line.split(": expected")[0] for line in done.stderr.splitlines()) == [
+        "SFN_WORKER__CONCURRENCY",
+        "sfn.toml: [admin] token",
+        "sfn.toml: [listener] prot",
+    ]
+    assert "did you mean port?" in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_a_settings_file_that_is_not_there_exits_with_2(tmp_path: Path) -> None:
+    done = sfn("serve", "--config", str(tmp_path / "absent.toml"))
+    assert done.returncode == 2
+    assert "absent.toml" in done.stderr
+
+
+def test_an_unknown_command_exits_with_2() -> None:
+    assert sfn("srve").returncode == 2

@@ -1,0 +1,229 @@
+"""A real server on a free port, a raw connection to it, and the twins that it works with."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+import uvicorn
+from anyio.abc import ByteStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from sfn.dialects import Sender
+from sfn.errors import Broken
+from sfn.receiver.app import Application, application
+from sfn.receiver.body import Limits
+from sfn.receiver.ingest import Ingest
+from sfn.receiver.problem import MEDIA_TYPE
+from sfn.receiver.readiness import Readiness
+from sfn.receiver.senders import Known, Senders
+from sfn.receiver.tokens import Tokens
+from sfn.words import Accepted, Hint, TableName
+
+LIMIT = 4_096
+DEADLINE = 0.4
+TOKEN = "a-token-for-tests"  # noqa: S105 - it opens nothing
+ETL = Sender("etl", {"theirs": "prod", "other": "dev", "again": "prod"})
+EVENT = b'{"namespace":["sales"],"name":"orders","catalog":"theirs","event_id":"e1"}'
+CHUNKED = "Transfer-Encoding: chunked"
+
+
+class Inbox:
+    """An `Intake` in memory: it can be made to wait, to fail, and it knows duplicates."""
+
+    def __init__(self) -> None:
+        self.taken: list[Hint] = []
+        self.failure: Exception | None = None
+        self.entered = anyio.Event()
+        self.gate = anyio.Event()
+        self.gate.set()
+
+    async def put(self, notes: Sequence[Hint]) -> Accepted:
+        self.entered.set()
+        await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        known = {(hint.sender, hint.event_id) for hint in self.taken if hint.event_id is not None}
+        new = [hint for hint in notes if (hint.sender, hint.event_id) not in known]
+        self.taken.extend(new)
+        return Accepted(len(new), len(notes) - len(new))
+
+
+class Brakes:
+    """A `Brake` in memory."""
+
+    def __init__(self) -> None:
+        self.released: list[tuple[str, datetime]] = []
+        self.failure: Exception | None = None
+
+    async def limit(self, catalog: str) -> int:
+        return len(catalog)
+
+    async def release(self, catalog: str, now: datetime) -> int:
+        if self.failure is not None:
+            raise self.failure
+        self.released.append((catalog, now))
+        return 3
+
+
+class Noon:
+    """A clock that stands."""
+
+    def now(self) -> datetime:
+        return datetime(2026, 8, 21, 12, tzinfo=UTC)
+
+
+def covers_all_but_scratch(table: TableName) -> bool:
+    return table.namespace[:1] != ("scratch",)
+
+
+@dataclass
+class Service:
+    """What a test listens with."""
+
+    inbox: Inbox = field(default_factory=Inbox)
+    readiness: Readiness = field(default_factory=Readiness)
+    senders: Senders = field(default_factory=lambda: Senders([Known(ETL, Tokens({"main": TOKEN}))]))
+    broken: list[Broken] = field(default_factory=list)
+
+    def ingest(self) -> Ingest:
+        return Ingest(
+            self.inbox,
+            self.senders,
+            self.readiness,
+            limits=Limits(LIMIT, DEADLINE),
+            interest=covers_all_but_scratch,
+            on_broken=self.broken.append,
+        )
+
+    def application(self) -> Application:
+        return application(self.ingest(), self.readiness, version="1.2.3", on_broken=self.broken.append)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A response as it came over the wire."""
+
+    status: int
+    headers: dict[str, str]
+    content: bytes
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - JSON
+        return json.loads(self.content)
+
+
+class Wire:
+    """One connection, byte for byte."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._buffer = BufferedByteReceiveStream(stream)
+
+    async def send(self, *parts: bytes) -> None:
+        await self._stream.send(b"".join(parts))
+
+    async def reply(self, *, headless: bool = False) -> Reply:
+        """The next response; `headless` for one to HEAD, whose length speaks of what is not there."""
+        with anyio.fail_after(10):
+            head = await self._buffer.receive_until(b"\r\n\r\n", 65_536)
+            line, *fields = head.decode("latin-1").split("\r\n")
+            headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
+            length = 0 if headless else int(headers["content-length"])
+            content = await self._buffer.receive_exactly(length) if length else b""
+        return Reply(int(line.split(" ")[1]), headers, content)
+
+    async def rest(self) -> bytes:
+        """Everything until the server closes the connection."""
+        received = bytearray()
+        with anyio.fail_after(10):
+            async for part in self._buffer:
+                received += part
+        return bytes(received)
+
+    async def nothing_for(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds) as scope:
+            await self._buffer.receive(1)
+        return scope.cancelled_caught
+
+    async def ended(self) -> bool:
+        """Whether the server closes the connection, without one more byte."""
+        try:
+            with anyio.fail_after(10):
+                await self._buffer.receive(1)
+        except anyio.EndOfStream:
+            return True
+        return False
+
+
+def request(
+    *fields: str, method: str = "POST", path: str = "/v1/events", body: bytes | None = None, token: str | None = TOKEN
+) -> bytes:
+    """A request; with a body it has its true length."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: sfn", *fields]
+    if token is not None:
+        lines.append(f"Authorization: Bearer {token}")
+    if body is not None:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
+
+
+@asynccontextmanager
+async def listening(application: Application) -> AsyncIterator[Open]:
+    """A server; what is yielded opens a connection to it."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        application,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(server.serve, sockets=[listener]))
+        try:
+            # The socket listens already: who connects before the server is there waits for it.
+            yield partial(connected, listener.getsockname()[1])
+        finally:
+            server.should_exit = True
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[Wire]:
+    async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+        yield Wire(stream)
+
+
+class Open(Protocol):
+    """Opens a connection."""
+
+    def __call__(self) -> AbstractAsyncContextManager[Wire]: ...
+
+
+async def answer(connect: Open, sent: bytes) -> Reply:
+    async with connect() as wire:
+        await wire.send(sent)
+        return await wire.reply()
+
+
+def chunk(content: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(content), content)
+
+
+def assert_problem(reply: Reply, status: int) -> None:
+    assert reply.status == status
+    assert reply.headers["content-type"] == MEDIA_TYPE
+    assert reply.json["status"] == status
+    assert reply.json["type"] == "about:blank"
+    assert reply.json["title"]
+    assert reply.json["detail"]

@@ -1,0 +1,145 @@
+"""Bodies byte by byte: too large, too slow, in pieces, of another length than was said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from sfn.errors import Scope, Transient
+from sfn.words import CatalogName, Hint
+from tests.integration.listening import (
+    CHUNKED,
+    DEADLINE,
+    EVENT,
+    LIMIT,
+    Open,
+    Service,
+    Wire,
+    answer,
+    assert_problem,
+    chunk,
+    listening,
+    request,
+)
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+async def connect(service: Service) -> AsyncIterator[Open]:
+    async with listening(service.application()) as connect:
+        yield connect
+
+
+async def test_a_body_in_pieces_is_one_body(service: Service, connect: Open) -> None:
+    async with connect() as wire:
+        await wire.send(request(CHUNKED), chunk(EVENT[:10]))
+        await anyio.sleep(DEADLINE / 8)
+        await wire.send(chunk(EVENT[10:]), b"0\r\n\r\n")
+        assert (await wire.reply()).status == 202
+    assert service.inbox.taken[0].body == EVENT
+
+
+async def test_a_body_of_exactly_the_limit_is_read(connect: Open) -> None:
+    padded = EVENT.ljust(LIMIT)
+    assert (await answer(connect, request(body=padded))).status == 202
+    assert (await answer(connect, request(CHUNKED) + chunk(padded) + b"0\r\n\r\n")).status == 202
+    assert_problem(await answer(connect, request(body=padded + b" ")), 413)
+
+
+SWEEPS = [Hint(CatalogName("prod"), "etl"), Hint(CatalogName("dev"), "etl")]
+
+
+async def test_a_body_that_grows_over_the_limit_is_413_and_leaves_sweeps(service: Service, connect: Open) -> None:
+    async with connect() as wire:
+        await wire.send(request(CHUNKED), *[chunk(b" " * 512)] * (LIMIT // 512))
+        assert await wire.nothing_for(0.05)
+        await wire.send(chunk(b" "))
+        assert_problem(await wire.reply(), 413)
+        assert service.inbox.taken == SWEEPS
+        await wire.send(chunk(b"more"), b"0\r\n\r\n", request(body=EVENT))
+        assert (await wire.reply()).status == 202
+
+
+async def test_a_length_over_the_limit_is_413_at_once(service: Service, connect: Open) -> None:
+    async with connect() as wire:
+        await wire.send(request(f"Content-Length: {LIMIT + 1}"))
+        assert_problem(await wire.reply(), 413)
+    assert service.inbox.taken == SWEEPS
+
+
+async def test_a_413_whose_sweeps_are_not_on_disk_is_503(service: Service, connect: Open) -> None:
+    service.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=2)
+    reply = await answer(connect, request(f"Content-Length: {LIMIT + 1}"))
+    assert_problem(reply, 503)
+    assert reply.headers["retry-after"] == "2"
+
+
+async def test_a_length_that_is_too_great_waits_for_the_deadline_only(service: Service, connect: Open) -> None:
+    async with connect() as wire:
+        started = anyio.current_time()
+        await wire.send(request(f"Content-Length: {len(EVENT) + 1}"), EVENT)
+        reply = await wire.reply()
+        assert_problem(reply, 408)
+        assert reply.headers["connection"] == "close"
+        assert DEADLINE * 0.9 < anyio.current_time() - started < DEADLINE + 5
+        assert await wire.ended()
+    assert not service.inbox.entered.is_set()
+
+
+async def test_a_length_that_is_too_small_ends_the_body_there(service: Service, connect: Open) -> None:
+    async with connect() as wire:
+        await wire.send(request(f"Content-Length: {len(EVENT)}"), EVENT)
+        assert (await wire.reply()).status == 202
+        await wire.send(b"the rest\r\n\r\n")
+        assert b"Invalid HTTP request" in await wire.rest()
+    assert [hint.body for hint in service.inbox.taken] == [EVENT]
+
+
+async def test_a_body_that_drips_is_cut_off(service: Service, connect: Open) -> None:
+    async with connect() as wire:
+        started = anyio.current_time()
+        await wire.send(request(CHUNKED))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(drip, wire)
+            reply = await wire.reply()
+            tasks.cancel_scope.cancel()
+        assert_problem(reply, 408)
+        assert anyio.current_time() - started < DEADLINE + 5
+    assert not service.inbox.entered.is_set()
+
+
+async def drip(wire: Wire) -> None:
+    try:
+        while True:
+            await wire.send(chunk(b" "))
+            await anyio.sleep(DEADLINE / 10)
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass
+
+
+async def test_a_client_that_leaves_in_the_middle_leaves_nothing(service: Service, connect: Open) -> None:
+    with capture_logs() as logs:
+        async with connect() as wire:
+            await wire.send(request(CHUNKED), chunk(EVENT))
+            await anyio.sleep(0.05)
+        await anyio.sleep(0.05)
+        assert not service.inbox.entered.is_set()
+        assert (await answer(connect, request(body=EVENT))).status == 202
+    assert logs == []
+
+
+async def test_pipelined_requests_are_answered_in_order(service: Service, connect: Open) -> None:
+    names = [b"n%d" % number for number in range(5)]
+    bodies = [EVENT.replace(b"orders", name).replace(b"e1", name) for name in names]
+    bodies[2] = b"nonsense"
+    async with connect() as wire:
+        await wire.send(*[request(body=body) for body in bodies])
+        assert [(await wire.reply()).status for _ in bodies] == [202, 202, 400, 202, 202]
+    assert [hint.body for hint in service.inbox.taken] == [*bodies[:2], *bodies[3:]]

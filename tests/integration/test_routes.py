@@ -1,0 +1,168 @@
+"""The routes that FastAPI serves beside the bare ones: description, health, operators."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import APIRouter
+from fastapi.openapi.models import OpenAPI
+
+from sfn.admin.app import routes
+from sfn.errors import Broken, Scope, Transient
+from sfn.receiver.app import application
+from sfn.receiver.problem import MEDIA_TYPE
+from sfn.receiver.tokens import Tokens
+from tests.integration.listening import Brakes, Noon, Service
+
+OPERATOR = {"Authorization": "Bearer an-operators-token"}
+RELEASE = "/admin/v1/brakes/prod:release"
+
+
+@asynccontextmanager
+async def client(service: Service, *routers: APIRouter) -> AsyncIterator[httpx.AsyncClient]:
+    app = application(
+        service.ingest(), service.readiness, version="1.2.3", on_broken=service.broken.append, routers=routers
+    )
+    # As a server does: an error that was answered is raised again, to be logged.
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://sfn") as client:
+        yield client
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def brakes() -> Brakes:
+    return Brakes()
+
+
+@pytest.fixture
+async def operator(service: Service, brakes: Brakes) -> AsyncIterator[httpx.AsyncClient]:
+    admit = Tokens({"token": "an-operators-token"}).admit
+    async with client(service, routes(brakes, Noon(), admit=admit, catalogs=["prod", "dev.eu"])) as operator:
+        yield operator
+
+
+def assert_problem(reply: httpx.Response, status: int) -> None:
+    assert (reply.status_code, reply.headers["content-type"]) == (status, MEDIA_TYPE)
+    assert reply.json()["status"] == status
+    assert reply.json()["title"] == HTTPStatus(status).phrase
+
+
+async def test_an_operator_releases_a_brake(operator: httpx.AsyncClient, brakes: Brakes) -> None:
+    reply = await operator.post(RELEASE, headers=OPERATOR)
+    assert (reply.status_code, reply.json()) == (200, {"released": 3})
+    assert (await operator.post("/admin/v1/brakes/dev.eu:release", headers=OPERATOR)).status_code == 200
+    assert brakes.released == [("prod", Noon().now()), ("dev.eu", Noon().now())]
+
+
+@pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer x", "Basic an-operators-token", "Bearer \xe9"])
+@pytest.mark.parametrize("path", [RELEASE, "/admin/v1/brakes/unknown:release"])
+async def test_nobody_else_does(
+    operator: httpx.AsyncClient, brakes: Brakes, authorization: str | None, path: str
+) -> None:
+    headers = [] if authorization is None else [(b"Authorization", authorization.encode("latin-1"))]
+    reply = await operator.post(path, headers=headers)
+    assert_problem(reply, 401)
+    assert reply.headers["www-authenticate"] == "Bearer"
+    assert brakes.released == []
+
+
+async def test_an_unknown_catalog_is_404(operator: httpx.AsyncClient, brakes: Brakes) -> None:
+    assert_problem(await operator.post("/admin/v1/brakes/unknown:release", headers=OPERATOR), 404)
+    assert brakes.released == []
+
+
+async def test_a_brake_is_released_with_post_alone(operator: httpx.AsyncClient) -> None:
+    reply = await operator.get(RELEASE, headers=OPERATOR)
+    assert_problem(reply, 405)
+    assert reply.headers["allow"] == "POST"
+
+
+async def test_trouble_of_the_inbox_is_503(operator: httpx.AsyncClient, brakes: Brakes, service: Service) -> None:
+    brakes.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=1.5)
+    reply = await operator.post(RELEASE, headers=OPERATOR)
+    assert_problem(reply, 503)
+    assert reply.headers["retry-after"] == "2"
+    assert service.broken == []
+
+
+async def test_a_broken_inbox_is_503_and_told(operator: httpx.AsyncClient, brakes: Brakes, service: Service) -> None:
+    brakes.failure = Broken("inbox.db", expected="a disk", found="none")
+    assert_problem(await operator.post(RELEASE, headers=OPERATOR), 503)
+    assert service.broken == [brakes.failure]
+
+
+async def test_an_error_of_ours_is_500(operator: httpx.AsyncClient, brakes: Brakes) -> None:
+    brakes.failure = ZeroDivisionError("a bug")
+    reply = await operator.post(RELEASE, headers=OPERATOR)
+    assert_problem(reply, 500)
+    assert "a bug" not in reply.text
+
+
+async def described(*routers: APIRouter) -> dict[str, Any]:
+    async with client(Service(), *routers) as reader:
+        reply = await reader.get("/openapi.json")
+        assert (await reader.get("/openapi.json")).content == reply.content
+    described: dict[str, Any] = reply.json()
+    return described
+
+
+async def test_the_description_is_openapi_with_every_answer() -> None:
+    description = await described()
+    OpenAPI.model_validate(description)
+    assert description["info"]["version"] == "1.2.3"
+    assert set(description["paths"]) == {"/v1/events", "/livez", "/readyz"}
+    answers = description["paths"]["/v1/events"]["post"]["responses"]
+    assert set(answers) == {"202", "400", "401", "405", "408", "413", "415", "422", "500", "503"}
+    assert "Retry-After" in answers["503"]["headers"]
+    assert "503" in description["paths"]["/readyz"]["get"]["responses"]
+
+
+async def test_every_reference_of_the_description_leads_somewhere() -> None:
+    description = await described()
+    schemas = {f"#/components/schemas/{name}" for name in description["components"]["schemas"]}
+    assert set(references(description)) <= schemas
+    assert "#/components/schemas/Event" in references(description)
+
+
+def references(part: object) -> list[str]:
+    match part:
+        case {"$ref": str(reference)}:
+            return [reference]
+        case dict():
+            return [found for inner in part.values() for found in references(inner)]
+        case list():
+            return [found for inner in part for found in references(inner)]
+        case _:
+            return []
+
+
+async def test_operators_routes_are_described_where_there_are_any() -> None:
+    router = routes(Brakes(), Noon(), admit=lambda _: True, catalogs=[])
+    description = await described(router)
+    OpenAPI.model_validate(description)
+    post = description["paths"]["/admin/v1/brakes/{catalog}:release"]["post"]
+    assert post["security"] == [{"bearer": []}]
+    assert "authorization" not in str(post.get("parameters")).lower()
+
+
+async def test_a_malformed_parameter_is_a_problem_that_repeats_nothing(service: Service) -> None:
+    router = APIRouter()
+
+    async def strict(number: int) -> int:
+        return number
+
+    router.add_api_route("/strict", strict)
+    async with client(service, router) as reader:
+        reply = await reader.get("/strict", params={"number": "s3cret"})
+    assert_problem(reply, 422)
+    assert "s3cret" not in reply.text

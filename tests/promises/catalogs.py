@@ -1,0 +1,227 @@
+"""The catalogs that the promise suite runs on: one in memory, and Iceberg's own REST server.
+
+A test module takes a fixture over by naming it: `world = catalogs.world`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from sfn.catalog import Catalog
+from sfn.catalog.memory import MemoryCatalog
+from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.demo.fixture import RestCatalogServer, Runtime, locate
+from sfn.errors import SfnError
+from sfn.words import TableName
+
+_spaces = count(1)
+
+
+class World(Protocol):
+    """A catalog under test, and somebody else who changes it.
+
+    Attributes:
+        catalog: the adapter.
+        space: a namespace that exists and is this test's own.
+    """
+
+    catalog: Catalog
+    space: str
+
+    async def create_namespace(self, *levels: str) -> None:
+        """Create a namespace below `space`."""
+        ...
+
+    async def drop_namespace(self, *levels: str) -> None:
+        """Remove an empty namespace below `space`."""
+        ...
+
+    async def create(self, table: TableName) -> str:
+        """Create a table; gives its uuid."""
+        ...
+
+    async def commit(self, table: TableName) -> None:
+        """Commit a new snapshot."""
+        ...
+
+    async def switch_off(self, table: TableName) -> None:
+        """Commit the property that makes us leave the table alone."""
+        ...
+
+    async def roll_back(self, table: TableName) -> None:
+        """Make the last metadata file but one the current one again."""
+        ...
+
+    async def rename(self, source: TableName, target: TableName) -> None:
+        """Give a table another name."""
+        ...
+
+    async def drop(self, table: TableName) -> None:
+        """Drop a table and keep its files."""
+        ...
+
+
+def named(world: World, name: str, *below: str) -> TableName:
+    """A table of this test's own namespace, or of one below it."""
+    return TableName("lake", (world.space, *below), name)
+
+
+class MemoryWorld:
+    def __init__(self) -> None:
+        self._memory = MemoryCatalog("lake")
+        self.catalog: Catalog = self._memory
+        self.space = f"space{next(_spaces)}"
+        self._memory.create_namespace(self.space)
+
+    async def create_namespace(self, *levels: str) -> None:
+        self._memory.create_namespace(self.space, *levels)
+
+    async def drop_namespace(self, *levels: str) -> None:
+        self._memory.drop_namespace(self.space, *levels)
+
+    async def create(self, table: TableName) -> str:
+        return self._memory.create(table).uuid or ""
+
+    async def commit(self, table: TableName) -> None:
+        self._memory.commit(table)
+
+    async def switch_off(self, table: TableName) -> None:
+        self._memory.commit(table, left_alone="switched off: the table property sfn.enabled is false")
+
+    async def roll_back(self, table: TableName) -> None:
+        self._memory.roll_back(table)
+
+    async def rename(self, source: TableName, target: TableName) -> None:
+        self._memory.rename(source, target)
+
+    async def drop(self, table: TableName) -> None:
+        self._memory.drop(table)
+
+
+class RestWorld:
+    """Changes the catalog by plain requests, so that no code under test is on both sides."""
+
+    def __init__(self, uri: str, home: str, session: aiohttp.ClientSession, adapter: RestCatalog) -> None:
+        self._home = home
+        self.catalog: Catalog = adapter
+        self.space = f"space{next(_spaces)}"
+        self._root = f"{uri}/v1"
+        self._session = session
+        self._snapshots = count(1)
+
+    async def create_namespace(self, *levels: str) -> None:
+        await self._call("POST", "/namespaces", {"namespace": [self.space, *levels]})
+
+    async def drop_namespace(self, *levels: str) -> None:
+        await self._call("DELETE", f"/namespaces/{'%2E'.join((self.space, *levels))}")
+
+    async def create(self, table: TableName) -> str:
+        schema = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
+        # A server that runs without a UTF-8 locale can make no other file names.
+        location = "/".join((self._home, *(quote(part, safe="") for part in (*table.namespace, table.name))))
+        body = {"name": table.name, "schema": schema, "location": location}
+        made = await self._call("POST", self._tables(table), body)
+        metadata = made["metadata"]
+        assert isinstance(metadata, dict)
+        return str(metadata["table-uuid"])
+
+    async def commit(self, table: TableName) -> None:
+        loaded = await self._call("GET", self._table(table))
+        metadata = loaded["metadata"]
+        assert isinstance(metadata, dict)
+        number = next(self._snapshots)
+        snapshot = {
+            "snapshot-id": number,
+            "sequence-number": metadata["last-sequence-number"] + 1,
+            "timestamp-ms": metadata["last-updated-ms"],
+            "manifest-list": f"{metadata['location']}/metadata/snap-{number}.avro",
+            "summary": {"operation": "append"},
+            "schema-id": 0,
+        }
+        main = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": number}
+        await self._update(table, {"action": "add-snapshot", "snapshot": snapshot}, main)
+
+    async def switch_off(self, table: TableName) -> None:
+        await self._update(table, {"action": "set-properties", "updates": {"sfn.enabled": "false"}})
+
+    async def roll_back(self, table: TableName) -> None:
+        metadata = (await self._call("GET", self._table(table)))["metadata"]
+        assert isinstance(metadata, dict)
+        before = metadata["metadata-log"][-1]["metadata-file"]
+        await self.drop(table)
+        register = f"{self._tables(table).removesuffix('/tables')}/register"
+        await self._call("POST", register, {"name": table.name, "metadata-location": before})
+
+    async def rename(self, source: TableName, target: TableName) -> None:
+        names = [{"namespace": list(table.namespace), "name": table.name} for table in (source, target)]
+        await self._call("POST", "/tables/rename", {"source": names[0], "destination": names[1]})
+
+    async def drop(self, table: TableName) -> None:
+        await self._call("DELETE", self._table(table))
+
+    async def _update(self, table: TableName, *updates: Mapping[str, object]) -> None:
+        await self._call("POST", self._table(table), {"requirements": [], "updates": list(updates)})
+
+    def _tables(self, table: TableName) -> str:
+        # The server's own separator, see facts/jvm.md.
+        return f"/namespaces/{'%2E'.join(quote(level, safe='') for level in table.namespace)}/tables"
+
+    def _table(self, table: TableName) -> str:
+        return f"{self._tables(table)}/{quote(table.name, safe='')}"
+
+    async def _call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, object]:
+        async with self._session.request(method, URL(self._root + path, encoded=True), json=body) as response:
+            text = await response.text()
+            assert response.status < 300, f"{method} {path}: {response.status} {text[:300]}"
+            return dict(await response.json()) if text else {}
+
+
+@pytest.fixture(scope="session")
+def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestCatalogServer]:
+    """Iceberg's own REST server, once for all tests of a module that names this fixture."""
+    with RestCatalogServer(tmp_path_factory.mktemp("catalog"), _runtime()) as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "rest", "rest, two a page"])
+async def world(request: pytest.FixtureRequest) -> AsyncGenerator[World]:
+    """An empty namespace of each catalog."""
+    if request.param == "memory":
+        yield MemoryWorld()
+        return
+    server: RestCatalogServer = request.getfixturevalue("rest_server")
+    async with rest_world(server, page_size=2 if "two" in request.param else None) as made:
+        yield made
+
+
+@asynccontextmanager
+async def rest_world(server: RestCatalogServer, page_size: int | None = None) -> AsyncGenerator[RestWorld]:
+    """A world on a server that runs; the adapter is called `lake`."""
+    adapter = RestCatalog(RestSettings(name="lake", uri=server.uri, page_size=page_size))
+    async with aiohttp.ClientSession() as session:
+        made = RestWorld(server.uri, server.warehouse, session, adapter)
+        await made.create_namespace()
+        try:
+            yield made
+        finally:
+            await adapter.close()
+
+
+def _runtime() -> Runtime:
+    told = {key: Path(os.environ[key]) for key in ("SFN_JAVA", "SFN_JARS", "XDG_CACHE_HOME") if os.environ.get(key)}  # noqa: TID251 - the test run's own surroundings
+    try:
+        return locate(java=told.get("SFN_JAVA"), jars=told.get("SFN_JARS"), cache=told.get("XDG_CACHE_HOME"))
+    except SfnError as error:
+        if os.environ.get("CI") == "true":  # noqa: TID251 - as above
+            raise
+        pytest.skip(f"no real REST catalog: {error}")

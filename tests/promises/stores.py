@@ -1,0 +1,160 @@
+"""The stores that the promises are tried on, and what another process does to a file."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from sfn.errors import Trouble
+from sfn.store import PointerStore
+from sfn.store.local import Busy, LocalFiles, LocalStore
+from sfn.store.memory import MemoryStore
+from sfn.words import Held
+from tests.promises.kernel import Step, kill_at
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A store, a folder of it that does not exist yet, and another program that writes there without asking.
+
+    Attributes:
+        store: the store.
+        folder: prefix of keys, with its slash.
+        plant: puts a content at a key.
+    """
+
+    store: PointerStore
+    folder: str
+    plant: Callable[[str, bytes], None]
+
+    @property
+    def key(self) -> str:
+        """A file in the folder."""
+        return f"{self.folder}sales_orders_main.ver"
+
+
+def memory(_: Path) -> Ground:
+    store = MemoryStore()
+    return Ground(store, "file:///warehouse/orders/metadata/_sfn/", store.files.__setitem__)
+
+
+def local(folder: Path) -> Ground:
+    return Ground(LocalStore(), f"file://{folder}/metadata/_sfn/", _plant_file)
+
+
+ADAPTERS: Mapping[str, Callable[[Path], Ground]] = {"memory": memory, "local": local}
+
+
+def _plant_file(key: str, body: bytes) -> None:
+    path = Path(key.removeprefix("file://"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(body)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Everything that lies in a folder, hidden or not."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def started(target: Callable[..., None], *args: object) -> BaseProcess:
+    """Another process that runs a function of this module."""
+    process = get_context("spawn").Process(target=target, args=args, daemon=True)
+    process.start()
+    return process
+
+
+def told(target: Callable[..., None], *args: object) -> object:
+    """What another process that runs a function of this module sends."""
+    ours, theirs = Pipe()
+    process = started(target, *args, theirs)
+    theirs.close()
+    with ours:
+        answer: object = ours.recv()
+    assert ended(process) == 0
+    return answer
+
+
+def ended(process: BaseProcess) -> int:
+    """How the process ended: 0, or minus the signal that killed it."""
+    process.join(60)
+    code = process.exitcode
+    assert code is not None, "the process hangs"
+    process.close()
+    return code
+
+
+def write_when_free(files: LocalFiles, key: str, body: bytes, replacing: Held | None) -> bool:
+    """A write that waits for the lock. Whether the condition held."""
+    while isinstance(written := files.write(key, body, replacing), Busy):
+        time.sleep(0.001)
+    return isinstance(written, Held)
+
+
+def count_up(key: str, turns: int) -> None:
+    """Add 1 to the number in a file, so many times, each by compare-and-swap."""
+    files = LocalFiles()
+    while turns:
+        held = files.read(key)
+        assert held is not None
+        turns -= write_when_free(files, key, b"%d" % (int(held.body) + 1), held)
+
+
+def alternate(key: str, bodies: tuple[bytes, ...], turns: int) -> None:
+    """Replace a file by each of the bodies in turn; tell nobody."""
+    files = LocalFiles()
+    for turn in range(turns):
+        write_when_free(files, key, bodies[turn % len(bodies)], files.read(key))
+
+
+def die_writing(key: str, body: bytes, step: Step) -> None:
+    """Write, and be killed by the kernel at a step."""
+    files = LocalFiles()
+    held = files.read(key)
+    kill_at(step)
+    files.write(key, body, held)
+
+
+def die_half_written(key: str, body: bytes, size: int) -> None:
+    """Write, and be killed by the kernel after so many bytes."""
+    files = LocalFiles()
+    held = files.read(key)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    files.write(key, body, held)
+
+
+def write_within(limit: int, value: int, key: str, answer: Connection) -> None:
+    """Create a file within a limit of the process, and tell the trouble."""
+    resource.setrlimit(limit, (value, value))
+    _tell(lambda: LocalFiles().write(key, b"x" * 2000, None), answer)
+
+
+def touch_as_nobody(verb: str, key: str, answer: Connection) -> None:
+    """Use a file as a user who may do nothing here, and tell the trouble."""
+    if os.geteuid() == 0:
+        os.setuid(65534)
+    files = LocalFiles()
+    calls: Mapping[str, Callable[[], object]] = {
+        "read": lambda: files.read(key),
+        "list": lambda: files.list(key, 10),
+        "write": lambda: files.write(key, b"1", None),
+        "delete": lambda: files.delete(key, Held(b"1", "0" * 64)),
+    }
+    _tell(calls[verb], answer)
+
+
+def _tell(call: Callable[[], object], answer: Connection) -> None:
+    try:
+        call()
+        answer.send(None)
+    except Trouble as trouble:
+        answer.send((type(trouble).__name__, trouble.scope, trouble.found))

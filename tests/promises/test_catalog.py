@@ -1,0 +1,229 @@
+"""What every catalog adapter promises."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from sfn.errors import Permanent, Scope
+from sfn.words import Loaded, Missing, NotModified, TableName
+from tests.promises import catalogs
+from tests.promises.catalogs import World, named
+
+rest_server = catalogs.rest_server
+world = catalogs.world
+
+TELLABLE = ("plain", "a.b", "a b", "a+b", "a_b", "ü", "日本", "a&b=c", "a?b#c", "a;b", "a:b", "it's", "~-")
+AMBIGUOUS = ("50%", "a/b", "a%2Fb", "a\\b", "..")
+"""Names that a server may refuse to find in a URL (Jetty: "Ambiguous URI path"), but must not mistake for others."""
+
+
+async def loaded(world: World, table: TableName) -> Loaded:
+    answer = await world.catalog.load(table, None)
+    assert isinstance(answer, Loaded)
+    return answer
+
+
+async def listing(world: World) -> list[TableName]:
+    return sorted([table async for table in world.catalog.tables() if table.namespace[0] == world.space])
+
+
+async def test_a_created_table_is_loaded(world: World) -> None:
+    table = named(world, "orders")
+    uuid = await world.create(table)
+    found = (await loaded(world, table)).table
+    assert found.uuid == uuid
+    assert found.location.endswith(f"/{world.space}/orders")
+    assert found.metadata_location.endswith(".metadata.json")
+    assert found.metadata_log == ()
+    assert found.last_updated_ms > 1_600_000_000_000
+    assert found.snapshot_id is None
+    assert found.left_alone is None
+
+
+async def test_a_commit_moves_the_pointer_and_logs_the_one_before(world: World) -> None:
+    table = named(world, "orders")
+    await world.create(table)
+    before = (await loaded(world, table)).table
+    await world.commit(table)
+    after = (await loaded(world, table)).table
+    assert after.metadata_location != before.metadata_location
+    assert after.metadata_log == (before.metadata_location,)
+    assert after.uuid == before.uuid
+    assert after.snapshot_id is not None
+
+
+async def test_the_log_is_oldest_first(world: World) -> None:
+    table = named(world, "orders")
+    await world.create(table)
+    pointers = []
+    for _ in range(3):
+        pointers.append((await loaded(world, table)).table.metadata_location)
+        await world.commit(table)
+    assert (await loaded(world, table)).table.metadata_log == tuple(pointers)
+
+
+async def test_a_rolled_back_table_has_its_earlier_pointer(world: World) -> None:
+    table = named(world, "orders")
+    await world.create(table)
+    await world.commit(table)
+    before = (await loaded(world, table)).table
+    await world.commit(table)
+    await world.roll_back(table)
+    assert (await loaded(world, table)).table == before
+
+
+async def test_a_renamed_table_is_the_same_under_its_new_name(world: World) -> None:
+    old, new = named(world, "old"), named(world, "new")
+    await world.create(old)
+    before = await loaded(world, old)
+    await world.rename(old, new)
+    assert await world.catalog.load(old, None) == Missing()
+    assert (await loaded(world, new)).table == before.table
+    assert not await world.catalog.listed(old)
+    assert await world.catalog.listed(new)
+
+
+async def test_a_dropped_table_is_missing(world: World) -> None:
+    table = named(world, "orders")
+    await world.create(table)
+    etag = (await loaded(world, table)).etag
+    assert await world.catalog.listed(table)
+    await world.drop(table)
+    assert await world.catalog.load(table, None) == Missing()
+    assert await world.catalog.load(table, etag) == Missing()
+    assert not await world.catalog.listed(table)
+    assert await listing(world) == []
+
+
+async def test_a_table_created_again_is_another(world: World) -> None:
+    table = named(world, "orders")
+    first = await world.create(table)
+    etag = (await loaded(world, table)).etag
+    await world.drop(table)
+    second = await world.create(table)
+    assert first != second
+    answer = await world.catalog.load(table, etag)
+    assert isinstance(answer, Loaded)
+    assert answer.table.uuid == second
+
+
+async def test_a_table_that_is_switched_off_says_so(world: World) -> None:
+    table = named(world, "orders")
+    await world.create(table)
+    await world.switch_off(table)
+    assert ((await loaded(world, table)).table.left_alone or "").startswith("switched off: ")
+
+
+async def test_an_unchanged_table_is_not_sent_again(world: World) -> None:
+    table = named(world, "orders")
+    await world.create(table)
+    first = await loaded(world, table)
+    assert first.etag is not None
+    assert await world.catalog.load(table, first.etag) == NotModified()
+    await world.commit(table)
+    second = await world.catalog.load(table, first.etag)
+    assert isinstance(second, Loaded)
+    assert second.etag not in (None, first.etag)
+    assert await world.catalog.load(table, second.etag) == NotModified()
+
+
+@pytest.mark.parametrize("known", ["", "made-up", '"made-up"'])
+async def test_an_unknown_entity_tag_is_answered_in_full(world: World, known: str) -> None:
+    table = named(world, "orders")
+    await world.create(table)
+    assert isinstance(await world.catalog.load(table, known), Loaded)
+
+
+async def test_what_is_not_there_is_missing_and_not_listed(world: World) -> None:
+    for table in (named(world, "nothing"), named(world, "nothing", "nowhere")):
+        assert await world.catalog.load(table, None) == Missing()
+        assert not await world.catalog.listed(table)
+
+
+async def test_a_table_is_listed_in_its_own_namespace_only(world: World) -> None:
+    await world.create_namespace("inner")
+    await world.create(named(world, "orders", "inner"))
+    assert await world.catalog.listed(named(world, "orders", "inner"))
+    assert not await world.catalog.listed(named(world, "orders"))
+    assert not await world.catalog.listed(named(world, "order", "inner"))
+
+
+async def test_every_table_of_every_namespace_is_found(world: World) -> None:
+    await world.create_namespace("inner")
+    await world.create_namespace("inner", "most")
+    for level in range(3):
+        await world.create_namespace(f"empty{level}")
+    expected = [named(world, f"t{number}") for number in range(5)]
+    expected += [named(world, f"t{number}", "inner") for number in range(3)]
+    expected += [named(world, "t0", "inner", "most")]
+    for table in expected:
+        await world.create(table)
+    assert await listing(world) == sorted(expected)
+    for table in expected:
+        assert await world.catalog.listed(table)
+
+
+async def test_a_walk_survives_a_namespace_that_vanishes(world: World) -> None:
+    both = [named(world, "t", "left"), named(world, "t", "right")]
+    for table in both:
+        await world.create_namespace(table.namespace[-1])
+        await world.create(table)
+    found = []
+    async for table in world.catalog.tables():
+        if table in both:
+            found.append(table)
+            if len(found) == 1:
+                (other,) = set(both) - {table}
+                await world.drop(other)
+                await world.drop_namespace(other.namespace[-1])
+    assert found[0] in both
+    assert set(found) <= set(both)
+
+
+async def test_names_are_told_apart(world: World) -> None:
+    tables = {named(world, name): await world.create(named(world, name)) for name in TELLABLE}
+    for table, uuid in tables.items():
+        assert (await loaded(world, table)).table.uuid == uuid
+    assert await listing(world) == sorted(tables)
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+async def test_an_ambiguous_name_is_answered_or_refused_but_never_mistaken(world: World, name: str) -> None:
+    await world.create_namespace("a")
+    for other in ("50", "b", "a"):
+        await world.create(named(world, other))
+    await world.create(named(world, "b", "a"))
+    uuid = await world.create(named(world, name))
+    found: str | Scope | None
+    try:
+        found = (await loaded(world, named(world, name))).table.uuid
+    except Permanent as trouble:
+        found = trouble.scope
+    assert found in {uuid, Scope.TABLE}
+    assert await world.catalog.listed(named(world, name))
+
+
+async def test_namespaces_with_unusual_names_are_walked(world: World) -> None:
+    expected = [named(world, "t", level) for level in ("a b", "ü", "a_b", "x+y")]
+    for table in expected:
+        await world.create_namespace(*table.namespace[1:])
+        await world.create(table)
+    assert await listing(world) == sorted(expected)
+    for table in expected:
+        assert isinstance(await world.catalog.load(table, None), Loaded)
+
+
+async def test_many_ask_at_once(world: World) -> None:
+    tables = [named(world, f"t{number}") for number in range(8)]
+    uuids = {table: await world.create(table) for table in tables}
+    found: list[tuple[TableName, str | None]] = []
+
+    async def load(table: TableName) -> None:
+        found.append((table, (await loaded(world, table)).table.uuid))
+
+    async with anyio.create_task_group() as group:
+        for number in range(32):
+            group.start_soon(load, tables[number % len(tables)])
+    assert len(found) == 32
+    assert all(uuids[table] == uuid for table, uuid in found)

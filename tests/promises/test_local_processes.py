@@ -1,0 +1,161 @@
+"""What local files promise among processes, some of which die in the middle."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from sfn.store.folder import TEMPORARY, Folder
+from sfn.store.local import Busy, LocalFiles
+from sfn.words import Held
+from tests.promises.kernel import Step
+from tests.promises.stores import alternate, count_up, die_half_written, die_writing, ended, names_in, started
+
+OLD, NEW = b"o" * 2000, b"n" * 3000
+
+
+def key_in(folder: Path) -> str:
+    return f"file://{folder}/_sfn/sales_orders_main.ver"
+
+
+def written(key: str, body: bytes) -> Held:
+    held = LocalFiles().write(key, body, None)
+    assert isinstance(held, Held)
+    return held
+
+
+def body_at(key: str) -> bytes | None:
+    held = LocalFiles().read(key)
+    return None if held is None else held.body
+
+
+def names_beside(key: str) -> list[str]:
+    return names_in(Path(key.removeprefix("file://")).parent)
+
+
+def test_no_swap_is_lost_among_processes(tmp_path: Path) -> None:
+    key = key_in(tmp_path)
+    written(key, b"0")
+    processes = [started(count_up, key, 50) for _ in range(8)]
+    assert [ended(process) for process in processes] == [0] * 8
+    assert body_at(key) == b"400"
+    assert names_beside(key) == ["sales_orders_main.ver"]
+
+
+def test_a_reader_sees_one_writers_content_whole(tmp_path: Path) -> None:
+    key = key_in(tmp_path)
+    bodies = (b"a" * 60_000, b"b" * 30_000, b"c")
+    written(key, bodies[0])
+    writer = started(alternate, key, bodies, 400)
+    seen: set[bytes] = set()
+    reads = 0
+    files = LocalFiles()
+    while writer.is_alive():
+        held = files.read(key)
+        assert held is not None
+        assert held.body in bodies
+        assert files.list(f"file://{tmp_path}/_sfn/", 10) == [key]
+        seen.add(held.body)
+        reads += 1
+    assert ended(writer) == 0
+    assert len(seen) > 1, f"{reads} reads saw no change: nothing was tried"
+
+
+CREATING = [Step("write"), Step("fsync"), Step("linkat"), Step("fsync", of_folder=True)]
+REPLACING = [Step("write"), Step("fsync"), Step("renameat"), Step("fsync", of_folder=True)]
+
+
+@pytest.mark.parametrize("step", CREATING, ids=str)
+def test_a_writer_that_dies_while_creating_leaves_all_or_nothing(tmp_path: Path, step: Step) -> None:
+    key = key_in(tmp_path)
+    written(f"{key}.other", b"")
+    assert ended(started(die_writing, key, NEW, step)) == -signal.SIGSYS
+    assert body_at(key) == (NEW if step.of_folder else None)
+    check_mended(key, body_at(key))
+
+
+@pytest.mark.parametrize("step", REPLACING, ids=str)
+def test_a_writer_that_dies_while_replacing_leaves_the_old_or_the_new(tmp_path: Path, step: Step) -> None:
+    key = key_in(tmp_path)
+    written(key, OLD)
+    assert ended(started(die_writing, key, NEW, step)) == -signal.SIGSYS
+    assert body_at(key) == (NEW if step.of_folder else OLD)
+    check_mended(key, body_at(key))
+
+
+@pytest.mark.parametrize("before", [None, OLD], ids=["creating", "replacing"])
+def test_a_half_written_content_is_seen_by_nobody(tmp_path: Path, before: bytes | None) -> None:
+    key = key_in(tmp_path)
+    if before is None:
+        written(f"{key}.other", b"")
+    else:
+        written(key, before)
+    assert ended(started(die_half_written, key, NEW, 1000)) == -signal.SIGXFSZ
+    leftover = tmp_path / "_sfn" / TEMPORARY
+    assert leftover.read_bytes() == NEW[:1000]
+    assert body_at(key) == before
+    check_mended(key, before)
+
+
+def check_mended(key: str, present: bytes | None) -> None:
+    """No listing shows what a dead writer left, and the next writer goes on and removes it."""
+    folder = key.rpartition("/")[0] + "/"
+    files = LocalFiles()
+    assert f"{folder}{TEMPORARY}" not in files.list(folder, 10)
+    held = files.read(key)
+    assert (None if held is None else held.body) == present
+    assert files.write(key, b"next", held) == Held(b"next", written(f"{key}.same", b"next").tag)
+    assert TEMPORARY not in names_beside(key)
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_content(tmp_path: Path) -> None:
+    key = key_in(tmp_path)
+    bodies = (b"a" * 60_000, b"b" * 30_000)
+    written(key, bodies[0])
+    moved = 0
+    for _ in range(6):
+        before = (tmp_path / "_sfn").stat().st_mtime_ns
+        writer = started(alternate, key, bodies, 10**9)
+        while (tmp_path / "_sfn").stat().st_mtime_ns == before:
+            time.sleep(0.005)
+        time.sleep(random.uniform(0, 0.03))
+        writer.kill()
+        assert ended(writer) == -signal.SIGKILL
+        moved += 1
+        assert body_at(key) in bodies
+        assert LocalFiles().list(f"file://{tmp_path}/_sfn/", 10) == [key]
+    assert moved == 6
+    check_mended(key, body_at(key))
+
+
+def test_what_a_living_writer_prepares_is_left_alone(tmp_path: Path) -> None:
+    """Why cleaning up is safe: only the holder of the lock prepares, and only the holder of the lock cleans up."""
+    key = key_in(tmp_path)
+    held = written(key, OLD)
+    prepared = tmp_path / "_sfn" / TEMPORARY
+    files = LocalFiles()
+    with Folder(tmp_path / "_sfn", "the folder") as living:
+        assert living.lock()
+        prepared.write_bytes(b"half")
+        assert files.write(key, NEW, held) == Busy()
+        assert files.write(f"{key}.other", NEW, None) == Busy()
+        assert files.delete(key, held) == Busy()
+        assert prepared.read_bytes() == b"half"
+        assert files.read(key) == held
+    assert isinstance(files.write(f"{key}.other", NEW, None), Held)
+    assert not prepared.exists()
+
+
+def test_a_folder_that_was_moved_away_is_not_written_to(tmp_path: Path) -> None:
+    """A lock on a folder that no longer lies where readers look protects nothing."""
+    key = key_in(tmp_path)
+    written(key, OLD)
+    with Folder(tmp_path / "_sfn", "the folder") as late:
+        (tmp_path / "_sfn").rename(tmp_path / "elsewhere")
+        assert not late.lock()
+        (tmp_path / "_sfn").mkdir()
+        assert not late.lock()

@@ -1,0 +1,214 @@
+"""What every store promises. A new adapter is one more line in `stores.ADAPTERS`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sfn.errors import Permanent, Scope
+from sfn.pointer.document import LIMIT
+from sfn.store import Gone, Moved
+from sfn.words import Held
+from tests.promises.stores import ADAPTERS, Ground
+
+MADE_UP = "0" * 64
+
+
+@pytest.fixture(params=list(ADAPTERS))
+def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
+    return ADAPTERS[request.param](tmp_path)
+
+
+async def created(ground: Ground, body: bytes = b"1") -> Held:
+    held = await ground.store.write(ground.key, body, replacing=None)
+    assert isinstance(held, Held)
+    return held
+
+
+async def replaced(ground: Ground, body: bytes, held: Held) -> Held:
+    newer = await ground.store.write(ground.key, body, replacing=held)
+    assert isinstance(newer, Held)
+    return newer
+
+
+async def test_what_was_written_is_read_with_the_same_tag(ground: Ground) -> None:
+    assert await ground.store.read(ground.key) is None
+    held = await created(ground)
+    assert held.body == b"1"
+    assert await ground.store.read(ground.key) == held
+    newer = await replaced(ground, b"2", held)
+    assert newer.tag != held.tag
+    assert await ground.store.read(ground.key) == newer
+
+
+async def test_a_stale_writer_loses(ground: Ground) -> None:
+    stale = await created(ground)
+    newer = await replaced(ground, b"2", stale)
+    assert await ground.store.write(ground.key, b"3", replacing=stale) == Moved()
+    assert await ground.store.read(ground.key) == newer
+
+
+async def test_a_creation_never_replaces(ground: Ground) -> None:
+    held = await created(ground)
+    assert await ground.store.write(ground.key, b"2", replacing=None) == Moved()
+    assert await ground.store.write(ground.key, b"1", replacing=None) == Moved()
+    assert await ground.store.read(ground.key) == held
+
+
+async def test_a_replacement_never_creates(ground: Ground) -> None:
+    held = Held(b"1", MADE_UP)
+    assert await ground.store.write(ground.key, b"2", replacing=held) == Moved()
+    assert await ground.store.read(ground.key) is None
+    held = await created(ground)
+    assert await ground.store.delete(ground.key, held) == Gone()
+    assert await ground.store.write(ground.key, b"2", replacing=held) == Moved()
+    assert await ground.store.read(ground.key) is None
+
+
+async def test_a_made_up_tag_fits_nothing_whatever_content_comes_with_it(ground: Ground) -> None:
+    held = await created(ground)
+    made_up = Held(held.body, MADE_UP)
+    assert await ground.store.write(ground.key, b"2", replacing=made_up) == Moved()
+    assert await ground.store.write(ground.key, held.body, replacing=made_up) == Moved()
+    assert await ground.store.delete(ground.key, made_up) == Moved()
+    assert await ground.store.read(ground.key) == held
+
+
+async def test_the_same_content_is_written_anew(ground: Ground) -> None:
+    held = await created(ground)
+    assert await replaced(ground, held.body, held) == held
+
+
+async def test_a_content_that_returns_has_its_tag_again(ground: Ground) -> None:
+    """As on S3: a tag says which content, not which write. Whoever needs more than that reads a second file."""
+    first = await created(ground, b"A")
+    between = await replaced(ground, b"B", first)
+    again = await replaced(ground, b"A", between)
+    assert again == first
+    assert await ground.store.write(ground.key, b"C", replacing=between) == Moved()
+    assert await ground.store.read(ground.key) == first
+    await replaced(ground, b"C", first)
+
+
+async def test_only_the_expected_content_is_deleted(ground: Ground) -> None:
+    stale = await created(ground)
+    held = await replaced(ground, b"2", stale)
+    assert await ground.store.delete(ground.key, stale) == Moved()
+    assert await ground.store.read(ground.key) == held
+    assert await ground.store.delete(ground.key, held) == Gone()
+    assert await ground.store.read(ground.key) is None
+
+
+async def test_what_is_not_there_is_gone(ground: Ground) -> None:
+    assert await ground.store.delete(ground.key, Held(b"1", MADE_UP)) == Gone()
+    held = await created(ground)
+    assert await ground.store.delete(ground.key, held) == Gone()
+    assert await ground.store.delete(ground.key, held) == Gone()
+
+
+async def test_an_empty_file_is_a_file(ground: Ground) -> None:
+    held = await created(ground, b"")
+    assert await ground.store.read(ground.key) == held == Held(b"", held.tag)
+    assert await ground.store.write(ground.key, b"", replacing=None) == Moved()
+    assert await ground.store.delete(ground.key, await replaced(ground, b"1", held)) == Gone()
+
+
+async def test_a_listing_is_in_order_and_ends_at_its_limit(ground: Ground) -> None:
+    names = ["b.ver", "a_b.ver", "B.ver", "a%5Fb.ver", "a.ver", "ä.ver"]
+    for name in names:
+        assert isinstance(await ground.store.write(ground.folder + name, b"", None), Held)
+    expected = sorted(ground.folder + name for name in names)
+    assert await ground.store.list(ground.folder, 100) == expected
+    assert await ground.store.list(ground.folder, len(names)) == expected
+    assert await ground.store.list(ground.folder, 2) == expected[:2]
+    assert await ground.store.list(ground.folder, 0) == []
+
+
+async def test_a_listing_shows_one_folder_alone(ground: Ground) -> None:
+    assert await ground.store.list(ground.folder, 10) == []
+    metadata = ground.folder.removesuffix("_sfn/")
+    beside = f"{metadata}version-hint.text"
+    for key in (ground.key, beside, f"{metadata}_sfn_other.ver"):
+        assert isinstance(await ground.store.write(key, b"1", None), Held)
+    assert await ground.store.list(ground.folder, 10) == [ground.key]
+    assert await ground.store.list(metadata, 10) == [f"{metadata}_sfn_other.ver", beside]
+
+
+async def test_a_listing_forgets_what_was_deleted(ground: Ground) -> None:
+    await ground.store.delete(ground.key, await created(ground))
+    assert await ground.store.list(ground.folder, 10) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a_b", "a%5Fb", "%2E%2e%2F", "sales%20orders", "sp ace", "größe_表_🧊", "a" * 100 + "~" + "b" * 99, "-", "~", "%"],
+)
+async def test_a_key_is_taken_to_the_letter(ground: Ground, name: str) -> None:
+    key = f"{ground.folder}{name}.ver"
+    held = await ground.store.write(key, name.encode(), None)
+    assert isinstance(held, Held)
+    assert await ground.store.read(key) == held
+    assert await ground.store.list(ground.folder, 10) == [key]
+    assert await ground.store.delete(key, held) == Gone()
+
+
+async def test_no_more_than_a_document_is_read_of_a_foreign_file(ground: Ground) -> None:
+    ground.plant(ground.key, b"x" * (LIMIT + 1000))
+    held = await ground.store.read(ground.key)
+    assert held is not None
+    assert len(held.body) == LIMIT + 1
+
+
+async def test_no_more_than_a_document_is_written(ground: Ground) -> None:
+    held = await created(ground, b"x" * LIMIT)
+    with pytest.raises(Permanent) as refused:
+        await ground.store.write(ground.key, b"x" * (LIMIT + 1), replacing=held)
+    assert refused.value.scope is Scope.TABLE
+    assert await ground.store.read(ground.key) == held
+
+
+async def test_what_another_program_writes_is_seen(ground: Ground) -> None:
+    held = await created(ground)
+    ground.plant(ground.key, b"theirs")
+    assert await ground.store.write(ground.key, b"2", replacing=held) == Moved()
+    assert await ground.store.delete(ground.key, held) == Moved()
+    theirs = await ground.store.read(ground.key)
+    assert theirs is not None
+    assert theirs.body == b"theirs"
+
+
+async def test_of_many_who_create_one_wins(ground: Ground) -> None:
+    won: list[bytes] = []
+
+    async def create(body: bytes) -> None:
+        if isinstance(await ground.store.write(ground.key, body, None), Held):
+            won.append(body)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(16):
+            tasks.start_soon(create, b"%d" % number)
+    assert len(won) == 1
+    held = await ground.store.read(ground.key)
+    assert held is not None
+    assert held.body == won[0]
+
+
+async def test_no_swap_is_lost_among_tasks(ground: Ground) -> None:
+    await created(ground, b"0")
+
+    async def count_up() -> None:
+        turns = 20
+        while turns:
+            held = await ground.store.read(ground.key)
+            assert held is not None
+            written = await ground.store.write(ground.key, b"%d" % (int(held.body) + 1), replacing=held)
+            turns -= isinstance(written, Held)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(count_up)
+    held = await ground.store.read(ground.key)
+    assert held is not None
+    assert held.body == b"160"

@@ -1,0 +1,122 @@
+"""A catalog's HTTP side that answers what a test tells it to, on the loopback interface."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+
+from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.words import TableName
+
+PRIVATE = "s3cret-of-ours"
+ORDERS = TableName("lake", ("sales",), "orders")
+
+Responder = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True)
+class Server:
+    """What it answers, by what is asked, and what it was asked.
+
+    Attributes:
+        uri: where it listens.
+        config, token: answers to `/v1/config` and `/v1/oauth/tokens`.
+        other: answers everything else.
+        asked: paths with queries as they came over the wire, `/v1/config` left out.
+        requests: all of them.
+    """
+
+    uri: str = ""
+    config: Responder = field(default_factory=lambda: reply({"defaults": {}, "overrides": {}}))
+    token: Responder = field(default_factory=lambda: reply({"access_token": PRIVATE, "token_type": "bearer"}))
+    other: Responder = field(default_factory=lambda: reply(b"", 500))
+    requests: list[web.BaseRequest] = field(default_factory=list)
+
+    @property
+    def asked(self) -> list[str]:
+        return [request.raw_path for request in self.requests if not is_config(request)]
+
+    @property
+    def configured(self) -> int:
+        """How often it was asked for its configuration."""
+        return sum(map(is_config, self.requests))
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.requests.append(request)
+        if is_config(request):
+            return await self.config(request)
+        if request.raw_path == "/v1/oauth/tokens":
+            return await self.token(request)
+        return await self.other(request)
+
+
+class Open(Protocol):
+    """Makes a catalog on a server, closed when the test ends."""
+
+    def __call__(self, server: Server, **settings: object) -> RestCatalog: ...
+
+
+@asynccontextmanager
+async def running() -> AsyncGenerator[Server]:
+    """A server that listens."""
+    server = Server()
+    runner = web.ServerRunner(web.Server(server.answer), shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        server.uri = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def opening() -> AsyncGenerator[Open]:
+    """Opens catalogs called `lake`."""
+    async with AsyncExitStack() as stack:
+
+        def opened(server: Server, **settings: object) -> RestCatalog:
+            given = {"name": "lake", "uri": server.uri, **settings}
+            catalog = RestCatalog(msgspec.convert(given, RestSettings))
+            stack.push_async_callback(catalog.close)
+            return catalog
+
+        yield opened
+
+
+def is_config(request: web.BaseRequest) -> bool:
+    return request.path == "/v1/config"
+
+
+def reply(body: object, status: int = 200, **headers: str) -> Responder:
+    """Always the same answer: bytes as they are, anything else as JSON; `retry_after` is Retry-After."""
+    content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+    async def respond(_: web.BaseRequest) -> web.StreamResponse:
+        named = {key.replace("_", "-"): value for key, value in headers.items()}
+        return web.Response(body=content, status=status, headers={"content-type": "application/json", **named})
+
+    return respond
+
+
+def complaint(kind: str, status: int, message: str = "told so") -> Responder:
+    """An error in Iceberg's shape."""
+    return reply({"error": {"message": message, "type": kind, "code": status}}, status)
+
+
+def table(pointer: str | None = "s3://b/t/metadata/1.json", **metadata: object) -> dict[str, object]:
+    """The body of a loaded table; names of metadata fields with `_` for `-`."""
+    content: dict[str, object] = {
+        "format-version": 2,
+        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        "location": "s3://b/t",
+        "last-updated-ms": 1_700_000_000_000,
+        **{key.replace("_", "-"): value for key, value in metadata.items()},
+    }
+    return {"metadata-location": pointer, "metadata": content}

@@ -1,0 +1,53 @@
+"""Requests to the table of dialects, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import strategies as st
+
+from sfn.dialects import Arrived, Sender, decode
+from sfn.errors import Rejected
+from sfn.words import Hint, TableName
+
+ONE = Sender("etl", {"prod": "prod"})
+ORDERS = TableName("prod", ("sales",), "orders")
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20)
+)
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+)
+"""Any JSON that both sides can read."""
+
+
+def said(body: bytes | object, sender: Sender = ONE) -> tuple[Hint, ...]:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    decoded = decode(Arrived("/v1/events", [], raw, sender))
+    assert decoded.ignored == 0
+    return decoded.hints
+
+
+def refusal_of(body: bytes | object, sender: Sender = ONE) -> Rejected | None:
+    """Anything else that is raised fails the test."""
+    try:
+        said(body, sender)
+    except Rejected as refusal:
+        return refusal
+    return None
+
+
+def refused(body: bytes | object, sender: Sender = ONE) -> tuple[int, str]:
+    refusal = refusal_of(body, sender)
+    assert refusal is not None
+    assert str(refusal)
+    return refusal.status, refusal.where
+
+
+def orders(**more: object) -> dict[str, object]:
+    return {"namespace": ["sales"], "name": "orders", **more}

@@ -1,0 +1,205 @@
+"""What local files do when the system refuses: the right trouble, the right scope, nothing half done."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from sfn.errors import Permanent, Scope, Transient, Trouble, Unsure
+from sfn.store import Gone, Moved
+from sfn.store.local import LocalFiles
+from sfn.words import Held
+from tests.promises.kernel import Step, refused
+from tests.promises.stores import names_in
+
+PREPARE = Step("openat", argument=(2, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC))
+FOLDER_SYNC = Step("fsync", of_folder=True)
+
+
+def key_in(folder: Path) -> str:
+    return f"file://{folder}/sales_orders_main.ver"
+
+
+def held_at(key: str, body: bytes = b"1") -> Held:
+    held = LocalFiles().write(key, body, None)
+    assert isinstance(held, Held)
+    return held
+
+
+def verbs(key: str) -> Mapping[str, Callable[[], object]]:
+    """Every verb on a key; the listing takes it for a folder."""
+    files, some = LocalFiles(), Held(b"1", "0" * 64)
+    return {
+        "read": lambda: files.read(key),
+        "create": lambda: files.write(key, b"2", None),
+        "replace": lambda: files.write(key, b"2", some),
+        "delete": lambda: files.delete(key, some),
+    }
+
+
+def check_refused(call: Callable[[], object], kind: type[Trouble], scope: Scope, number: int) -> None:
+    with pytest.raises(Trouble) as trouble:
+        call()
+    assert type(trouble.value) is kind
+    assert trouble.value.scope is scope
+    assert errno.errorcode[number] in trouble.value.found
+
+
+REFUSALS = [
+    (PREPARE, errno.ENOSPC, Transient, Scope.STORE),
+    (PREPARE, errno.EDQUOT, Transient, Scope.STORE),
+    (PREPARE, errno.EMFILE, Transient, Scope.STORE),
+    (PREPARE, errno.EROFS, Permanent, Scope.STORE),
+    (PREPARE, errno.EACCES, Permanent, Scope.TABLE),
+    (PREPARE, errno.EPERM, Permanent, Scope.TABLE),
+    (PREPARE, errno.ENOENT, Transient, Scope.TABLE),
+    (PREPARE, errno.EXDEV, Transient, Scope.TABLE),
+    (Step("write"), errno.ENOSPC, Transient, Scope.STORE),
+    (Step("write"), errno.EFBIG, Permanent, Scope.STORE),
+    (Step("fsync"), errno.EIO, Transient, Scope.STORE),
+    (Step("flock"), errno.EBADF, Permanent, Scope.STORE),
+    (Step("flock"), errno.ENOMEM, Transient, Scope.STORE),
+]
+
+
+@pytest.mark.parametrize(("step", "number", "kind", "scope"), REFUSALS)
+@pytest.mark.parametrize("verb", ["create", "replace"])
+def test_a_refused_write_leaves_what_was_there(
+    tmp_path: Path, step: Step, number: int, kind: type[Trouble], scope: Scope, verb: str
+) -> None:
+    key = key_in(tmp_path)
+    held = held_at(key) if verb == "replace" else None
+    before = names_in(tmp_path)
+    check_refused(lambda: refused(step, number, lambda: LocalFiles().write(key, b"2", held)), kind, scope, number)
+    assert names_in(tmp_path) == before
+    assert LocalFiles().read(key) == held
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "scope"),
+    [
+        (errno.EPERM, Permanent, Scope.STORE),
+        (errno.EOPNOTSUPP, Permanent, Scope.STORE),
+        (errno.ENOSPC, Transient, Scope.STORE),
+        (errno.EIO, Unsure, Scope.STORE),
+    ],
+)
+def test_a_file_that_cannot_be_linked_is_not_created(
+    tmp_path: Path, number: int, kind: type[Trouble], scope: Scope
+) -> None:
+    key = key_in(tmp_path)
+    call = Step("linkat")
+    check_refused(lambda: refused(call, number, lambda: LocalFiles().write(key, b"2", None)), kind, scope, number)
+    assert names_in(tmp_path) == []
+
+
+def test_a_file_that_another_program_creates_at_the_last_moment_is_not_replaced(tmp_path: Path) -> None:
+    """The system's own refusal, which comes where the look before it found nothing."""
+    key = key_in(tmp_path)
+    assert refused(Step("linkat"), errno.EEXIST, lambda: LocalFiles().write(key, b"2", None)) == Moved()
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, Transient), (errno.EIO, Unsure), (errno.ESTALE, Unsure)])
+def test_a_rename_is_unsure_only_where_nobody_can_tell(tmp_path: Path, number: int, kind: type[Trouble]) -> None:
+    key = key_in(tmp_path)
+    held = held_at(key)
+    call = Step("renameat")
+    check_refused(lambda: refused(call, number, lambda: LocalFiles().write(key, b"2", held)), kind, Scope.STORE, number)
+    assert names_in(tmp_path) == ["sales_orders_main.ver"]
+
+
+def test_what_is_visible_but_not_synced_is_unsure(tmp_path: Path) -> None:
+    key, files = key_in(tmp_path), LocalFiles()
+
+    def check_unsure(call: Callable[[], object]) -> None:
+        check_refused(lambda: refused(FOLDER_SYNC, errno.EIO, call), Unsure, Scope.STORE, errno.EIO)
+
+    check_unsure(lambda: files.write(key, b"1", None))
+    held = files.read(key)
+    assert held is not None
+    assert held.body == b"1"
+    check_unsure(lambda: files.write(key, b"2", held))
+    newer = files.read(key)
+    assert newer is not None
+    assert newer.body == b"2"
+    check_unsure(lambda: files.delete(key, newer))
+    assert files.read(key) is None
+    check_unsure(lambda: files.delete(key, newer))
+    assert files.delete(key, newer) == Gone()
+
+
+def test_a_new_folder_is_synced_before_a_file_is_in_it(tmp_path: Path) -> None:
+    key = key_in(tmp_path / "_sfn")
+    check_refused(
+        lambda: refused(FOLDER_SYNC, errno.EIO, lambda: LocalFiles().write(key, b"1", None)),
+        Transient,
+        Scope.STORE,
+        errno.EIO,
+    )
+    assert names_in(tmp_path / "_sfn") == []
+
+
+@pytest.mark.parametrize("verb", ["read", "create", "replace", "delete"])
+def test_a_file_that_cannot_be_opened_is_not_taken_for_absent(tmp_path: Path, verb: str) -> None:
+    key = key_in(tmp_path)
+    held_at(key)
+    check_refused(lambda: refused(Step("openat"), errno.EMFILE, verbs(key)[verb]), Transient, Scope.STORE, errno.EMFILE)
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty(tmp_path: Path) -> None:
+    call = Step("getdents64")
+    check_refused(
+        lambda: refused(call, errno.EIO, lambda: LocalFiles().list(f"file://{tmp_path}/", 10)),
+        Transient,
+        Scope.STORE,
+        errno.EIO,
+    )
+
+
+@pytest.fixture
+def odd_things(tmp_path: Path) -> Iterator[Mapping[str, int]]:
+    """What may lie at a key and is no file of ours, and the error that it gives."""
+    (tmp_path / "outside").write_bytes(b"1")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(tmp_path / "socket"))
+        yield {
+            "folder": errno.EISDIR,
+            "link": errno.ELOOP,
+            "dangling": errno.ELOOP,
+            "pipe": errno.ENXIO,
+            "socket": errno.ENXIO,
+            "outside/below.ver": errno.ENOTDIR,
+            "n" * 300: errno.ENAMETOOLONG,
+        }
+
+
+@pytest.mark.parametrize("verb", ["read", "create", "replace", "delete"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, odd_things: Mapping[str, int], verb: str) -> None:
+    before = names_in(tmp_path)
+    for name, number in odd_things.items():
+        check_refused(verbs(f"file://{tmp_path}/{name}")[verb], Permanent, Scope.TABLE, number)
+    assert names_in(tmp_path) == before
+    assert (tmp_path / "outside").read_bytes() == b"1"
+
+
+def test_a_listing_of_a_file_is_refused(tmp_path: Path) -> None:
+    held_at(key_in(tmp_path))
+    check_refused(lambda: LocalFiles().list(f"{key_in(tmp_path)}/", 10), Permanent, Scope.TABLE, errno.ENOTDIR)
+
+
+def test_folders_may_be_links(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "metadata").symlink_to(tmp_path / "real")
+    for name in ("version-hint.text", "_sfn/a.ver"):
+        held = held_at(f"file://{tmp_path}/metadata/{name}")
+        assert LocalFiles().read(f"file://{tmp_path}/real/{name}") == held

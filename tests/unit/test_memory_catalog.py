@@ -1,0 +1,63 @@
+"""What the catalog in memory has beyond the port's promises."""
+
+from __future__ import annotations
+
+import pytest
+
+from sfn.catalog.memory import MemoryCatalog
+from sfn.errors import Scope, Transient
+from sfn.words import Loaded, Missing, TableName, Unwritten
+
+ORDERS = TableName("lake", ("sales",), "orders")
+
+
+def memory() -> MemoryCatalog:
+    made = MemoryCatalog("lake")
+    made.create_namespace("sales")
+    return made
+
+
+async def test_a_staged_table_is_unwritten_and_not_listed() -> None:
+    catalog = memory()
+    catalog.stage(ORDERS)
+    assert await catalog.load(ORDERS, None) == Unwritten()
+    assert not await catalog.listed(ORDERS)
+    catalog.create(ORDERS)
+    assert isinstance(await catalog.load(ORDERS, None), Loaded)
+
+
+async def test_trouble_is_raised_by_every_question_until_it_is_over() -> None:
+    catalog = memory()
+    catalog.trouble = Transient("catalog lake", scope=Scope.CATALOG, expected="an answer", found="none")
+    with pytest.raises(Transient):
+        await catalog.load(ORDERS, None)
+    with pytest.raises(Transient):
+        await catalog.listed(ORDERS)
+    with pytest.raises(Transient):
+        await anext(catalog.tables())
+    catalog.trouble = None
+    assert await catalog.load(ORDERS, None) == Missing()
+
+
+def test_a_name_is_given_once_and_in_a_namespace_that_exists() -> None:
+    catalog = memory()
+    catalog.create(ORDERS)
+    with pytest.raises(ValueError, match="exists"):
+        catalog.create(ORDERS)
+    with pytest.raises(ValueError, match="namespace"):
+        catalog.create(TableName("lake", ("nowhere",), "orders"))
+
+
+def test_two_of_the_same_history_are_equal() -> None:
+    assert memory().create(ORDERS) == memory().create(ORDERS)
+
+
+async def test_registered_metadata_keeps_its_uuid_and_its_file() -> None:
+    catalog = memory()
+    first = catalog.create(ORDERS)
+    catalog.commit(ORDERS)
+    catalog.drop(ORDERS)
+    catalog.register(ORDERS, first)
+    answer = await catalog.load(ORDERS, None)
+    assert isinstance(answer, Loaded)
+    assert answer.table == first

@@ -1,0 +1,106 @@
+"""The uuid of a metadata file: found as a JSON parser finds it, in any size, with little memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.reader.files import finish
+from sfn.reader.identity import PART, table_uuid
+from tests.unit.directory import UUID
+
+KEY = "table-uuid"
+
+
+class Bytes:
+    """One file."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        return self._body[start : start + most]
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        return []
+
+
+def found(body: bytes) -> str | None:
+    return finish(table_uuid(Bytes(body), "k", body[:PART]))
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+values = st.recursive(
+    scalars | st.just(KEY),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just(KEY), inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(st.text(max_size=4) | st.just(KEY), values, max_size=6)
+
+
+@given(objects, st.booleans(), st.booleans())
+def test_it_is_what_a_json_parser_finds(content: dict[str, object], escaped: bool, compressed: bool) -> None:
+    body = json.dumps(content, ensure_ascii=escaped, indent=1 if escaped else None).encode()
+    expected = content.get(KEY)
+    assert found(gzip.compress(body) if compressed else body) == (expected if isinstance(expected, str) else None)
+
+
+@pytest.mark.parametrize("before", range(PART - 60, PART + 2))
+def test_it_may_lie_across_two_parts(before: int) -> None:
+    start = b'{"' + b"a" * (before - 20) + b'": "\\"\\\\", '
+    assert found(b'%b"table\\u002duuid" : "%b"}' % (start, UUID.encode())) == UUID
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"not JSON",
+        b'["table-uuid", "x"]',
+        b'"table-uuid": "x"',
+        b'{"a": {"table-uuid": "x"}}',
+        b'{"table-uuid": ["x"]}',
+        b'{"table-uuid": null, "a": "x"}',
+        b'{"table-uuid',
+        b'{}{"table-uuid": "x"}',
+        b"\x1f\x8bnot gzip",
+        b"\x1f\x8b",
+        gzip.compress(b'{"table-uuid": "x"}')[:10],
+    ],
+)
+def test_what_has_none_has_none(body: bytes) -> None:
+    assert found(body) is None
+
+
+def parts(size: int) -> Iterator[bytes]:
+    yield b'{"snapshots": ['
+    for number in range(size >> 9):
+        yield b'{"snapshot-id": %d, "summary": {"text": "%b"}},' % (number, b"s" * 470)
+    yield b'{}], "table-uuid": "%b"}' % UUID.encode()
+
+
+def test_a_large_file_takes_little_memory_also_when_it_inflates() -> None:
+    """The uuid is at the very end."""
+    compressed = gzip.compress(b"".join(parts(24 << 20)), compresslevel=1)
+    tracemalloc.start()
+    try:
+        assert found(compressed) == UUID
+        assert tracemalloc.get_traced_memory()[1] < 12 * PART
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_string_without_end_takes_little_memory() -> None:
+    body = b'{"' + b"a" * (40 << 20)
+    tracemalloc.start()
+    try:
+        assert found(body) is None
+        assert tracemalloc.get_traced_memory()[1] < 8 * PART
+    finally:
+        tracemalloc.stop()

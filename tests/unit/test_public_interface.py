@@ -1,0 +1,52 @@
+"""`import sfn`: what a notebook gets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import sfn
+from sfn import errors
+
+HEAVY = ("fastapi", "uvicorn", "aiohttp", "structlog", "pydantic", "typer")
+
+
+def test_the_names_are_these() -> None:
+    assert sorted(sfn.__all__) == [
+        "Ambiguous",
+        "Dropped",
+        "Malformed",
+        "NameTaken",
+        "NotFound",
+        "Resolved",
+        "SfnError",
+        "Stale",
+        "Unreadable",
+        "aresolve",
+        "resolve",
+    ]
+    assert set(sfn.__all__) <= set(dir(sfn))
+    assert all(getattr(sfn, name).__name__ == name for name in sfn.__all__)
+
+
+def test_every_refusal_of_the_reader_is_among_them() -> None:
+    assert {refusal.__name__ for refusal in errors.Unreadable.__subclasses__()} < set(sfn.__all__)
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'publish'"):
+        _ = sfn.publish
+
+
+@pytest.mark.parametrize("code", ["import sfn", "import sfn; sfn.resolve; sfn.aresolve; sfn.Resolved; sfn.Stale"])
+def test_importing_brings_no_server(code: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", f"{code}; import sys; print([name for name in {HEAVY!r} if name in sys.modules])"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert told.stdout.strip() == "[]"

@@ -1,0 +1,47 @@
+"""Durations and sizes as people write them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from sfn.settings.quantities import duration, size
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        *(("500ms", 500), ("30s", 30_000), ("1.5s", 1500), ("10m", 600_000), ("72h", 259_200_000)),
+        *(("7d", 604_800_000), ("0s", 0), ("0", 0), ("2 s", 2000)),
+    ],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert duration(text) == timedelta(milliseconds=milliseconds)
+
+
+def test_nothing_needs_no_unit() -> None:
+    assert duration(0) == timedelta()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "30", 31, 1.5, "s", "-1s", "1S", "1w", "1h30m", "1e3s", "٣s", "1s\n", "9" * 10 + "d", None, True, False],
+)
+def test_no_durations(text: object) -> None:
+    with pytest.raises(ValueError, match="a duration such as 30s"):
+        duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("1B", 1), ("64KiB", 65_536), ("1MiB", 1_048_576), ("2GiB", 2_147_483_648), ("1kB", 1000), ("1.5KiB", 1536)],
+)
+def test_sizes(text: str, count: int) -> None:
+    assert size(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "1", 2, "1mib", "1M", "-1B", "1.5B", "0.3KiB", "1MiB ", None])
+def test_no_sizes(text: object) -> None:
+    with pytest.raises(ValueError, match=r"a size such as 1MiB|whole number of bytes"):
+        size(text)

@@ -1,0 +1,267 @@
+"""What a reader finds, and what it refuses rather than guess."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+import sfn
+from sfn.errors import Ambiguous, Dropped, Malformed, NameTaken, NotFound, Stale, Unreadable
+from sfn.pointer import document
+from sfn.pointer.document import Document, State
+from sfn.reader.files import LocalFiles, directory_url, finish
+from sfn.reader.resolve import HOPS, resolve
+from tests.unit.directory import OTHER_UUID, Directory
+
+
+@pytest.fixture(name="place")
+def fixture_place(tmp_path: Path) -> Directory:
+    place = Directory(tmp_path / "warehouse" / "orders")
+    place.metadata()
+    return place
+
+
+@pytest.mark.parametrize("table", [None, "sales.orders", ["sales", "orders"], ("sales", "orders")])
+async def test_a_table_is_found_by_its_directory_and_by_its_name(place: Directory, table: str | None) -> None:
+    file = place.write()
+    found = sfn.resolve(place.path, table)
+    assert found.metadata_location == f"file:{place.path}/metadata/00001-a.metadata.json"
+    assert (found.sfn_file, found.document) == (file.as_uri(), place.document())
+    assert found.written_at == place.document().written_at
+    assert await sfn.aresolve(place.path, table) == found
+
+
+def test_a_directory_is_a_path_a_relative_path_or_a_url(place: Directory) -> None:
+    place.write()
+    relative = os.path.relpath(place.path)
+    pointers = {sfn.resolve(text).metadata_location for text in (str(place.path), relative, place.path.as_uri())}
+    assert len(pointers) == 1
+
+
+def test_a_slash_at_the_end_of_a_directory_means_nothing(place: Directory) -> None:
+    place.write()
+    assert sfn.resolve(f"{place.path}/") == sfn.resolve(place.path)
+
+
+@pytest.mark.parametrize("table", ["", ".", "sales.", ("sales", ""), ()])
+def test_an_identifier_with_empty_parts_is_a_mistake_of_the_caller(place: Directory, table: str) -> None:
+    with pytest.raises(ValueError, match="identifier"):
+        sfn.resolve(place.path, table)
+
+
+def test_a_name_whose_plain_file_is_another_tables_is_looked_for_under_the_strict_one(place: Directory) -> None:
+    place.write("a_b.c")
+    place.metadata("2.metadata.json", uuid=OTHER_UUID)
+    pointer = f"{place.path}/metadata/2.metadata.json"
+    place.write("a.b_c", strict=True, guid=OTHER_UUID, metadata_file_path=pointer)
+    assert sfn.resolve(place.path, "a.b_c").metadata_location == pointer
+    assert sfn.resolve(place.path, "a_b.c").document.namespace == ("a_b",)
+
+
+@pytest.mark.parametrize("table", [None, "sales.orders"])
+def test_a_directory_without_our_files_is_refused_with_what_was_looked_for(place: Directory, table: str | None) -> None:
+    with pytest.raises(NotFound, match="metadata/_sfn/"):
+        sfn.resolve(place.path, table)
+    with pytest.raises(NotFound):
+        sfn.resolve(place.path / "nowhere", table)
+
+
+def test_a_name_that_is_not_here_is_refused_also_where_another_table_is(place: Directory) -> None:
+    place.write()
+    with pytest.raises(NotFound, match=r"sales\.customers"):
+        sfn.resolve(place.path, "sales.customers")
+
+
+def test_two_tables_in_one_directory_are_refused_by_name_and_told_apart_by_name(place: Directory) -> None:
+    place.write()
+    place.metadata("2.metadata.json", uuid=OTHER_UUID)
+    place.write("sales.b", guid=OTHER_UUID, metadata_file_path=f"{place.path}/metadata/2.metadata.json")
+    with pytest.raises(Ambiguous, match=r"sales\.b, sales\.orders"):
+        sfn.resolve(place.path)
+    assert sfn.resolve(place.path, "sales.b").document.guid == OTHER_UUID
+
+
+@pytest.mark.parametrize("table", [None, "sales.orders"])
+def test_a_dropped_table_is_refused(place: Directory, table: str | None) -> None:
+    place.write(state=State.DROPPED)
+    with pytest.raises(Dropped):
+        sfn.resolve(place.path, table)
+
+
+@pytest.mark.parametrize("table", [None, "sales.orders", "sales.archive"])
+def test_a_rename_is_followed(place: Directory, table: str | None) -> None:
+    place.renamed("sales.orders", "sales.archive")
+    place.write("sales.archive")
+    assert sfn.resolve(place.path, table).document.name == "archive"
+
+
+def test_of_two_documents_of_one_table_the_younger_is_right(place: Directory) -> None:
+    place.write("sales.orders", minutes=1)
+    place.write("sales.archive", minutes=2)
+    assert sfn.resolve(place.path).document.name == "archive"
+
+
+def test_a_table_that_lies_here_wins_over_one_that_left(place: Directory, tmp_path: Path) -> None:
+    there = Directory(tmp_path / "there")
+    there.metadata(uuid=OTHER_UUID)
+    there.write("sales.left", guid=OTHER_UUID)
+    place.write("sales.left", guid=OTHER_UUID, state=State.MOVED, moved_to=there.link("sales.left"))
+    assert sfn.resolve(place.path).document.name == "left"
+    place.write()
+    assert sfn.resolve(place.path).document.name == "orders"
+
+
+def test_a_name_that_another_table_has_taken_is_refused_with_both_names(place: Directory) -> None:
+    place.renamed("sales.orders", "sales.archive", name_now=place.link("sales.orders"))
+    place.write("sales.archive")
+    with pytest.raises(NameTaken, match=r"sales\.archive.*sales\.orders"):
+        sfn.resolve(place.path, "sales.orders")
+    assert sfn.resolve(place.path).document.name == "archive"
+
+
+@pytest.mark.parametrize("table", [None, "sales.orders"])
+def test_a_rename_that_leads_nowhere_or_to_another_table_is_a_drop(place: Directory, table: str | None) -> None:
+    place.renamed("sales.orders", "sales.archive")
+    with pytest.raises(Dropped):
+        sfn.resolve(place.path, table)
+    place.write("sales.archive", guid=OTHER_UUID)
+    with pytest.raises(Dropped):
+        sfn.resolve(place.path, "sales.orders")
+
+
+def chain(place: Directory, hops: int) -> None:
+    names = ["sales.orders", *(f"sales.t{number}" for number in range(1, hops + 1))]
+    for old, new in pairwise(names):
+        place.renamed(old, new)
+    place.write(names[-1])
+
+
+def test_as_many_hops_are_followed_as_the_specification_says(place: Directory) -> None:
+    chain(place, HOPS)
+    assert sfn.resolve(place.path, "sales.orders").document.name == f"t{HOPS}"
+
+
+def test_one_hop_more_is_refused(place: Directory) -> None:
+    chain(place, HOPS + 1)
+    with pytest.raises(Malformed, match="at most 8"):
+        sfn.resolve(place.path, "sales.orders")
+
+
+@pytest.mark.parametrize("table", [None, "sales.orders"])
+def test_a_circle_of_renames_is_refused(place: Directory, table: str | None) -> None:
+    place.renamed("sales.orders", "sales.archive")
+    place.renamed("sales.archive", "sales.orders")
+    with pytest.raises(Malformed, match="circle"):
+        sfn.resolve(place.path, table)
+
+
+def version_2(body: bytes) -> bytes:
+    return body.replace(b'"version": 1', b'"version": 2')
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        pytest.param(b"", "JSONDecodeError", id="empty"),
+        pytest.param(b"x" * (10 << 20), "65537 or more", id="10 MiB"),
+        pytest.param(b'{"version": "\xff"}', "UnicodeDecodeError", id="not UTF-8"),
+        pytest.param(b"[" * 60_000, "Error", id="deep"),
+        pytest.param(b"[]", "a JSON list", id="no object"),
+        pytest.param(b"{}", "version None", id="no version"),
+        pytest.param(b'{"version": 2}', "version 2", id="future version"),
+        pytest.param(b'{"version": true}', "version True", id="no number"),
+        pytest.param(b'{"version": 1}', "catalog_id is NoneType", id="a key is missing"),
+    ],
+)
+@pytest.mark.parametrize("table", [None, "sales.orders"])
+def test_what_is_no_document_is_refused_with_its_place(
+    place: Directory, table: str | None, body: bytes, found: str
+) -> None:
+    file = place.raw(body)
+    with pytest.raises(Malformed, match=found) as caught:
+        sfn.resolve(place.path, table)
+    assert caught.value.where == file.as_uri()
+
+
+def test_one_broken_file_does_not_hide_the_table_beside_it(place: Directory) -> None:
+    place.raw(b"{", "sales.broken")
+    place.write()
+    assert sfn.resolve(place.path).document.name == "orders"
+
+
+def test_other_files_in_our_folder_are_passed_over(place: Directory) -> None:
+    place.write()
+    (place.folder / "notes.txt").write_text("{")
+    (place.folder / ".hidden.ver").write_text("{")
+    assert sfn.resolve(place.path).document.name == "orders"
+
+
+def test_a_metadata_file_that_is_gone_is_stale_with_its_age(place: Directory) -> None:
+    file = place.write(metadata_file_path=f"{place.path}/metadata/gone.metadata.json")
+    with pytest.raises(Stale, match="no such file") as caught:
+        sfn.resolve(place.path)
+    assert "2026-08-21T12:00:00.000Z" in str(caught.value)
+    assert file.as_uri() in str(caught.value)
+
+
+def test_another_tables_metadata_is_stale(place: Directory) -> None:
+    place.write()
+    place.metadata(uuid=OTHER_UUID)
+    with pytest.raises(Stale, match=f"found {OTHER_UUID}"):
+        sfn.resolve(place.path)
+
+
+def test_a_table_without_uuid_is_not_checked(place: Directory) -> None:
+    place.write(guid=None)
+    place.metadata(body=b"{}")
+    assert sfn.resolve(place.path).document.guid is None
+
+
+class Rewritten(LocalFiles):
+    """Files that a writer changes right after the first look at them."""
+
+    def __init__(self, file: Path, successor: Document) -> None:
+        self._file, self._successor = file, successor
+
+    @override
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        body = await super().read(key, most, start)
+        if key == self._file.as_uri():
+            self._file.write_bytes(document.render(self._successor))
+        return body
+
+
+@pytest.mark.parametrize("identifier", [None, ("sales", "orders")])
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
+    place: Directory, identifier: tuple[str, ...] | None
+) -> None:
+    file = place.write(metadata_file_path=f"{place.path}/metadata/gone.metadata.json")
+    files = Rewritten(file, replace(place.document(), ordinal=1_800_000_000_000))
+    found = finish(resolve(files, directory_url(place.path), identifier))
+    assert found.document.ordinal == 1_800_000_000_000
+
+
+def test_another_store_is_refused() -> None:
+    with pytest.raises(Unreadable, match="another scheme"):
+        sfn.resolve("s3://bucket/orders")
+
+
+def test_a_folder_that_may_not_be_read_is_refused_and_not_taken_for_empty(place: Directory) -> None:
+    place.folder.rmdir()
+    place.folder.symlink_to(place.folder)
+    with pytest.raises(Unreadable, match="OSError"):
+        sfn.resolve(place.path)
+
+
+def test_a_pipe_in_the_place_of_a_file_does_not_hang_the_reader(place: Directory) -> None:
+    os.mkfifo(place.sfn_file())
+    code = "import sys, sfn\ntry: sfn.resolve(sys.argv[1])\nexcept sfn.Unreadable as refusal: print(refusal)"
+    told = subprocess.run([sys.executable, "-c", code, place.path], capture_output=True, timeout=30, check=True)
+    assert b"not seekable" in told.stdout

@@ -1,0 +1,204 @@
+"""Bodies of the REST API, read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.catalog.rest import answers
+from sfn.catalog.rest.answers import Config, Page, Unintelligible
+from sfn.words import Table
+from tests.unit.rest_server import table
+
+Read = Callable[[bytes], object]
+
+STRICT: list[Read] = [
+    answers.read_table,
+    answers.read_config,
+    answers.read_tables,
+    answers.read_namespaces,
+    answers.read_token,
+]
+LENIENT: list[Read] = [answers.read_error, answers.read_token_error]
+
+KEYS = st.sampled_from(
+    [
+        "metadata",
+        "metadata-location",
+        "format-version",
+        "location",
+        "table-uuid",
+        "last-updated-ms",
+        "metadata-log",
+        "metadata-file",
+        "refs",
+        "main",
+        "snapshot-id",
+        "current-snapshot-id",
+        "properties",
+        "encryption.key-id",
+        "sfn.enabled",
+        "defaults",
+        "overrides",
+        "prefix",
+        "uri",
+        "error",
+        "type",
+        "code",
+        "message",
+        "identifiers",
+        "namespaces",
+        "namespace",
+        "name",
+        "next-page-token",
+        "access_token",
+        "expires_in",
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(), inner, max_size=8),
+    max_leaves=20,
+)
+
+
+@given(st.binary() | JSON.map(msgspec.json.encode))
+def test_no_body_raises_anything_but_unintelligible(body: bytes) -> None:
+    for read in STRICT:
+        try:
+            read(body)
+        except Unintelligible as error:
+            assert str(error)  # noqa: PT017 - it need not be raised
+    for read in LENIENT:
+        read(body)
+
+
+@given(st.data())
+def test_a_table_with_any_one_field_changed_is_read_or_unintelligible(data: st.DataObject) -> None:
+    body = table(properties={}, refs={"main": {"snapshot-id": 1}}, metadata_log=[{"metadata-file": "x"}])
+    metadata = body["metadata"]
+    assert isinstance(metadata, dict)
+    target = data.draw(st.sampled_from([body, metadata]))
+    target[data.draw(st.sampled_from(sorted(target)))] = data.draw(JSON)
+    try:
+        found = answers.read_table(msgspec.json.encode(body))
+    except Unintelligible:
+        return
+    assert found is None or (found.location and found.metadata_location and found.uuid)
+
+
+@given(st.lists(st.text()))
+def test_the_log_keeps_its_order(files: list[str]) -> None:
+    body = table(metadata_log=[{"metadata-file": file, "timestamp-ms": 1} for file in files])
+    assert read(body).metadata_log == tuple(files)
+
+
+def read(body: object) -> Table:
+    found = answers.read_table(msgspec.json.encode(body))
+    assert found is not None
+    return found
+
+
+def test_a_table_is_read_whole() -> None:
+    body = table(
+        "file:/t/metadata/2.json",
+        location="file:///t/",
+        metadata_log=[{"metadata-file": "file:/t/metadata/1.json", "timestamp-ms": 1}],
+        refs={"main": {"snapshot-id": 7, "type": "branch"}, "audit": {"snapshot-id": 9, "type": "tag"}},
+        current_snapshot_id=8,
+        snapshots=[{"snapshot-id": 7}],
+    )
+    assert read(body) == Table(
+        uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        location="file:///t",
+        metadata_location="file:/t/metadata/2.json",
+        metadata_log=("file:/t/metadata/1.json",),
+        last_updated_ms=1_700_000_000_000,
+        snapshot_id=7,
+    )
+
+
+@pytest.mark.parametrize(
+    ("refs", "current", "head"),
+    [
+        ({"main": {"snapshot-id": 7}}, 8, 7),
+        ({"audit": {"snapshot-id": 7}}, 8, 8),
+        ({}, None, None),
+        (None, -1, None),
+        (None, 8, 8),
+        ({"main": {"snapshot-id": -1}}, None, None),
+    ],
+)
+def test_the_head_is_that_of_main(refs: object, current: int | None, head: int | None) -> None:
+    assert read(table(refs=refs, current_snapshot_id=current)).snapshot_id == head
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({}, None),
+        (None, None),
+        ({"encryption.key-id": "kms/1"}, "encrypted: "),
+        ({"encryption.key-id": ""}, None),
+        ({"sfn.enabled": "false"}, "switched off: "),
+        ({"sfn.enabled": " FALSE"}, "switched off: "),
+        ({"sfn.enabled": False}, "switched off: "),
+        ({"sfn.enabled": "true", "owner": "me"}, None),
+    ],
+    ids=str,
+)
+def test_properties_say_what_is_left_alone(properties: object, reason: str | None) -> None:
+    left_alone = read(table(properties=properties)).left_alone
+    assert left_alone is None if reason is None else (left_alone or "").startswith(reason)
+    assert "kms/1" not in str(left_alone)
+
+
+def test_only_a_table_of_version_1_may_lack_a_uuid() -> None:
+    assert read(table(format_version=1, table_uuid=None)).uuid is None
+    for version in (2, 3):
+        with pytest.raises(Unintelligible):
+            read(table(format_version=version, table_uuid=None))
+
+
+@pytest.mark.parametrize("pointer", [None, ""])
+def test_a_table_without_a_metadata_file_is_none(pointer: str | None) -> None:
+    assert answers.read_table(msgspec.json.encode(table(pointer))) is None
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"location": ""}, {"location": None}, {"last_updated_ms": -1}, {"last_updated_ms": 10**15}, {"table_uuid": ""}],
+    ids=str,
+)
+def test_impossible_metadata_is_unintelligible(metadata: dict[str, object]) -> None:
+    with pytest.raises(Unintelligible):
+        read(table("file:/t/1.json", **metadata))
+
+
+def test_overrides_win_over_defaults_and_empty_settings_count_for_nothing() -> None:
+    body = {
+        "defaults": {"prefix": "d", "uri": "https://d", "header.a": "1", "namespace-separator": None},
+        "overrides": {"prefix": "o", "uri": "", "header.b": "2", "token": "not ours to read"},
+    }
+    assert answers.read_config(msgspec.json.encode(body)) == Config(
+        prefix="o", uri="https://d", separator=None, defaults={"a": "1"}, overrides={"b": "2"}
+    )
+
+
+def test_pages_end_without_a_token() -> None:
+    def page(token: str | None) -> bytes:
+        return msgspec.json.encode({"namespaces": [["a", "b"]], "next-page-token": token})
+
+    assert answers.read_namespaces(page("x")) == Page((("a", "b"),), "x")
+    assert answers.read_namespaces(page("")) == Page((("a", "b"),), None)
+    assert answers.read_namespaces(page(None)) == Page((("a", "b"),), None)
+
+
+def test_no_error_quotes_the_body() -> None:
+    with pytest.raises(Unintelligible) as caught:
+        answers.read_table(b'{"metadata": "s3cret", "metadata-location": 5}')
+    assert "s3cret" not in str(caught.value)

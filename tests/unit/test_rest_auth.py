@@ -1,0 +1,260 @@
+"""How a catalog is told who asks, and what happens when it does not believe it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+from aiohttp import web
+
+from sfn.catalog.rest import RestSettings
+from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.words import Loaded
+from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, opening, reply, running, table
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[Server]:
+    async with running() as started:
+        started.other = reply(table())
+        yield started
+
+
+@pytest.fixture
+async def opened() -> AsyncGenerator[Open]:
+    async with opening() as opens:
+        yield opens
+
+
+def believing(*tokens: str) -> Responder:
+    """Answers a table to who brings one of these tokens, 401 to all others."""
+    allowed = {f"Bearer {token}" for token in tokens}
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        believed = request.headers.get("authorization") in allowed
+        return await (reply(table()) if believed else reply(b"", 401))(request)
+
+    return respond
+
+
+class Mint:
+    """Gives the tokens token1, token2, …"""
+
+    def __init__(self, expires_in: object = None) -> None:
+        self.forms: list[dict[str, str]] = []
+        self._expires_in = expires_in
+
+    async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.forms.append({key: str(value) for key, value in (await request.post()).items()})
+        token = {"access_token": f"token{len(self.forms)}", "token_type": "bearer", "expires_in": self._expires_in}
+        return await reply({key: value for key, value in token.items() if value is not None})(request)
+
+
+def bearers(server: Server) -> list[str | None]:
+    return [request.headers.get("authorization") for request in server.requests if request.method == "GET"]
+
+
+async def test_nothing_is_sent_where_nothing_is_configured(server: Server, opened: Open) -> None:
+    await opened(server).load(ORDERS, None)
+    assert bearers(server) == [None, None]
+
+
+async def test_a_token_is_sent_with_every_request(server: Server, opened: Open) -> None:
+    await opened(server, token=PRIVATE).load(ORDERS, None)
+    assert bearers(server) == [f"Bearer {PRIVATE}"] * 2
+
+
+async def test_a_user_in_the_uri_is_sent_as_basic_authorization(server: Server, opened: Open) -> None:
+    server.uri = server.uri.replace("//", "//me:p%40ss@")
+    await opened(server).load(ORDERS, None)
+    assert bearers(server) == ["Basic bWU6cEBzcw=="] * 2
+
+
+async def test_a_fixed_token_that_is_refused_is_not_sent_again(server: Server, opened: Open) -> None:
+    server.other = believing("another")
+    with pytest.raises(Permanent):
+        await opened(server, token=PRIVATE).load(ORDERS, None)
+    assert len(server.asked) == 1
+
+
+async def test_a_token_file_is_read_again_when_it_changes(server: Server, opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    catalog = opened(server, token_file=file)
+    await catalog.load(ORDERS, None)
+    file.write_text("second!\n")
+    await catalog.load(ORDERS, None)
+    assert bearers(server) == ["Bearer first", "Bearer first", "Bearer second!"]
+
+
+async def test_a_refused_token_of_a_file_is_read_again(server: Server, opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first")
+    server.other = believing("first")
+    catalog = opened(server, token_file=file)
+    await catalog.load(ORDERS, None)
+    server.other = believing("other")
+    with pytest.raises(Permanent):
+        await catalog.load(ORDERS, None)
+    assert len(server.asked) == 2, "the same token is not tried twice"
+    file.write_text("other")
+    assert isinstance(await catalog.load(ORDERS, None), Loaded)
+
+
+@pytest.mark.parametrize("content", [None, "", " \n", "a b", "a\nb", "ü"])
+async def test_a_token_file_without_a_token_is_the_catalogs_trouble(
+    server: Server, opened: Open, tmp_path: Path, content: str | None
+) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(Permanent) as caught:
+        await opened(server, token_file=file).load(ORDERS, None)
+    assert caught.value.scope is Scope.CATALOG
+    assert str(file) in caught.value.where
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("credential", "form"),
+    [
+        ("me:it", {"client_id": "me", "client_secret": "it"}),
+        ("me:i:t", {"client_id": "me", "client_secret": "i:t"}),
+        ("it", {"client_secret": "it"}),
+    ],
+)
+async def test_credentials_are_exchanged_for_a_token(
+    server: Server, opened: Open, credential: str, form: dict[str, str]
+) -> None:
+    mint = Mint(3600)
+    server.token = mint.respond
+    catalog = opened(server, credential=credential, scope="PRINCIPAL_ROLE:ALL")
+    await catalog.load(ORDERS, None)
+    await catalog.load(ORDERS, None)
+    assert mint.forms == [{"grant_type": "client_credentials", "scope": "PRINCIPAL_ROLE:ALL", **form}]
+    assert bearers(server) == ["Bearer token1"] * 3
+
+
+async def test_a_credential_file_is_read_for_every_token(server: Server, opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "credential"
+    file.write_text("me:first\n")
+    mint = Mint()
+    server.token = mint.respond
+    catalog = opened(server, credential_file=file)
+    await catalog.load(ORDERS, None)
+    file.write_text("me:second\n")
+    server.other = believing("token2")
+    await catalog.load(ORDERS, None)
+    assert [form["client_secret"] for form in mint.forms] == ["first", "second"]
+
+
+@pytest.mark.parametrize("status", [401, 419])
+async def test_a_refused_token_is_renewed_once_for_all_who_wait(server: Server, opened: Open, status: int) -> None:
+    mint = Mint()
+    server.token = mint.respond
+    refusing = reply(b"", status)
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        await anyio.sleep(0.05)
+        new = request.headers["authorization"] == "Bearer token2"
+        return await (reply(table()) if new else refusing)(request)
+
+    catalog = opened(server, credential=PRIVATE)
+    await catalog.load(ORDERS, None)
+    server.other = respond
+    answers: list[object] = []
+
+    async def load() -> None:
+        answers.append(await catalog.load(ORDERS, None))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(16):
+            group.start_soon(load)
+    assert len(mint.forms) == 2
+    assert all(isinstance(answer, Loaded) for answer in answers)
+
+
+async def test_a_token_that_is_refused_though_new_is_the_catalogs_trouble(server: Server, opened: Open) -> None:
+    mint = Mint()
+    server.token = mint.respond
+    server.other = believing()
+    with pytest.raises(Permanent) as caught:
+        await opened(server, credential=PRIVATE).load(ORDERS, None)
+    assert caught.value.scope is Scope.CATALOG
+    assert len(mint.forms) == 2
+    assert len([path for path in server.asked if "orders" in path]) == 2
+
+
+@pytest.mark.parametrize("expires_in", [0.5, "0.50"])
+async def test_a_token_is_renewed_before_its_end(server: Server, opened: Open, expires_in: object) -> None:
+    mint = Mint(expires_in)
+    server.token = mint.respond
+    catalog = opened(server, credential=PRIVATE)
+    await catalog.load(ORDERS, None)
+    await anyio.sleep(0.42)
+    await catalog.load(ORDERS, None)
+    assert bearers(server) == ["Bearer token1", "Bearer token1", "Bearer token2"]
+
+
+TOKENS: dict[str, tuple[Responder, type[Trouble], float | None]] = {
+    "400": (reply({"error": "invalid_client", "error_description": f"not {PRIVATE}"}, 400), Permanent, None),
+    "401": (reply(b"", 401), Permanent, None),
+    "503": (reply(b"", 503, retry_after="9"), Transient, 9.0),
+    "a page": (reply(b"<html>", content_type="text/html"), Transient, None),
+    "no token": (reply({"token_type": "bearer"}), Transient, None),
+    "a token of two lines": (reply({"access_token": "a\r\nb: c"}), Transient, None),
+}
+
+
+@pytest.mark.parametrize("case", TOKENS)
+async def test_no_token_is_the_catalogs_trouble(server: Server, opened: Open, case: str) -> None:
+    server.token, kind, retry_after = TOKENS[case]
+    with pytest.raises(Trouble) as caught:
+        await opened(server, credential=f"me:{PRIVATE}").load(ORDERS, None)
+    error = caught.value
+    assert (type(error), error.scope, error.retry_after) == (kind, Scope.CATALOG, retry_after)
+    assert f"POST {server.uri}/v1/oauth/tokens" in error.where
+    assert PRIVATE not in "".join(traceback.format_exception(error))
+    assert server.asked == ["/v1/oauth/tokens"]
+    if case == "400":
+        assert "invalid_client" in error.found
+
+
+async def test_tokens_may_come_from_elsewhere(server: Server, opened: Open) -> None:
+    async with running() as issuer:
+        mint = Mint()
+        issuer.other = mint.respond
+        await opened(server, credential=PRIVATE, oauth2_uri=f"{issuer.uri}/realms/x/token?v=2").load(ORDERS, None)
+        assert issuer.asked == ["/realms/x/token?v=2"]
+    assert bearers(server) == ["Bearer token1"] * 2
+
+
+def test_no_secret_is_printed_with_the_settings() -> None:
+    uri = f"https://me:{PRIVATE}@catalog"
+    bearer = RestSettings(name="lake", uri=uri, headers={"x": PRIVATE}, token=PRIVATE)
+    client = RestSettings(name="lake", uri=uri, oauth2_uri=uri, credential=PRIVATE)
+    for settings in (bearer, client):
+        assert PRIVATE not in repr(settings)
+        assert PRIVATE not in str(settings)
+
+
+WRONG: dict[str, dict[str, object]] = {
+    "uri": {"uri": f"ftp://{PRIVATE}@catalog"},
+    "uri without a host": {"uri": "https://"},
+    "oauth2_uri": {"oauth2_uri": PRIVATE},
+    "token and credential": {"token": PRIVATE, "credential": PRIVATE},
+    "token": {"token": f"{PRIVATE}\r\nx: y"},
+    "no token": {"token": ""},
+    "headers": {"headers": {"x": f"{PRIVATE}\n"}},
+    "page_size": {"page_size": 0},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+async def test_settings_that_cannot_work_are_refused(opened: Open, case: str) -> None:
+    with pytest.raises(ValueError, match=r"catalogs\.lake") as caught:
+        opened(Server(uri="http://catalog"), **WRONG[case])
+    assert PRIVATE not in str(caught.value)

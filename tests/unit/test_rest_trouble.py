@@ -1,0 +1,256 @@
+"""What comes instead of an answer, and whose trouble it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+from aiohttp import web
+
+from sfn.catalog.rest import RestCatalog
+from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.words import Missing, TableName
+from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, opening, reply, running, table
+
+OK = reply({"defaults": {}, "overrides": {}})
+BROKEN = reply(b"<h1>Bad Gateway</h1>", 502, content_type="text/html")
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[Server]:
+    async with running() as started:
+        yield started
+
+
+@pytest.fixture
+async def opened() -> AsyncGenerator[Open]:
+    async with opening() as opens:
+        yield opens
+
+
+async def trouble_of(catalog: RestCatalog, asked: TableName = ORDERS, known: str | None = None) -> Trouble:
+    with pytest.raises(Trouble) as caught:
+        await catalog.load(asked, known)
+    error = caught.value
+    assert PRIVATE not in str(error)
+    assert PRIVATE not in repr(error)
+    assert str(error).isprintable()
+    assert "catalog lake" in error.where
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    return error
+
+
+def half(length: int = 1000) -> Responder:
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-length": str(length)})
+        await response.prepare(request)
+        await response.write(b'{"metadata-location": "s3://b/t/meta')
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    return respond
+
+
+async def slow(request: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"content-length": "1000"})
+    await response.prepare(request)
+    await response.write(b"{")
+    await anyio.sleep(30)
+    return response
+
+
+async def hang_up(request: web.BaseRequest) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
+
+
+async def echo(request: web.BaseRequest) -> web.StreamResponse:
+    message = f"no entry\nfor {request.headers.get('authorization')}, {request.headers.get('x-key')}"
+    return web.json_response({"error": {"message": message, "type": "ForbiddenException", "code": 403}}, status=403)
+
+
+HTML = b"<!doctype html><title>404</title>"
+CASES: dict[str, tuple[Responder, type[Trouble], float | None]] = {
+    "500": (complaint("ServerError", 500), Transient, None),
+    "500 without a body": (reply(b"", 500), Transient, None),
+    "503": (reply(b"later", 503, retry_after="7"), Transient, 7.0),
+    "504 of a proxy": (reply(HTML, 504, content_type="text/html"), Transient, None),
+    "408": (reply(b"", 408), Transient, None),
+    "403": (complaint("ForbiddenException", 403), Permanent, None),
+    "400": (complaint("BadRequestException", 400), Permanent, None),
+    "405": (reply(b"", 405), Permanent, None),
+    "404 of a web server": (reply(HTML, 404, content_type="text/html"), Transient, None),
+    "404 of another API": (reply({"message": "no route"}, 404), Transient, None),
+    "404 of the warehouse": (complaint("NotFoundException", 404), Transient, None),
+    "404 of a view": (complaint("NoSuchViewException", 404), Transient, None),
+    "404 whose body speaks of another status": (
+        reply({"error": {"message": "", "type": "NoSuchTableException", "code": 500}}, 404),
+        Transient,
+        None,
+    ),
+    "the body of a 404 with another status": (
+        reply({"error": {"message": "", "type": "NoSuchTableException", "code": 404}}, 200),
+        Transient,
+        None,
+    ),
+    "no JSON": (reply(b"hello"), Transient, None),
+    "nothing": (reply(b""), Transient, None),
+    "JSON of another shape": (reply({"metadata": []}), Transient, None),
+    "JSON without a uuid": (reply(table(table_uuid=None)), Transient, None),
+    "JSON nested too deeply": (reply(b'{"x":' + b"[" * 100_000), Transient, None),
+    "text that is not UTF-8": (reply(b'{"metadata-location":"\xff"}'), Transient, None),
+    "an unknown encoding": (reply(b"???", content_encoding="sfn"), Transient, None),
+    "a broken encoding": (reply(b"no gzip", content_encoding="gzip"), Transient, None),
+    "half a body": (half(), Transient, None),
+    "no response": (hang_up, Transient, None),
+    "a slow body": (slow, Transient, None),
+    "304 unasked": (reply(b"", 304), Transient, None),
+    "204": (reply(b"", 204), Transient, None),
+    "a redirect": (reply(b"", 302, location=f"https://login.example/?token={PRIVATE}"), Permanent, None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_one_reply_is_the_tables_trouble_while_the_catalog_has_a_configuration(
+    server: Server, opened: Open, case: str
+) -> None:
+    server.other, kind, retry_after = CASES[case]
+    error = await trouble_of(opened(server, request_timeout=0.5, token=PRIVATE))
+    assert (type(error), error.scope, error.retry_after) == (kind, Scope.TABLE, retry_after)
+    assert f"{server.uri}/v1/namespaces/sales/tables/orders" in error.where
+    assert server.configured == 2
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_it_is_the_catalogs_trouble_when_its_configuration_fails_too(
+    server: Server, opened: Open, case: str
+) -> None:
+    server.other, _, retry_after = CASES[case]
+    catalog = opened(server, request_timeout=0.5, token=PRIVATE)
+    await catalog.identity()
+    server.config = BROKEN
+    error = await trouble_of(catalog)
+    assert (type(error), error.scope, error.retry_after) == (Transient, Scope.CATALOG, retry_after)
+    assert "status 502" in error.found
+    assert "/v1/config" in error.found
+
+
+@pytest.mark.parametrize(("status", "kind"), [(401, Permanent), (419, Permanent), (429, Transient)])
+async def test_some_statuses_are_always_the_catalogs_trouble(
+    server: Server, opened: Open, status: int, kind: type[Trouble]
+) -> None:
+    server.other = reply(b"", status, retry_after="3")
+    catalog = opened(server, token=PRIVATE)
+    error = await trouble_of(catalog)
+    assert (type(error), error.scope, error.retry_after) == (kind, Scope.CATALOG, 3.0)
+    assert len(server.asked) == 1
+    assert server.configured == 1
+    await trouble_of(catalog)
+    assert server.configured == 2, "it is asked again after the catalog's own trouble"
+
+
+CONFIGS: dict[str, tuple[Responder, type[Trouble]]] = {
+    "401": (reply(b"", 401), Permanent),
+    "403": (complaint("ForbiddenException", 403), Permanent),
+    "404": (complaint("NotFoundException", 404), Transient),
+    "400": (complaint("BadRequestException", 400), Permanent),
+    "a page": (reply(HTML, content_type="text/html"), Transient),
+    "another API": (reply({"hello": "world"}), Transient),
+    "an override that leads nowhere": (reply({"overrides": {"uri": "ftp://elsewhere"}}), Permanent),
+    "a slow body": (slow, Transient),
+}
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+async def test_without_a_configuration_nothing_is_asked(server: Server, opened: Open, case: str) -> None:
+    server.config, kind = CONFIGS[case]
+    error = await trouble_of(opened(server, config_timeout=0.3))
+    assert (type(error), error.scope) == (kind, Scope.CATALOG)
+    assert f"{server.uri}/v1/config" in error.where
+    assert server.asked == []
+
+
+async def test_a_refused_connection_is_the_catalogs_trouble(opened: Open) -> None:
+    async with running() as gone:
+        pass
+    error = await trouble_of(opened(gone))
+    assert (type(error), error.scope) == (Transient, Scope.CATALOG)
+    assert "ECONNREFUSED" in error.found
+
+
+async def test_a_catalog_that_goes_away_is_the_catalogs_trouble(opened: Open) -> None:
+    async with running() as server:
+        catalog = opened(server)
+        await trouble_of(catalog)
+    error = await trouble_of(catalog)
+    assert (type(error), error.scope) == (Transient, Scope.CATALOG)
+
+
+async def test_a_port_without_tls_is_the_catalogs_trouble(server: Server, opened: Open) -> None:
+    server.uri = server.uri.replace("http:", "https:")
+    error = await trouble_of(opened(server))
+    assert (type(error), error.scope) == (Permanent, Scope.CATALOG)
+    assert "TLS" in error.found
+
+
+async def test_a_missing_ca_file_is_the_catalogs_trouble(server: Server, opened: Open) -> None:
+    error = await trouble_of(opened(server, ca_file=Path("/nowhere/ca.pem")))
+    assert (type(error), error.scope) == (Permanent, Scope.CATALOG)
+    assert "/nowhere/ca.pem" in error.where
+
+
+@pytest.mark.parametrize("name", ["NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException"])
+async def test_only_icebergs_own_404_says_that_there_is_no_table(server: Server, opened: Open, name: str) -> None:
+    server.other = complaint(name, 404)
+    assert await opened(server).load(ORDERS, None) == Missing()
+
+
+async def test_an_answer_above_the_limit_is_the_tables_trouble(server: Server, opened: Open) -> None:
+    server.other = reply(table(properties={"long": "x" * 5000}))
+    catalog = opened(server, body_limit=1000)
+    error = await trouble_of(catalog)
+    assert (type(error), error.scope) == (Permanent, Scope.TABLE)
+    assert "1000 bytes" in error.expected
+    assert server.configured == 1
+
+
+async def test_what_the_catalog_says_is_repeated_without_our_secrets(server: Server, opened: Open) -> None:
+    server.other = echo
+    error = await trouble_of(opened(server, token=PRIVATE, headers={"x-key": "another-secret"}))
+    assert "ForbiddenException: no entry for Bearer ***, ***" in error.found
+    assert "another-secret" not in str(error)
+
+
+async def test_a_redirect_is_named_but_not_followed(server: Server, opened: Open) -> None:
+    async with running() as elsewhere:
+        server.other = reply(b"", 307, location=f"{elsewhere.uri}/v1/there?code={PRIVATE}")
+        error = await trouble_of(opened(server, token=PRIVATE))
+        assert f"{elsewhere.uri}/v1/there" in error.found
+        assert elsewhere.requests == []
+
+
+async def test_retry_after_may_be_a_date(server: Server, opened: Open) -> None:
+    dates = {"date": "Sat, 21 Nov 2026 12:00:00 GMT", "retry_after": "Sat, 21 Nov 2026 12:01:30 GMT"}
+    server.other = reply(b"", 429, **dates)
+    assert (await trouble_of(opened(server))).retry_after == 90.0
+    server.other = reply(b"", 429, **dates | {"retry_after": "Sat, 21 Nov 2020 12:01:30 GMT"})
+    assert (await trouble_of(opened(server))).retry_after == 0.0
+    server.other = reply(b"", 429, retry_after="soon")
+    assert (await trouble_of(opened(server))).retry_after is None
+
+
+async def test_many_that_fail_at_once_ask_for_the_configuration_together(server: Server, opened: Open) -> None:
+    server.config = slow
+    catalog = opened(server, config_timeout=0.3)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            for _ in range(32):
+                group.start_soon(trouble_of, catalog)
+    assert server.configured == 1
+    assert re.search("no whole answer in time", (await trouble_of(catalog)).found)

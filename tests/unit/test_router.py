@@ -1,0 +1,50 @@
+"""Which store a location goes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from sfn.errors import Permanent, Scope
+from sfn.store.memory import MemoryStore
+from sfn.store.router import Router
+
+LOCAL, BUCKET, WAREHOUSE, EVERY_S3 = (MemoryStore() for _ in range(4))
+ROUTER = Router(
+    {"file:///data": LOCAL, "s3://lake": BUCKET, "s3://lake/warehouse": WAREHOUSE, "s3://": EVERY_S3},
+)
+
+
+@pytest.mark.parametrize(
+    ("location", "store"),
+    [
+        ("file:///data", LOCAL),
+        ("file:///data/orders", LOCAL),
+        ("file:///data/orders/metadata/_sfn/", LOCAL),
+        ("s3://lake/orders", BUCKET),
+        ("s3://lake/warehouse2/orders", BUCKET),
+        ("s3://lake/warehouse", WAREHOUSE),
+        ("s3://lake/warehouse/orders", WAREHOUSE),
+        ("s3://lake2/warehouse/orders", EVERY_S3),
+    ],
+)
+def test_the_longest_prefix_of_whole_segments_holds_a_location(location: str, store: MemoryStore) -> None:
+    assert ROUTER.at(location) is store
+
+
+def test_every_file_is_below_the_prefix_of_all_files() -> None:
+    for prefix in ("file://", "file:///"):
+        assert Router({prefix: LOCAL}).at("file:///data/orders") is LOCAL
+
+
+@pytest.mark.parametrize("location", ["file:///data2/orders", "gs://lake/orders", "", "https://catalog/orders"])
+def test_a_location_without_a_store_is_the_tables_trouble_and_says_what_to_set(location: str) -> None:
+    with pytest.raises(Permanent) as refused:
+        ROUTER.at(location)
+    assert refused.value.scope is Scope.TABLE
+    assert "[stores.NAME] prefix" in refused.value.remedy
+    assert "s3://lake" in refused.value.expected
+
+
+def test_with_no_store_at_all_nothing_has_a_place() -> None:
+    with pytest.raises(Permanent):
+        Router({}).at("file:///data")

@@ -1,0 +1,196 @@
+"""Settings that are wrong: all of it is said, where it is, and no secret with it."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from sfn.settings import Misconfigured, load
+from tests.unit.settings_ground import CATALOG, Ground
+
+NETWORK = str(IPv4Address(0))
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+def test_a_variable_that_fits_nowhere_is_named(ground: Ground) -> None:
+    assert "SFN_LISTENER__PORT__X: expected a table listener.port" in ground.problem(
+        "[listener]\nport = 1\n", {"SFN_LISTENER__PORT__X": "1"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "nearest"),
+    [
+        ("[listener]\nprot = 1", "sfn.toml: [listener] prot:", "did you mean port?"),
+        (CATALOG + "replica_leg = '1s'", "sfn.toml: [catalogs.prod] replica_leg:", "did you mean replica_lag?"),
+        ("[listner]\nport = 1", "sfn.toml: listner:", "did you mean listener?"),
+        ("[worker]\nqqq = 1", "sfn.toml: [worker] qqq:", "known here: concurrency, lease"),
+        (CATALOG + "naming = 'uuid'", "sfn.toml: [catalogs.prod] naming:", "this version supports"),
+        ("[listener]\ntls_key_file = 'x'", "sfn.toml: [listener] tls_key_file:", "this version supports"),
+        ("[gateway.g]\nx = 1", "sfn.toml: gateway:", "this version supports"),
+    ],
+)
+def test_an_unknown_key_names_its_place_and_the_nearest_one(
+    ground: Ground, text: str, place: str, nearest: str
+) -> None:
+    problem = ground.problem(text)
+    assert problem.startswith(place)
+    assert nearest in problem
+
+
+def test_an_unknown_key_in_the_environment_is_named_as_the_variable(ground: Ground) -> None:
+    problem = ground.problem("", {"SFN_LISTENER__PROT": "1"})
+    assert problem.startswith("SFN_LISTENER__PROT: ")
+    assert "did you mean port?" in problem
+    assert ground.problem("", {"SFN_LISTNER__PORT": "1"}).startswith("SFN_LISTNER__PORT: ")
+
+
+def test_everything_wrong_is_said_at_once(ground: Ground) -> None:
+    text = "[listener]\nport = 70000\n[retry]\nbase = 'soon'\nbases = 1\n[catalogs.prod]\n"
+    problems = ground.problems(text, {"SFN_WORKER__CONCURRENCY": "0", "SFN_RETRY__BASE__X": "1"})
+    assert sorted(problem.split(": expected")[0] for problem in problems) == [
+        "SFN_RETRY__BASE__X",
+        "SFN_WORKER__CONCURRENCY",
+        "sfn.toml: [catalogs.prod] uri",
+        "sfn.toml: [listener] port",
+        "sfn.toml: [retry] base",
+        "sfn.toml: [retry] bases",
+    ]
+
+
+def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
+    problem = ground.problem("[catalogs.prod]\nwarehouse = 'w'")
+    assert problem == (
+        "sfn.toml: [catalogs.prod] uri: expected a value, found none; set it there or as SFN_CATALOGS__PROD__URI"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[listener]\nport = 'http'", "found 'http'"),
+        ("[listener]\nport = -1", "found -1"),
+        ("[listener]\nhost = ''", "[listener] host"),
+        ("[listener]\nbody_limit = '0B'", "[listener] body_limit"),
+        ("[listener]\nbody_limit = 1048576", "a size such as 1MiB"),
+        ("[listener]\ndrain = 30", "a duration such as 30s"),
+        ("[worker]\nlease = '0s'", "[worker] lease"),
+        ("[inbox]\nurl = 'postgresql://x'", "sqlite:///"),
+        ("[inbox]\nurl = 'sqlite:///'", "sqlite:///"),
+        ("[sweep]\nevery = 'never'", "a duration such as 30s"),
+        ("[telemetry]\nlevel = 'loud'", "found 'loud'"),
+        ("listener = 3", "sfn.toml: listener: expected a table, found another value"),
+        ("[admin]\ntoken_file = ''", "the path of a file"),
+        ("[admin]\ntoken = ''", "visible ASCII"),
+        ("[stores.s]\nprefix = ''", "[stores.s] prefix"),
+        ("[stores.'a b']\nprefix = 'file:///x'", "letters, digits"),
+        ("[stores.'a:b']\nprefix = 'file:///x'", "letters, digits"),
+        (CATALOG + "type = 'told'", "[catalogs.prod] type"),
+        (CATALOG + "max_drops = -1", "[catalogs.prod] max_drops"),
+        (CATALOG + "include = ['']", "[catalogs.prod] include: expected at least 1 character"),
+        (CATALOG + "headers = { 'X Y' = 'z' }", "that HTTP can carry"),
+        (CATALOG + 'headers = { X = "a\\r\\nb" }', "that HTTP can carry"),
+        ("[catalogs.prod]\nuri = 'catalog:8181'", "an absolute http or https URL"),
+        ("[catalogs.prod]\nuri = 'ftp://catalog'", "an absolute http or https URL"),
+        ("[catalogs.prod]\nuri = 'http://catalog:port'", "an absolute http or https URL"),
+        ("[catalogs.prod]\nuri = 'http://[::1'", "an absolute http or https URL"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(ground: Ground, text: str, said: str) -> None:
+    assert said in ground.problem(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"[listener]\nhost = '{NETWORK}'\n" + CATALOG, "[listener] host: expected a loopback address"),
+        (f"[listener]\nhost = '{NETWORK}'\n[senders.a]\n" + CATALOG, "[senders.a] secrets: expected a token"),
+        (CATALOG + "[senders.a]\nsecrets = { m = 't' }\ncatalog = 'prot'", "did you mean prod?"),
+        (CATALOG + "[senders.a]\nsecrets = { m = 't' }\ncatalogs = { x = 'dev' }", "[senders.a.catalogs] x"),
+        (CATALOG + "[senders.a]\nsecrets = { m = 't' }\ncatalog = 'prod'\ncatalogs = { x = 'prod' }", "found both"),
+        ("[senders.a]\nsecrets = { m = 't' }", "[senders.a] catalog: expected the catalog that it speaks for"),
+        (CATALOG + CATALOG.replace("prod", "dev") + "[senders.a]\nsecrets = { m = 't' }", "are: prod, dev"),
+        (CATALOG + "[senders.a]\nsecrets = { m = 't' }\n[senders.b]\nsecrets = { n = 't' }", "the sender a"),
+        (CATALOG + "token = 'a'\ncredential = 'b'", "found token and credential"),
+        (CATALOG + "token_file = 'a'\ntoken = 'b'", "found token and token_file"),
+        ("[admin]\ntoken = 'a'\ntoken_file = 'b'", "found token and token_file"),
+        ("[retry]\nbase = '10m'", "[retry] base: expected at most the cap"),
+        ("[stores.a]\nprefix = 'file:///w'\n[stores.b]\nprefix = 'file:///w/'", "the store a"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(ground: Ground, text: str, said: str) -> None:
+    assert said in ground.problem(text)
+
+
+def test_a_network_address_is_fine_with_a_sender(ground: Ground) -> None:
+    text = f"[listener]\nhost = '{NETWORK}'\n[senders.a]\nsecrets_file = '/x'\n" + CATALOG
+    settings = ground.load(text)
+    assert settings.catalogs_of("a") == {"prod": "prod"}
+
+
+SECRETS = {"SFN_CATALOGS__PROD__TOKEN": "s3cret-a", "SFN_ADMIN__TOKEN": "s3cret-b"}
+
+
+def test_no_representation_tells_a_secret(ground: Ground) -> None:
+    text = """
+        [senders.a]
+        secrets = { m = "s3cret-c" }
+        [catalogs.prod]
+        uri = "http://user:s3cret-d@catalog"
+        oauth2_uri = "http://user:s3cret-e@sso"
+        headers = { X-Key = "s3cret-f" }
+        [catalogs.dev]
+        uri = "http://dev"
+        credential = "s3cret-g"
+    """
+    settings = ground.load(text.replace("[senders.a]", "[senders.a]\n        catalog = 'prod'"), SECRETS)
+    assert "s3cret" not in repr(settings)
+    assert "s3cret" not in str(settings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "admin = 's3cret'",
+        "[admin]\ntoken = 's3cret with spaces'",
+        "[admin]\ntoken = ['s3cret']",
+        "[admin]\ntokn = 's3cret'",
+        "[admin]\ntoken = { x = 's3cret' }",
+        "[senders]\netl = 's3cret'",
+        CATALOG + "[senders.etl]\nsecrets = 's3cret'",
+        CATALOG + "[senders.etl]\nsecrets = ['s3cret']",
+        CATALOG + "[senders.etl]\nsecrets = { main = 's3cret s3cret' }",
+        CATALOG + 'headers = { X = "s3cret\\n" }',
+        "[catalogs.prod]\nuri = 'ftp://user:s3cret@x'",
+        CATALOG + "oauth2_uri = 'user:s3cret@x'",
+    ],
+)
+def test_no_problem_tells_a_secret(ground: Ground, text: str) -> None:
+    problems = ground.problems(text)
+    assert "s3cret" not in str(problems)
+
+
+def test_no_cause_tells_a_secret(ground: Ground) -> None:
+    with pytest.raises(Misconfigured) as caught:
+        ground.load("[admin]\ntoken = 's3cret with spaces'")
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_a_long_wrong_value_is_cut(ground: Ground) -> None:
+    assert len(ground.problem(f"[listener]\nport = '{'9' * 500}x'")) < 300
+
+
+def test_a_file_that_cannot_be_read_is_named(ground: Ground, tmp_path: Path) -> None:
+    assert "line 2" in ground.problem("[listener]\nport\n")
+    with pytest.raises(Misconfigured, match="No such file"):
+        load(tmp_path / "absent.toml", {})
+    ground.path.write_bytes(b"\xff")
+    with pytest.raises(Misconfigured, match="UTF-8"):
+        load(ground.path, {})

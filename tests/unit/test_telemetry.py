@@ -1,0 +1,148 @@
+"""Logs: one stream for all, JSON for machines, and no secrets."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import structlog
+
+from sfn.telemetry import configure
+
+SERVERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "aiohttp")
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """What logging is configured to is the process's: give it back."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers, root.level = handlers, level
+    for name in SERVERS:
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate, logger.disabled = [], True, False
+    structlog.reset_defaults()
+
+
+class Stream(io.StringIO):
+    """What was logged."""
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.getvalue().splitlines()]
+
+
+class Terminal(Stream):
+    """One that people read."""
+
+    isatty = lambda _: True  # noqa: E731
+
+
+def test_a_record_is_one_json_line_with_a_utc_time() -> None:
+    stream = Stream()
+    configure("info", "auto", stream)
+    structlog.stdlib.get_logger("sfn.receiver").info("events refused", sender="etl", status=422, cause="a\nb")
+    (record,) = stream.records()
+    stamp = datetime.fromisoformat(record.pop("timestamp"))
+    assert stamp.utcoffset() == timedelta()
+    assert record == {
+        "event": "events refused",
+        "sender": "etl",
+        "status": 422,
+        "cause": "a\nb",
+        "level": "info",
+        "logger": "sfn.receiver",
+    }
+
+
+def test_less_severe_records_are_left_out() -> None:
+    stream = Stream()
+    configure("warning", "json", stream)
+    for log in (structlog.stdlib.get_logger("sfn"), logging.getLogger("uvicorn.error")):
+        log.info("no")
+        log.warning("yes")
+    assert [record["event"] for record in stream.records()] == ["yes", "yes"]
+
+
+def test_secrets_are_taken_out_at_any_depth() -> None:
+    stream = Stream()
+    configure("info", "json", stream)
+    structlog.stdlib.get_logger("sfn").info(
+        "asked",
+        token="s3cret",  # noqa: S106 - what must not show
+        Authorization="s3cret",
+        oauth_credential=["s3cret"],
+        client={"name": "etl", "secret": "s3cret", "headers": [{"api-key": "s3cret"}, ("cookie", "fine")]},
+    )
+    logging.getLogger("aiohttp.client").warning("asked", extra={"access_token": "s3cret"})
+    assert "s3cret" not in stream.getvalue()
+    asked, again = stream.records()
+    assert asked["client"]["name"] == "etl"
+    assert (asked["token"], asked["client"]["headers"][0], again["access_token"]) == ("***", {"api-key": "***"}, "***")
+
+
+def test_what_refers_to_itself_is_cut() -> None:
+    stream = Stream()
+    configure("info", "json", stream)
+    endless: list[object] = []
+    endless.append(endless)
+    structlog.stdlib.get_logger("sfn").info("round", about=endless)
+    assert "…" in str(stream.records())
+
+
+def test_servers_log_where_all_do_and_not_each_request() -> None:
+    logging.getLogger("uvicorn.error").addHandler(logging.StreamHandler(sys.stdout))
+    stream = Stream()
+    configure("info", "json", stream)
+    logging.getLogger("uvicorn.error").info("Started on %s", "8085")
+    logging.getLogger("uvicorn.access").info("GET /")
+    assert [(record["logger"], record["event"]) for record in stream.records()] == [
+        ("uvicorn.error", "Started on 8085")
+    ]
+
+
+def failed() -> None:
+    password = "s3cret" + "-in-a-local"
+    raise ValueError(f"of {len(password)} characters")
+
+
+@pytest.mark.parametrize("stream", [Stream(), Terminal()], ids=["json", "console"])
+def test_a_traceback_is_there_without_local_variables(stream: Stream) -> None:
+    configure("info", "auto", stream)
+    try:
+        failed()
+    except ValueError:
+        structlog.stdlib.get_logger("sfn").exception("failed")
+    assert "of 17 characters" in stream.getvalue()
+    assert "in failed" in stream.getvalue()
+    assert "s3cret-in-a-local" not in stream.getvalue()
+
+
+def test_people_get_text_and_may_ask_for_json() -> None:
+    terminal = Terminal()
+    configure("info", "auto", terminal)
+    structlog.stdlib.get_logger("sfn").info("hello", name="etl")
+    assert not terminal.getvalue().startswith("{")
+    assert "hello" in terminal.getvalue()
+    machine = Terminal()
+    configure("info", "json", machine)
+    structlog.stdlib.get_logger("sfn").info("hello")
+    assert [record["event"] for record in machine.records()] == ["hello"]
+    assert "hello" in terminal.getvalue()
+    piped = Stream()
+    configure("info", "console", piped)
+    structlog.stdlib.get_logger("sfn").info("hello")
+    assert not piped.getvalue().startswith("{")
+
+
+def test_standard_error_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    configure()
+    structlog.stdlib.get_logger("sfn").info("hello")
+    out, err = capsys.readouterr()
+    assert (out, json.loads(err)["event"]) == ("", "hello")
