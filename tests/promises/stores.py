@@ -134,8 +134,13 @@ def die_half_written(key: str, body: bytes, size: int) -> None:
 
 def write_within(limit: int, value: int, key: str, answer: Connection) -> None:
     """Create a file within a limit of the process, and tell the trouble."""
-    resource.setrlimit(limit, (value, value))
-    _tell(lambda: LocalFiles().write(key, b"x" * 2000, None), answer)
+    before = resource.getrlimit(limit)
+    resource.setrlimit(limit, (value, before[1]))
+    try:
+        LocalFiles().write(key, b"x" * 2000, None)
+    except Trouble as trouble:
+        resource.setrlimit(limit, before)
+        answer.send((type(trouble).__name__, trouble.scope, trouble.found))
 
 
 def touch_as_nobody(verb: str, key: str, answer: Connection) -> None:

@@ -40,6 +40,7 @@ class Checker:
 
     Attributes:
         bad: (kind, what) of each broken promise.
+        ignore_moves_back: a script looks at that itself.
         stated: how often the one case was met that can't be promised.
         last: by reader: the highest rank that it saw.
     """
@@ -50,8 +51,11 @@ class Checker:
     catalogs: list[str]
     bad: list[tuple[str, str]] = field(default_factory=list)
     stated: int = 0
+    ignore_moves_back: bool = False
     places: set[str] = field(default_factory=set)
     last: dict[tuple[str, ...], int] = field(default_factory=dict)
+    forwards: dict[str, dict[str, Any]] = field(default_factory=dict)
+    is_live: Callable[[str, tuple[str, ...], str | None], bool] = lambda _catalog, _identifier, _uuid: False
     seen_at: dict[str, datetime] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -67,8 +71,11 @@ class Checker:
         """
         if old is not None and key.endswith(".ver") and json.loads(old)["catalog_id"] != writer:
             self.blame("foreign file touched", f"{key} by {writer}")
+        if key.endswith(".ver") and new is None and old is not None:
+            self._check_deletion(key, json.loads(old))
         if new is not None and key.endswith(".ver"):
             doc = json.loads(new)
+            self._check_forwarding(key, doc)
             self.seen_at[doc["metadata_file_path"]] = datetime.fromisoformat(doc["written_at"])
         here = key.split("/metadata/")[0]
         for place in sorted(self.places):
@@ -104,6 +111,22 @@ class Checker:
         body = self.files.bodies.get(f"{place}/metadata/version-hint.text")
         return f"{place}/metadata/{body.decode()}.metadata.json" if body else None
 
+    def _check_deletion(self, key: str, doc: dict[str, Any]) -> None:
+        """Only a tombstone may be deleted, or the file of a table that is gone."""
+        whose = (doc["catalog_id"], (*doc["namespace"], doc["name"]))
+        if doc["state"] == "current" and self.is_live(*whose, doc["guid"]):
+            self.blame("a live file was deleted", f"{key} {doc['guid']}")
+
+    def _check_forwarding(self, key: str, doc: dict[str, Any]) -> None:
+        """A document that forwards must lead to a live one of the same table from its first moment."""
+        target = (doc.get("moved_to") or {}).get("sfn_file_path")
+        if doc["state"] not in {"renamed", "moved"} or target is None or doc == self.forwards.get(key):
+            return
+        self.forwards[key] = doc
+        body = self.files.bodies.get(target)
+        if body is None or json.loads(body)["state"] != "current" or json.loads(body)["guid"] != doc["guid"]:
+            self.blame("forwards to nothing", f"{key} to {target}")
+
     def _points_to(self, place: str, here: str) -> bool:
         return any(
             (doc.get("moved_to") or {}).get("sfn_file_path", "").startswith(here + "/")
@@ -114,6 +137,10 @@ class Checker:
         pointer = self.hint(place)
         if pointer is None:
             return
+        said = pointer.rsplit("/", 1)[-1].removesuffix(".metadata.json")
+        docs = [doc for _, doc in self.documents(place) if doc["state"] == "current"]
+        if not any(said in doc["metadata_file_path"] or said in doc.get("hint_was", ()) for doc in docs):
+            self.blame("a hint without a document", f"{place} names {pointer}")
         uuid = self.ranks.owner.get(pointer)
         owners = [catalog for catalog, owner in self.ranks.order if owner == uuid and uuid is not None]
         if not owners:
@@ -143,7 +170,7 @@ class Checker:
             self.blame(f"lie: {reader[0]}", f"{reader} {pointer}")
             return
         rank, before = max(had), self.last.get(reader, -1)
-        if rank < before:
+        if rank < before and not self.ignore_moves_back:
             if at is not None and any(at - back <= REPLICA_LAG and back <= at for back in self.ranks.rolled_back[uuid]):
                 self.stated += 1
             else:

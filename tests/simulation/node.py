@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -87,6 +87,7 @@ class Service:
         self.truth, self.files, self.policy, self.weather = truth, files, policy, weather
         self.loop, self.rng, self.terms, self.count, self.say = loop, rng, terms, count, say
         self._new_ledger = ledger
+        self.script: Callable[[Node, str], Awaitable[None]] | None = None
         self.ledger = ledger()
         self.nodes: list[Node] = []
         self.taken: set[str] = set()
@@ -147,9 +148,15 @@ class Node:
         """The worker until it is stopped."""
         await self.worker.run(self.stop)
 
-    async def step(self) -> None:
-        """Let time pass; perhaps die here, or hang."""
+    async def step(self, call: str = "") -> None:
+        """Let time pass; perhaps die here, or hang.
+
+        Args:
+            call: which port's call this stands before or after, for scripted histories.
+        """
         service, weather = self.service, self.service.weather
+        if service.script is not None:
+            await service.script(self, call)
         await asyncio.sleep(service.rng.expovariate(50))
         if self.alive and not weather.calm:
             chance = service.rng.random()
@@ -163,11 +170,11 @@ class Node:
         if not self.alive:
             await asyncio.Future()
 
-    async def transact(self, work: Callable[[], T]) -> T:
+    async def transact(self, call: str, work: Callable[[], T]) -> T:
         """One transaction of the inbox."""
-        await self.step()
+        await self.step(f"before {call}")
         result = work()
-        await self.step()
+        await self.step(f"after {call}")
         return result
 
     def replica_time(self) -> float:
@@ -222,7 +229,7 @@ class SimulatedInbox:
         return self._node.clock.now()
 
     async def put(self, notes: Sequence[Hint]) -> Accepted:
-        accepted = await self._node.transact(lambda: self._service.ledger.put(notes, self._now()))
+        accepted = await self._node.transact("put", lambda: self._service.ledger.put(notes, self._now()))
         self._service.ring()
         return accepted
 
@@ -231,42 +238,42 @@ class SimulatedInbox:
 
     async def claim(self, slots: Slots, now: datetime) -> Claimed:
         self._node.bell.clear()
-        return await self._node.transact(lambda: self._service.ledger.claim(slots, self._now()))
+        return await self._node.transact("claim", lambda: self._service.ledger.claim(slots, self._now()))
 
     async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
-        return await self._node.transact(lambda: self._service.ledger.renew(claims, self._now()))
+        return await self._node.transact("renew", lambda: self._service.ledger.renew(claims, self._now()))
 
     async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
-        return await self._node.transact(lambda: self._service.ledger.remember(claim, location, uuid, self._now()))
+        return await self._node.transact("remember", lambda: self._service.ledger.remember(claim, location, uuid, self._now()))
 
     async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
-        return await self._node.transact(lambda: self._service.ledger.permit(claim, step, self._now()))
+        return await self._node.transact("permit", lambda: self._service.ledger.permit(claim, step, self._now()))
 
     async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
-        kept = await self._node.transact(lambda: self._service.ledger.settle(claim, outcome, self._now()))
+        kept = await self._node.transact("settle", lambda: self._service.ledger.settle(claim, outcome, self._now()))
         self._service.ring()
         return kept
 
     async def known(self, catalog: str) -> AsyncIterator[Known]:
         after = ""
-        while page := await self._node.transact(lambda: self._service.ledger.roster.known(catalog, after, 10)):
+        while page := await self._node.transact("named", lambda: self._service.ledger.roster.known(catalog, after, 10)):
             for after, known in page:
                 yield known
 
     async def named(self, catalog: str, uuid: str) -> list[TableName]:
-        return await self._node.transact(lambda: self._service.ledger.roster.named(catalog, uuid))
+        return await self._node.transact("known", lambda: self._service.ledger.roster.named(catalog, uuid))
 
     async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
-        return await self._node.transact(lambda: self._service.ledger.roster.older(catalog, uuid, before))
+        return await self._node.transact("older", lambda: self._service.ledger.roster.older(catalog, uuid, before))
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
-        return await self._node.transact(lambda: self._service.ledger.neighbours(table, location))
+        return await self._node.transact("neighbours", lambda: self._service.ledger.neighbours(table, location))
 
     async def limit(self, catalog: str) -> int:
-        return await self._node.transact(lambda: self._service.ledger.limit(catalog))
+        return await self._node.transact("limit", lambda: self._service.ledger.limit(catalog))
 
     async def release(self, catalog: str, now: datetime) -> int:
-        return await self._node.transact(lambda: self._service.ledger.release(catalog, self._now()))
+        return await self._node.transact("release", lambda: self._service.ledger.release(catalog, self._now()))
 
 
 class SimulatedCatalog:
@@ -276,30 +283,30 @@ class SimulatedCatalog:
         self._node, self._truth = node, node.service.truth
 
     async def load(self, table: TableName, known: str | None) -> Answer:
-        found = await self._answer(lambda at: self._truth.get(table, at))
+        found = await self._answer(f"load {table}", lambda at: self._truth.get(table, at))
         if isinstance(found, Missing):
             return found
         etag = hashlib.md5(repr(found).encode(), usedforsecurity=False).hexdigest()
         return NotModified() if etag == known else Loaded(found, etag)
 
     async def listed(self, table: TableName) -> bool:
-        return isinstance(await self._answer(lambda at: self._truth.get(table, at)), Table)
+        return isinstance(await self._answer(f"listed {table}", lambda at: self._truth.get(table, at)), Table)
 
     async def tables(self) -> AsyncIterator[TableName]:
         def listing(at: float) -> list[TableName]:
             return [name for name in sorted(self._truth.history) if isinstance(self._truth.get(name, at), Table)]
 
-        for name in await self._answer(listing):
+        for name in await self._answer("tables", listing):
             yield name
 
-    async def _answer(self, ask: Callable[[float], T]) -> T:
+    async def _answer(self, call: str, ask: Callable[[float], T]) -> T:
         node = self._node
-        await node.step()
+        await node.step(f"before {call}")
         if self._truth.is_down():
             raise Transient(self._truth.name, scope=Scope.CATALOG, expected="an answer", found="none")
         node.maybe_fail(self._truth.name)
         found = ask(node.replica_time())
-        await node.step()
+        await node.step(f"after {call}")
         return found
 
 
@@ -313,24 +320,24 @@ class SimulatedStore:
         return self
 
     async def read(self, key: str) -> Held | None:
-        await self._begin(key)
+        await self._begin("read", key)
         held = self._held(key)
-        await self._node.step()
+        await self._node.step(f"after read {key}")
         return held
 
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
-        await self._begin(key)
+        await self._begin("write", key)
         if self._held(key) != replacing:
             await self._node.step()
             return Moved()
         self._service.files.put(key, body, self._service.truth.catalog_id)
         self._service.count("written")
-        await self._node.step()
+        await self._node.step(f"after write {key}")
         self._node.maybe_fail(key, Unsure)
         return _held(body)
 
     async def delete(self, key: str, expected: Held) -> Gone | Moved:
-        await self._begin(key)
+        await self._begin("delete", key)
         held = self._held(key)
         if held is not None:
             if held != expected and self._service.weather.conditional_delete:
@@ -338,21 +345,21 @@ class SimulatedStore:
                 return Moved()
             self._service.files.put(key, None, self._service.truth.catalog_id)
             self._service.count("deleted")
-        await self._node.step()
+        await self._node.step(f"after delete {key}")
         self._node.maybe_fail(key, Unsure)
         return Gone()
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        await self._begin(prefix)
+        await self._begin("list", prefix)
         keys = self._service.files.below(prefix)[:limit]
-        await self._node.step()
+        await self._node.step(f"after list {prefix}")
         return keys
 
     async def prove(self, key: str) -> Guarantees:
         return Guarantees(swap=True, conditional_delete=self._service.weather.conditional_delete)
 
-    async def _begin(self, key: str) -> None:
-        await self._node.step()
+    async def _begin(self, verb: str, key: str) -> None:
+        await self._node.step(f"before {verb} {key}")
         now, weather = self._service.loop.time(), self._service.weather
         if any(start <= now < end for start, end in weather.store_down):
             raise Transient(key, scope=Scope.STORE, expected="an answer", found="none")
@@ -373,8 +380,8 @@ def policy_of(truth: CatalogTruth) -> Policy:
         catalog_id=truth.catalog_id,
         replica_lag=timedelta(seconds=6),
         absence_delay=timedelta(seconds=30),
-        expire_after=timedelta(seconds=9000),
-        refresh_after=timedelta(seconds=2000),
+        expire_after=timedelta(seconds=3000),
+        refresh_after=timedelta(seconds=1000),
         min_publish_interval=timedelta(seconds=1),
         sweep_every=timedelta(seconds=120),
     )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
 
 import anyio
+import msgspec
 import pytest
 from aiohttp import web
 
-from sfn.catalog.rest import paths
+from sfn.catalog.rest import RestSettings, paths
+from sfn.catalog.rest.directions import route
+from sfn.catalog.rest.refusals import Refusal, Reply
 from sfn.errors import Permanent, Scope, Trouble
 from sfn.words import Loaded, NotModified, TableName, Unwritten
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, opening, reply, running, table
@@ -113,6 +117,15 @@ async def test_the_catalog_may_send_us_elsewhere(server: Server, opened: Open) -
     assert server.asked == []
 
 
+@pytest.mark.parametrize("told", ["http://catalog", "ws://catalog", "catalog"])
+def test_nobody_leads_our_token_out_of_tls(told: str) -> None:
+    body = msgspec.json.encode({"overrides": {"uri": told}})
+    answer = Reply("catalog lake", 200, datetime(2026, 11, 21, tzinfo=UTC), {}, body)
+    refusal = route(RestSettings(name="lake", uri="HTTPS://catalog"), answer)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.permanent, refusal.reach) == (True, Scope.CATALOG)
+
+
 async def test_headers_are_merged_and_those_that_frame_a_message_left_out(server: Server, opened: Open) -> None:
     server.config = configured(
         {"header.X-Over": "theirs", "header.Content-Length": "7", "header.Bad": "a\r\nb: c"},
@@ -143,6 +156,8 @@ async def test_a_cookie_is_not_kept(server: Server, opened: Open) -> None:
         ("b7a04183--gzip", "b7a04183"),
         ('"b7--gzip"', '"b7"'),
         ('W/"b7"', 'W/"b7"'),
+        ("b\xfc7", None),
+        ('"' + "7" * 300 + '"', None),
         (None, None),
     ],
 )

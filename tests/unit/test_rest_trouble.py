@@ -235,6 +235,23 @@ async def test_a_redirect_is_named_but_not_followed(server: Server, opened: Open
         assert elsewhere.requests == []
 
 
+async def test_a_message_holds_nothing_that_a_log_cannot_write(server: Server, opened: Open) -> None:
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.write(b"HTTP/1.1 500 X\r\nContent-Type: \xff\x85\r\nContent-Length: 0\r\n\r\n")
+        return await hang_up(request)
+
+    server.other = respond
+    error = await trouble_of(opened(server))
+    assert "status 500" in error.found
+    assert str(error).encode()
+
+
+async def test_a_redirect_within_the_host_is_named(server: Server, opened: Open) -> None:
+    server.other = reply(b"", 308, location="/login?x=1")
+    assert "status 308 to /login with" in (await trouble_of(opened(server))).found
+
+
 async def test_retry_after_may_be_a_date(server: Server, opened: Open) -> None:
     dates = {"date": "Sat, 21 Nov 2026 12:00:00 GMT", "retry_after": "Sat, 21 Nov 2026 12:01:30 GMT"}
     server.other = reply(b"", 429, **dates)

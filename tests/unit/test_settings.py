@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -138,10 +137,6 @@ def test_variables_of_orchestrators_are_not_ours() -> None:
         "PATH": "/",
     }
     assert load(None, environ) == load(None, {})
-
-
-def test_the_processes_own_environment_is_the_default() -> None:
-    assert load(None) == load(None, dict(os.environ))  # noqa: TID251 - what is compared with
 
 
 @pytest.mark.parametrize("key", ["host", "port"])

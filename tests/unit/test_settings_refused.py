@@ -76,6 +76,7 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
     [
         ("[listener]\nport = 'http'", "found 'http'"),
         ("[listener]\nport = -1", "found -1"),
+        ("[listener]\nqueue_limit = 0", "found 0"),
         ("[listener]\nhost = ''", "[listener] host"),
         ("[listener]\nbody_limit = '0B'", "[listener] body_limit"),
         ("[listener]\nbody_limit = 1048576", "a size such as 1MiB"),

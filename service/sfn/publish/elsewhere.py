@@ -66,6 +66,8 @@ def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir], draft: Draft) -> d
                 _move(scene, location, own, doc, held, draft)
             elif doc.live:
                 drop(scene, location, draft)
+            else:
+                _age(scene, location, own, doc, held, draft)
         elif doc.live and doc.guid is not None and doc.guid in heirs:
             _rename(scene, location, own, doc, held, heirs[doc.guid], draft)
         elif doc.live:

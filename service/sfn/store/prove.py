@@ -84,18 +84,22 @@ async def _deletes_on_condition(store: PointerStore, key: str, made: Held) -> bo
 
 
 async def _restored(store: PointerStore, key: str, body: bytes) -> Held:
-    restored: Held | Moved = Moved()
-    for left in reversed(range(RESTORES)):
-        try:
-            restored = await store.write(key, body, replacing=None)
-            break
-        except Transient:
-            if left == 0:
-                raise
+    restored = await _put_back(store, key, body)
     if isinstance(restored, Moved):
         # Somebody else's file, or our own after an answer that was lost: it is there, and that is what matters.
         raise _unproven(key)
     return restored
+
+
+async def _put_back(store: PointerStore, key: str, body: bytes) -> Held | Moved:
+    failed = 0
+    while True:
+        try:
+            return await store.write(key, body, replacing=None)
+        except Transient:
+            failed += 1
+            if failed == RESTORES:
+                raise
 
 
 async def _undo(store: PointerStore, key: str, ours: Held) -> None:

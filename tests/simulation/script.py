@@ -1,0 +1,160 @@
+"""Scripted histories: nothing happens by chance, one process can be held or killed at a chosen call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from sfn.inbox.sqlite.rows import key_of
+from sfn.inbox.transitions import Row
+from sfn.words import Hint, Missing, Table, TableName
+from tests.simulation.node import Node, Service, Weather
+from tests.simulation.truth import first_version, next_version
+from tests.simulation.world import Setting, World
+
+PLACE = "s3://lake/0"
+ELSEWHERE = "s3://lake/1"
+
+
+def named(name: str) -> TableName:
+    """A table of the first catalog."""
+    return TableName("cat0", ("n",), name)
+
+
+class Held:
+    """A process that waits at a call until it is let go."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        self.reached = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def __call__(self, node: Node, call: str) -> None:
+        if call == self.call and not self.reached.is_set():
+            self.reached.set()
+            await self.go.wait()
+
+
+class KilledAt:
+    """Kills a process at the n-th call of a publish; counts them."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.seen: list[str] = []
+
+    async def __call__(self, node: Node, call: str) -> None:
+        if not node.alive or not self._is_counted(call):
+            return
+        self.seen.append(call)
+        if len(self.seen) == self.number:
+            node.service.crash(node)
+            await asyncio.Future()
+
+    def _is_counted(self, call: str) -> bool:
+        """Everything but the idle turns of the worker and what brought the hint."""
+        return call.split(" ", 2)[1] not in {"claim", "put", "renew", "known", "tables", "limit"}
+
+
+class Stage:
+    """A quiet world that a script acts in."""
+
+    def __init__(self, seed: int = 1, setting: Setting | None = None, *, lagging: float = 0.0) -> None:
+        chosen = setting or Setting()
+        weather = Weather(
+            kill=0, stop=0, fail=0, lagging=lagging, conditional_delete=chosen.conditional_delete
+        )
+        self.world = World(seed, chosen, weather)
+
+    @property
+    def service(self) -> Service:
+        return self.world.services[0]
+
+    def create(self, name: str, place: str = PLACE, *, opaque: bool = False) -> Table:
+        """A new table; with `opaque`, its metadata files' names tell no order."""
+        table = first_version(self.world.rng, place, self.world.time)
+        if opaque:
+            table = _opaque(table)
+        self.world.set(0, named(name), table)
+        return table
+
+    def commit(self, name: str, *, place: str | None = None, opaque: bool = False) -> Table:
+        """One more version."""
+        before = self.world.truths[0].true(named(name))
+        if not isinstance(before, Table):
+            raise TypeError(before)
+        after = _next_opaque(self.world, before) if opaque else next_version(
+            self.world.rng, before, self.world.time, location=place
+        )
+        self.world.set(0, named(name), after)
+        return after
+
+    def drop(self, name: str) -> None:
+        """The table is gone."""
+        self.world.set(0, named(name), Missing())
+
+    def rename(self, old: str, new: str) -> None:
+        """It has another name."""
+        table = self.world.truths[0].true(named(old))
+        self.world.set(0, named(old), Missing())
+        self.world.set(0, named(new), table)
+
+    def roll_back(self, name: str, to: Table) -> None:
+        """It points to an earlier version again."""
+        self.world.ranks.rolled_back[to.uuid].append(self.world.loop.now())
+        self.world.set(0, named(name), to)
+
+    def row(self, name: str) -> Row | None:
+        """The inbox's row of a table."""
+        return self.service.ledger._rows.load(key_of(named(name)))
+
+    def states(self, names: list[str]) -> Counter[str]:
+        """How many of the tables' files are in which state."""
+        found: Counter[str] = Counter()
+        for key, body in self.world.files.bodies.items():
+            if key.endswith(".ver") and json.loads(body)["name"] in names:
+                found[json.loads(body)["state"]] += 1
+        return found
+
+    async def hint(self, name: str, **what: Any) -> None:
+        """An event, durably accepted."""
+        number = self.world.next_event()
+        hint = Hint(named(name), sender="test", event_id=f"s{number}", **what)
+        await self.service.nodes[0].inbox.put([hint])
+
+    def hold(self, call: str) -> Held:
+        """Hold the first process that comes to a call, `before …` or `after …`."""
+        held = Held(call)
+        self.service.script = held
+        return held
+
+    def run(self, script: Callable[[], Coroutine[Any, Any, None]], *, briefly: bool = False) -> list[tuple[str, str]]:
+        """Act, let everything come to rest, and look: the promises that were broken."""
+
+        async def history() -> None:
+            self.world.start()
+            await asyncio.sleep(10)
+            await script()
+            self.service.script = None
+            await self.world.rest(briefly=briefly)
+
+        self.world.play(history())
+        return self.world.checker.bad
+
+
+def _opaque(table: Table) -> Table:
+    folder, _, name = table.metadata_location.rpartition("/")
+    return Table(table.uuid, table.location, f"{folder}/{name.split('-', 1)[1]}", (), table.last_updated_ms)
+
+
+def _next_opaque(world: World, table: Table) -> Table:
+    numbered = Table(
+        table.uuid,
+        table.location,
+        table.metadata_location.replace("/metadata/", "/metadata/00001-"),
+        (),
+        table.last_updated_ms,
+    )
+    return _opaque(next_version(world.rng, numbered, world.time))

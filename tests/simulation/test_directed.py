@@ -1,0 +1,296 @@
+"""Directed histories: one for each thing that could lose or falsify a pointer and that chance meets too seldom.
+
+Each is killed by a patch in `tests/mutants`, which is what shows that it can fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from sfn.inbox.transitions import State
+from sfn.words import Hint
+from tests.simulation.script import ELSEWHERE, PLACE, Stage, named
+from tests.simulation.world import Setting
+
+FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
+HINT = f"{PLACE}/metadata/version-hint.text"
+
+
+def test_an_events_own_location_is_never_written() -> None:
+    """Rule 1: an event that tells of a pointer which the catalog never had changes nothing."""
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        await stage.hint("a", floor=f"{PLACE}/metadata/00009-{'0' * 8}-0000-0000-0000-{'0' * 12}.metadata.json")
+
+    assert stage.run(act) == []
+
+
+def test_hints_do_not_defeat_the_backoff() -> None:
+    """Rule 2: a hot table whose store fails is tried by its backoff, however many events come."""
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a")
+        stage.world.weather.fail = 1.0
+        for _ in range(200):
+            await stage.hint("a")
+            await asyncio.sleep(0.25)
+        stage.world.weather.fail = 0.0
+
+    assert stage.run(act) == []
+    assert stage.world.counts["retry"] < 20
+
+
+def test_a_claim_that_ends_the_process_runs_out_of_attempts() -> None:
+    """Rule 3: the attempt is durable before it starts, so what kills every process ends as a dead letter."""
+    stage = Stage(setting=Setting(crashes=5))
+
+    async def act() -> None:
+        async def deadly(node: object, call: str) -> None:
+            if call == f"before read {FILE}":
+                stage.service.crash(stage.service.nodes[0])
+                stage.service.crash(stage.service.nodes[0])
+                await asyncio.Future()
+
+        stage.create("a")
+        stage.service.script = deadly
+        await stage.hint("a")
+        await asyncio.sleep(400)
+        row = stage.row("a")
+        assert row is not None
+        assert row.state is State.DEAD
+        assert stage.world.counts["killed"] <= 2 * 5
+
+    stage.run(act, briefly=True)
+
+
+def test_a_tag_read_after_the_answer_does_not_let_a_stale_answer_through() -> None:
+    """Rule 4: a process that sleeps between the answer and the tag asks again before it writes."""
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a", opaque=True)
+        held = stage.hold(f"before read {FILE}")
+        await stage.hint("a")
+        await held.reached.wait()
+        stage.service.script = None
+        stage.commit("a", opaque=True)
+        await asyncio.sleep(30)
+        await stage.hint("a")
+        await asyncio.sleep(10)
+        held.go.set()
+
+    assert stage.run(act) == []
+
+
+def test_memory_does_not_skip() -> None:
+    """Rule 5: a file that vanished behind our back comes back with the next event, though the pointer is the same."""
+    stage = Stage()
+
+    async def act() -> None:
+        table = stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.world.files.bodies.pop(HINT)
+        await stage.hint("a", floor=table.metadata_location)
+        await asyncio.sleep(20)
+        assert HINT in stage.world.files.bodies
+
+    assert stage.run(act) == []
+
+
+def test_a_location_is_known_before_anything_is_written_there() -> None:
+    """Rule 6: a crash after the first write and a drop leave no file that says `current` for ever."""
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a")
+        held = stage.hold(f"after write {FILE}")
+        await stage.hint("a")
+        await held.reached.wait()
+        stage.service.script = None
+        for node in list(stage.service.nodes):
+            stage.service.crash(node)
+        stage.drop("a")
+
+    assert stage.run(act) == []
+
+
+def test_a_rename_forwards_only_to_a_file_that_is_there() -> None:
+    """Rule 7: the old name's file waits for the new name's."""
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.rename("a", "b")
+        held = stage.hold(f"before write {PLACE}/metadata/_sfn/n_b_main.ver")
+        await stage.hint("a", renamed_to=named("b"))
+        await held.reached.wait()
+        await asyncio.sleep(15)
+        held.go.set()
+
+    assert stage.run(act) == []
+
+
+def test_an_older_answer_soon_after_a_write_is_not_followed() -> None:
+    """Rule 8: a lagging replica can't take a pointer back."""
+    stage = Stage(lagging=0.7)
+
+    async def act() -> None:
+        stage.create("a")
+        for _ in range(12):
+            await asyncio.sleep(2)
+            stage.commit("a")
+            await stage.hint("a")
+            await asyncio.sleep(0.3)
+            await stage.hint("a")
+
+    assert stage.run(act) == []
+
+
+def test_after_a_rollback_a_lagging_answer_is_not_followed() -> None:
+    """Rule 8: within the replicas' lag, a forward step over what a backward one wrote may be the abandoned pointer."""
+    for seed in range(6):
+        stage = Stage(seed, lagging=0.7)
+
+        async def act(stage: Stage = stage) -> None:
+            first = stage.create("a")
+            stage.commit("a")
+            await stage.hint("a")
+            await asyncio.sleep(30)
+            stage.roll_back("a", first)
+            await asyncio.sleep(7)
+            stage.world.weather.lag = 4.0
+            for _ in range(12):
+                await stage.hint("a")
+                await asyncio.sleep(0.5)
+
+        assert stage.run(act, briefly=True) == []
+
+
+def test_the_document_is_read_again_after_the_hint() -> None:
+    """Rule 9: a hint's content can repeat, so a writer that slept before its hint must look at the document again."""
+    stage = Stage()
+
+    async def act() -> None:
+        first = stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.commit("a")
+        held = stage.hold(f"before write {HINT}")
+        await stage.hint("a")
+        await held.reached.wait()
+        stage.service.script = None
+        stage.roll_back("a", first)
+        await asyncio.sleep(30)
+        await stage.hint("a")
+        await asyncio.sleep(30)
+        assert stage.world.checker.hint(PLACE) == first.metadata_location
+        held.go.set()
+        await asyncio.sleep(15)
+        assert stage.world.checker.hint(PLACE) == first.metadata_location
+
+    stage.world.checker.ignore_moves_back = True
+    assert stage.run(act) == []
+
+
+def test_the_hint_of_a_dropped_table_goes_first() -> None:
+    """Rule 9: there is no moment at which a hint speaks of a table whose document says that it is gone."""
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.drop("a")
+        await stage.hint("a", drop=True)
+
+    assert stage.run(act) == []
+
+
+def test_nothing_is_deleted_where_a_delete_has_no_condition() -> None:
+    """Rule 10: a process that slept before it deletes an expired tombstone does not delete what came in its place."""
+    stage = Stage(setting=Setting(conditional_delete=False))
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.drop("a")
+        await stage.hint("a", drop=True)
+        await asyncio.sleep(60)
+        held = stage.hold(f"before delete {FILE}")
+        await asyncio.sleep(5200)
+        stage.service.script = None
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(30)
+        assert json.loads(stage.world.files.bodies[FILE])["state"] == "current"
+        held.go.set()
+
+    assert stage.run(act) == []
+
+
+def test_trouble_of_a_catalog_spends_no_tables_budget() -> None:
+    """Rule 11: an outage costs no attempt and makes no dead letter."""
+    stage = Stage()
+
+    async def act() -> None:
+        for name, place in (("a", PLACE), ("b", ELSEWHERE)):
+            stage.create(name, place)
+        stage.world.truths[0].down.append((stage.world.time, stage.world.time + 300))
+        for _ in range(20):
+            for name in ("a", "b"):
+                await stage.hint(name)
+                row = stage.row(name)
+                assert row is not None
+                assert row.attempt <= 1
+            await asyncio.sleep(10)
+
+    assert stage.run(act) == []
+    assert stage.world.counts["dead"] == 0
+    assert stage.world.counts["retry"] == 0
+
+
+def test_a_catalog_that_answers_404_to_everything_is_not_believed() -> None:
+    """The brake: of many absences at once a sweep follows none, and events no more than it allows."""
+    stage = Stage(setting=Setting(max_drops=3))
+    names = [f"t{number}" for number in range(8)]
+
+    async def act() -> None:
+        for number, name in enumerate(names):
+            stage.create(name, f"s3://lake/t{number}")
+            await stage.hint(name)
+        await asyncio.sleep(30)
+        now = stage.world.time
+        stage.world.truths[0].blank.append((now, now + 600))
+        await asyncio.sleep(300)
+        assert stage.states(names) == {"current": 8}
+        for name in names:
+            await stage.hint(name, drop=True)
+        await asyncio.sleep(290)
+        assert stage.states(names)["current"] >= 5
+        stage.service.ledger.release("cat0", stage.world.loop.now())
+        stage.service.ring()
+
+    assert stage.run(act) == []
+
+
+def test_a_hint_that_was_put_twice_is_one() -> None:
+    """De-duplication is by sender and event id."""
+    stage = Stage()
+
+    async def act() -> None:
+        hint = Hint(named("a"), sender="test", event_id="same")
+        inbox = stage.service.nodes[0].inbox
+        first, second = await inbox.put([hint]), await inbox.put([hint])
+        assert (first.accepted, first.duplicates, second.accepted, second.duplicates) == (1, 0, 0, 1)
+
+    assert stage.run(act, briefly=True) == []

@@ -1,0 +1,95 @@
+"""Every call of a port in every kind of publish, before and after its effect, as the moment of a `kill -9`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tests.simulation.script import ELSEWHERE, PLACE, KilledAt, Stage
+
+Script = Callable[[Stage], Coroutine[Any, Any, None]]
+
+
+async def create(stage: Stage) -> None:
+    stage.create("a")
+    await stage.hint("a")
+
+
+async def commit(stage: Stage) -> None:
+    stage.commit("a")
+    await stage.hint("a")
+
+
+async def rename(stage: Stage) -> None:
+    stage.rename("a", "b")
+    await stage.hint("a", renamed_to=None)
+    await stage.hint("b")
+
+
+async def relocate(stage: Stage) -> None:
+    stage.commit("a", place=ELSEWHERE)
+    await stage.hint("a")
+
+
+async def drop(stage: Stage) -> None:
+    stage.drop("a")
+    await stage.hint("a", drop=True)
+
+
+async def purge(stage: Stage) -> None:
+    stage.drop("a")
+    await stage.hint("a", drop=True, purge=True)
+
+
+async def recreate_here(stage: Stage) -> None:
+    stage.drop("a")
+    stage.create("a", PLACE)
+    await stage.hint("a")
+
+
+async def recreate_elsewhere(stage: Stage) -> None:
+    stage.drop("a")
+    stage.create("a", ELSEWHERE)
+    await stage.hint("a")
+
+
+async def relocate_and_drop(stage: Stage) -> None:
+    stage.commit("a", place=ELSEWHERE)
+    await stage.hint("a")
+    await asyncio.sleep(3)
+    stage.drop("a")
+    await stage.hint("a", drop=True)
+
+
+SCRIPTS = [create, commit, rename, relocate, drop, purge, recreate_here, recreate_elsewhere, relocate_and_drop]
+
+
+def killed_at(script: Script, number: int) -> tuple[KilledAt, list[tuple[str, str]]]:
+    """One history in which a process is killed at the n-th call after the script began."""
+    stage, killer = Stage(), KilledAt(number)
+
+    async def act() -> None:
+        if script is not create:
+            stage.create("a")
+            await stage.hint("a")
+            await asyncio.sleep(20)
+        stage.service.script = killer
+        await script(stage)
+        await asyncio.sleep(100)
+
+    return killer, stage.run(act, briefly=number > 0)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_a_kill_at_any_call_is_mended(script: Script) -> None:
+    """Whatever call of whatever port a process dies at, readers are never lied to and all is right at rest."""
+    killer, bad = killed_at(script, 0)
+    assert bad == []
+    calls = len(killer.seen)
+    assert calls >= 10
+    for number in range(1, calls + 1):
+        killer, bad = killed_at(script, number)
+        assert bad == [], f"killed at call {number}: {killer.seen[number - 1]}"
