@@ -54,7 +54,6 @@ class Checker:
     ignore_moves_back: bool = False
     places: set[str] = field(default_factory=set)
     last: dict[tuple[str, ...], int] = field(default_factory=dict)
-    forwards: dict[str, dict[str, Any]] = field(default_factory=dict)
     is_live: Callable[[str, tuple[str, ...], str | None], bool] = lambda _catalog, _identifier, _uuid: False
     seen_at: dict[str, datetime] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -75,7 +74,7 @@ class Checker:
             self._check_deletion(key, json.loads(old))
         if new is not None and key.endswith(".ver"):
             doc = json.loads(new)
-            self._check_forwarding(key, doc)
+            self._check_forwarding(key, doc, json.loads(old) if old is not None else {})
             self.seen_at[doc["metadata_file_path"]] = datetime.fromisoformat(doc["written_at"])
         here = key.split("/metadata/")[0]
         for place in sorted(self.places):
@@ -109,7 +108,8 @@ class Checker:
     def hint(self, place: str) -> str | None:
         """What the version hint names, as a metadata location."""
         body = self.files.bodies.get(f"{place}/metadata/version-hint.text")
-        return f"{place}/metadata/{body.decode()}.metadata.json" if body else None
+        silent = not body or body.startswith(b"sfn-withdrawn-")
+        return None if silent or body is None else f"{place}/metadata/{body.decode()}.metadata.json"
 
     def _check_deletion(self, key: str, doc: dict[str, Any]) -> None:
         """Only a tombstone may be deleted, or the file of a table that is gone."""
@@ -117,12 +117,11 @@ class Checker:
         if doc["state"] == "current" and self.is_live(*whose, doc["guid"]):
             self.blame("a live file was deleted", f"{key} {doc['guid']}")
 
-    def _check_forwarding(self, key: str, doc: dict[str, Any]) -> None:
+    def _check_forwarding(self, key: str, doc: dict[str, Any], before: dict[str, Any]) -> None:
         """A document that forwards must lead to a live one of the same table from its first moment."""
         target = (doc.get("moved_to") or {}).get("sfn_file_path")
-        if doc["state"] not in {"renamed", "moved"} or target is None or doc == self.forwards.get(key):
+        if doc["state"] not in {"renamed", "moved"} or target is None or doc["moved_to"] == before.get("moved_to"):
             return
-        self.forwards[key] = doc
         body = self.files.bodies.get(target)
         if body is None or json.loads(body)["state"] != "current" or json.loads(body)["guid"] != doc["guid"]:
             self.blame("forwards to nothing", f"{key} to {target}")
@@ -152,7 +151,11 @@ class Checker:
         found = self.resolve(place, identifier)
         if isinstance(found, Resolved):
             doc = found.document
-            reader = ("name", place, ".".join(identifier)) if identifier else ("directory", place, str(doc.guid))
+            reader = (
+                ("name", place, ".".join(identifier), "" if (*doc.namespace, doc.name) == identifier else str(doc.guid))
+                if identifier
+                else ("directory", place, str(doc.guid))
+            )
             self._saw((*reader, doc.catalog_id), doc.catalog_id, doc.guid, found.metadata_location, doc.written_at)
             if identifier and doc.guid not in self.ranks.names.get((doc.catalog_id, identifier), ()):
                 self.blame("wrong table by name", f"{place} {identifier}: {found}")
@@ -166,6 +169,8 @@ class Checker:
     ) -> None:
         """A reader saw a pointer: the catalog must have had it, and the reader must not have seen a later one."""
         had = self.ranks.order.get((catalog, uuid), {}).get(pointer)
+        if reader[0] == "name" and not reader[3]:
+            had = self.ranks.under.get((catalog, tuple(reader[2].split("."))), {}).get(pointer)
         if had is None:
             self.blame(f"lie: {reader[0]}", f"{reader} {pointer}")
             return

@@ -21,6 +21,7 @@ from sfn.store import Gone, Guarantees, Moved
 from sfn.words import (
     Accepted,
     Answer,
+    CatalogName,
     Claim,
     Held,
     Hint,
@@ -87,10 +88,10 @@ class Service:
         self.truth, self.files, self.policy, self.weather = truth, files, policy, weather
         self.loop, self.rng, self.terms, self.count, self.say = loop, rng, terms, count, say
         self._new_ledger = ledger
+        self.started = False
         self.script: Callable[[Node, str], Awaitable[None]] | None = None
         self.ledger = ledger()
         self.nodes: list[Node] = []
-        self.taken: set[str] = set()
         for _ in range(2):
             self.boot()
 
@@ -113,7 +114,7 @@ class Service:
         for node in list(self.nodes):
             self.crash(node)
         self.ledger = self._new_ledger()
-        self.taken.clear()
+        self.started = False
         self.count("inbox lost")
 
     def ring(self) -> None:
@@ -145,7 +146,11 @@ class Node:
         )
 
     async def run(self) -> None:
-        """The worker until it is stopped."""
+        """What the daemon does: a first sweep for an inbox that never had one, and the worker until it is stopped."""
+        if not self.service.started:
+            name = self.service.truth.name
+            await self.inbox.put([Hint(CatalogName(name), sender="start")])
+            self.service.started = True
         await self.worker.run(self.stop)
 
     async def step(self, call: str = "") -> None:

@@ -81,6 +81,7 @@ class Ranks:
         order: by (catalog id, table uuid): pointer → its ranks.
         rolled_back: by table uuid: when it stepped back.
         names: by (catalog id, identifier): the uuids that it ever had.
+        under: by (catalog id, identifier): pointer → its ranks under that name.
         places: by table uuid: the locations that it ever had.
         owner: metadata file → table uuid.
     """
@@ -88,6 +89,7 @@ class Ranks:
     order: dict[tuple[str, str | None], dict[str, list[int]]] = field(default_factory=lambda: defaultdict(dict))
     rolled_back: dict[str | None, list[datetime]] = field(default_factory=lambda: defaultdict(list))
     names: dict[tuple[str, tuple[str, ...]], set[str | None]] = field(default_factory=lambda: defaultdict(set))
+    under: dict[tuple[str, tuple[str, ...]], dict[str, list[int]]] = field(default_factory=lambda: defaultdict(dict))
     places: dict[str | None, set[str]] = field(default_factory=lambda: defaultdict(set))
     owner: dict[str, str | None] = field(default_factory=dict)
     last: int = 0
@@ -96,7 +98,9 @@ class Ranks:
         """The catalog now has this pointer under this name."""
         self.last += 1
         self.order[catalog_id, table.uuid].setdefault(table.metadata_location, []).append(self.last)
-        self.names[catalog_id, (*name.namespace, name.name)].add(table.uuid)
+        identifier = (*name.namespace, name.name)
+        self.under[catalog_id, identifier].setdefault(table.metadata_location, []).append(self.last)
+        self.names[catalog_id, identifier].add(table.uuid)
         self.places[table.uuid].add(table.location)
         self.owner[table.metadata_location] = table.uuid
 

@@ -14,7 +14,7 @@ from typing import Any
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.ledger import Terms as LedgerTerms
 from sfn.inbox.sqlite.rows import subject_of
-from sfn.words import CatalogName, Hint, Missing, Subject, Table, TableName
+from sfn.words import Hint, Missing, Subject, Table, TableName
 from tests.simulation.checker import Checker
 from tests.simulation.life import OPERATIONS, Life
 from tests.simulation.loop import SimulatedLoop
@@ -121,7 +121,7 @@ class World:
         if service.nodes:
             ledger = service.ledger
             await self.rng.choice(service.nodes).inbox.put([hint])
-            if service.ledger is ledger and hint.sender == "test":
+            if service.ledger is ledger:
                 self.acknowledged.add((catalog, str(hint.event_id)))
 
     def run(self) -> Report:
@@ -155,11 +155,9 @@ class World:
             self.check(when)
 
     def start(self) -> None:
-        """Start the services, each with a first sweep."""
-        for index, truth in enumerate(self.truths):
-            self.services.append(self._service(truth))
-            self.files.watch = self._watch
-            self.deliver(index, Hint(CatalogName(truth.name), sender="start", event_id="start"), 0.1)
+        """Start the services."""
+        self.files.watch = self._watch
+        self.services = [self._service(truth) for truth in self.truths]
 
     async def settle_down(self) -> None:
         """No more faults; a held table is released."""
@@ -252,7 +250,6 @@ class World:
         self.say("the inbox is lost")
         self.acknowledged.clear()
         self.services[0].lose_inbox()
-        self.deliver(0, Hint(CatalogName(self.truths[0].name), sender="start", event_id="again"), 6.0)
 
     def _tell_of_everything(self) -> None:
         for name in self.truths[0].live():

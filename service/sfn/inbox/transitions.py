@@ -135,12 +135,16 @@ def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
     return _soon(row, now) if row.state is State.QUEUED and row.attempt == 0 else row
 
 
-def claimed(row: Row, now: datetime, lease: timedelta) -> Row:
-    """The row leased once more; the attempt is counted before it starts."""
+def claimed(row: Row, token: int, now: datetime, lease: timedelta) -> Row:
+    """The row leased once more; the attempt is counted before it starts.
+
+    Args:
+        token: greater than any that the inbox ever gave out: a row may be forgotten and come back.
+    """
     return replace(
         row,
         state=State.LEASED,
-        token=row.token + 1,
+        token=token,
         attempt=row.attempt + 1,
         lease_until=now + lease,
         failing_since=row.failing_since or now,

@@ -10,8 +10,7 @@ from sfn.words import Table
 _SUFFIX = ".metadata.json"
 _HADOOP = re.compile(r"v(\d+)")
 
-WITHDRAWN = b""
-"""What stands in a hint that must not speak any more where it can't be deleted safely: every reader refuses it."""
+_WITHDRAWN = b"sfn-withdrawn-"
 
 
 def key(location: str) -> str:
@@ -40,3 +39,17 @@ def content(table: Table) -> bytes | None:
     if text is None or folder != f"{canonical(table.location)}/metadata":
         return None
     return text.encode()
+
+
+def withdrawn(nonce: str) -> bytes:
+    """A hint that names nothing: every reader refuses it.
+
+    It stands where a hint must not speak any more and can't be deleted safely, and for a moment before a hint is made:
+    a hint's own content can repeat, this one does not, so a writer that slept can't mistake the one for the other.
+    """
+    return _WITHDRAWN + nonce.encode()
+
+
+def is_withdrawn(body: bytes) -> bool:
+    """Whether a hint names nothing."""
+    return not body or body.startswith(_WITHDRAWN)

@@ -11,7 +11,7 @@ from sfn.pointer.document import Document, Link, State, render
 from sfn.pointer.location import canonical, checked
 from sfn.publish.changes import Draft, Stage
 from sfn.publish.facts import WhoHas, WhoIsAt
-from sfn.publish.pointing import is_our_hint, successor
+from sfn.publish.pointing import is_our_hint, successor, withdrawal
 from sfn.publish.scene import Own, Scene, hint_at, own_file
 from sfn.words import Ask, Held, Table, TableName
 
@@ -98,22 +98,20 @@ def withdraw(scene: Scene, location: str, draft: Draft) -> None:
         drop(scene, location, draft, delete=True)
 
 
-def silence_hint(scene: Scene, location: str, draft: Draft, *, except_uuid: str | None = None) -> None:
-    """Delete the hint at a location if it is ours and nobody is live there any more.
+def silence_hint(scene: Scene, location: str, draft: Draft, *, owner: bool = False) -> None:
+    """Delete the hint at a location where this row's table is no more, if it is ours.
+
+    Not where the table lives on there under another name: then the hint is that name's.
 
     Args:
-        except_uuid: unused rows of this uuid do not count as somebody.
+        owner: the catalog says that this row has the table, so no other name can have it.
     """
-    hint = hint_at(scene.facts, location)
-    if hint is None or hint.body == hintfile.WITHDRAWN or not is_our_hint(scene, location, hint):
+    hint, doc = hint_at(scene.facts, location), scene.own[location].doc
+    if hint is None or doc is None or not is_our_hint(scene, location, hint):
         return
-    if not _others_live(scene, location, except_uuid):
-        draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=hintfile.WITHDRAWN)
-
-
-def _others_live(scene: Scene, location: str, except_uuid: str | None) -> bool:
-    same = set(scene.facts.names(WhoHas(except_uuid))) if except_uuid is not None else set()
-    return any(name not in same for name in scene.facts.names(WhoIsAt(location)))
+    heirs = set(scene.facts.names(WhoHas(doc.guid))) if doc.guid is not None else set()
+    if owner or not heirs & set(scene.facts.names(WhoIsAt(location))):
+        draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint))
 
 
 def _candidates(scene: Scene, uuid: str) -> list[TableName]:
@@ -138,7 +136,7 @@ def _move(scene: Scene, location: str, own: Own, doc: Document, held: Held, draf
             _age(scene, location, own, doc, held, draft)
         return
     moved = replace(successor(scene, doc, State.MOVED), moved_to=Link(scene.name.namespace, scene.name.name, here.key))
-    silence_hint(scene, location, draft, except_uuid=doc.guid)
+    silence_hint(scene, location, draft, owner=True)
     draft.put(Stage.FORWARD, own.key, render(moved), held)
     draft.stirs.add(location)
 
@@ -161,7 +159,7 @@ def _rename(scene: Scene, location: str, own: Own, doc: Document, held: Held, he
         name_now=_name_now(scene),
     )
     if heir.place != location:
-        silence_hint(scene, location, draft, except_uuid=doc.guid)
+        silence_hint(scene, location, draft)
     draft.put(Stage.FORWARD, own.key, render(renamed), held)
     draft.stirs.add(location)
 

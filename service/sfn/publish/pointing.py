@@ -33,8 +33,15 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
     if wanted is not None and alone:
         if hint is None or hint.body != wanted or refresh:
             draft.changes.append(Put(Stage.HINT, key, wanted, hint, check=(own.key, scene.place)))
-    elif hint is not None and hint.body != hintfile.WITHDRAWN:
-        draft.remove(Stage.HINT, key, hint, otherwise=hintfile.WITHDRAWN)
+    elif hint is not None:
+        draft.remove(Stage.HINT, key, hint, otherwise=withdrawal(scene, hint))
+
+
+def withdrawal(scene: Scene, hint: Held) -> bytes | None:
+    """What to write over a hint that can't be deleted; None where it says nothing already."""
+    if hintfile.is_withdrawn(hint.body):
+        return None
+    return hintfile.withdrawn(f"{scene.look.answered:%Y%m%dT%H%M%S%f}-{scene.claim.token}")
 
 
 def needs_listing(scene: Scene, table: Table, *, refresh: bool) -> bool:
@@ -53,7 +60,7 @@ def needs_listing(scene: Scene, table: Table, *, refresh: bool) -> bool:
 
 def is_our_hint(scene: Scene, location: str, hint: Held | None) -> bool:
     """Whether the hint at a location is provably ours to replace or delete; one that is not there is."""
-    if hint is None or hint.body == hintfile.WITHDRAWN:
+    if hint is None or hintfile.is_withdrawn(hint.body):
         return True
     said = hint.body.decode(errors="replace")
     if said in scene.claim.story.hints.get(location, ()):
@@ -78,7 +85,8 @@ def _spoken(docs: Iterable[Document]) -> Iterable[str | None]:
 
 def _may_create_hint(scene: Scene, table: Table, hint: Held | None) -> bool:
     wanted = scene.policy.version_hint and hintfile.content(table) is not None
-    return hint is None and wanted and not _second_table(scene, table)
+    silent = hint is None or hintfile.is_withdrawn(hint.body)
+    return silent and wanted and not _second_table(scene, table)
 
 
 def _second_table(scene: Scene, table: Table) -> bool:

@@ -14,7 +14,7 @@ from sfn.errors import Scope, Transient
 from sfn.inbox import Roster, Worklist
 from sfn.pointer import hintfile, naming
 from sfn.pointer.location import canonical
-from sfn.publish.changes import Change, Plan, Put, Stage
+from sfn.publish.changes import Plan, Put, Remove, Stage
 from sfn.publish.decide import decide
 from sfn.publish.facts import (
     Facts,
@@ -156,41 +156,61 @@ class _Publish:
     async def _carried_out(self, plan: Plan, facts: Facts) -> bool:
         """Make all changes in order. False: a race was lost, and nothing after it was done."""
         for change in plan.changes:
-            if not await self._made(change, facts):
-                return False
-            if isinstance(change, Put) and change.check is not None and not await self._still_right(change, facts):
+            if isinstance(change, Put):
+                made = await (self._written(change, facts) if change.check is None else self._hinted(change, facts))
+            else:
+                made = await self._removed(change, facts)
+            if not made:
                 return False
         return True
 
-    async def _made(self, change: Change, facts: Facts) -> bool:
+    async def _written(self, change: Put, facts: Facts) -> bool:
         store = self.ports.stores.at(change.key)
-        if isinstance(change, Put):
-            written = await store.write(change.key, change.body, change.replacing)
-            if isinstance(written, Moved):
-                return False
-            if change.stage is Stage.POINT:
-                await store.prove(change.key)
-            facts.files[change.key] = Seen(written, facts.next_turn())
-            return True
+        written = await store.write(change.key, change.body, change.replacing)
+        if isinstance(written, Moved):
+            return False
+        if change.stage is Stage.POINT:
+            await store.prove(change.key)
+        facts.files[change.key] = Seen(written, facts.next_turn())
+        return True
+
+    async def _removed(self, change: Remove, facts: Facts) -> bool:
+        store = self.ports.stores.at(change.key)
         if isinstance(await store.delete(change.key, change.replacing), Moved):
             return False
         facts.files[change.key] = Seen(None, facts.next_turn())
         return True
 
+    async def _hinted(self, hint: Put, facts: Facts) -> bool:
+        """Write the hint, and see that what it rests on is still so.
+
+        A hint that is made anew is made in two steps, with a look between them: "nothing is there" is a condition that
+        can come true again while a writer sleeps, a text of its own is not.
+        """
+        if hint.replacing is None:
+            nonce = f"{self.ports.clock.now():%Y%m%dT%H%M%S%f}-{self.claim.token}"
+            placeholder = replace(hint, body=hintfile.withdrawn(nonce), check=None)
+            if not await self._written(placeholder, facts) or not await self._still_alone(hint, facts):
+                return False
+            hint = replace(hint, replacing=facts.file(hint.key))
+        return await self._written(hint, facts) and await self._still_right(hint, facts)
+
     async def _still_right(self, hint: Put, facts: Facts) -> bool:
-        """After the hint: the document is still the one that it rests on, and nobody else lives there now."""
+        """The document beside the hint is the one that it rests on, and no other row came to live there."""
         if hint.check is None:
             return True
         key, location = hint.check
-        store = self.ports.stores.at(key)
-        if await store.read(key) != facts.file(key):
+        if await self.ports.stores.at(key).read(key) != facts.file(key):
             return False
         uuid = next((question.uuid for question in facts.rows if isinstance(question, Remember)), None)
-        if await self.ports.worklist.remember(self.claim, location, uuid) != frozenset():
+        return await self.ports.worklist.remember(self.claim, location, uuid) == frozenset()
+
+    async def _still_alone(self, hint: Put, facts: Facts) -> bool:
+        """No other file came into the folder since it was listed, and all is right otherwise."""
+        if hint.check is None or not await self._still_right(hint, facts):
             return False
-        if hint.replacing is not None:
-            return True
-        beside = await store.list(naming.folder(location), LISTED)
+        key, location = hint.check
+        beside = await self.ports.stores.at(key).list(naming.folder(location), LISTED)
         return set(beside) <= {key, *facts.folders.get(naming.folder(location), ())}
 
     def _with_memo(self, outcome: Done | Later | Dead, facts: Facts) -> Done | Later | Dead:

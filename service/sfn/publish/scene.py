@@ -130,5 +130,5 @@ def beside(facts: Facts, name: TableName, policy: Policy, location: str) -> tupl
 
 
 def hint_at(facts: Facts, location: str) -> Held | None:
-    """The version hint at a location; one that was withdrawn counts as none to be removed."""
+    """The version hint at a location."""
     return facts.file(hintfile.key(location))

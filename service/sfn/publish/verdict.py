@@ -25,7 +25,7 @@ def conclude(
         story=story,
         asks=(*draft.asks, *_unheard_of(scene)),
         stirs=frozenset(draft.stirs | _left_or_joined(scene, story)),
-        left=frozenset(at for at, own in scene.own.items() if own.doc is not None and at not in after),
+        left=_left(scene, after),
         did=tuple(change.key for change in changes),
         not_before=scene.look.answered + scene.policy.min_publish_interval if changes else None,
     )
@@ -92,6 +92,16 @@ def _story(
         refresh_at=_next_refresh(scene.look, scene.policy, jitter) if renew else before.refresh_at,
         misses=0,
     )
+
+
+def _left(scene: Scene, after: Mapping[str, Document]) -> frozenset[str]:
+    """Places that can be forgotten: a tombstone of ours expired there.
+
+    Where a live file was deleted the place is looked at for as long as a tombstone would have stayed: a writer that
+    slept meanwhile may still create the file.
+    """
+    gone = (at for at in scene.own if at not in after)
+    return frozenset(at for at in gone if (doc := scene.own[at].doc) is not None and not doc.live)
 
 
 def _documents_after(scene: Scene, changes: tuple[Change, ...]) -> dict[str, Document]:

@@ -137,4 +137,3 @@ def _differs(answer: Loaded, row: Known | None) -> bool:
         return answer.table.left_alone is None
     same = (row.live.pointer, row.live.uuid) == (answer.table.metadata_location, answer.table.uuid)
     return not same or answer.table.left_alone is not None
-

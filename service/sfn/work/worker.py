@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -16,12 +17,12 @@ from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import Fenced, Ports, publish
 from sfn.store import Stores
+from sfn.words import CatalogName, Claim, Dead, Hint, Outcome, Reason, Released, Retry, TableName
 from sfn.work.journal import Journal
 from sfn.work.lanes import Lanes
 from sfn.work.lease import Leases
 from sfn.work.retry import RetryPolicy
 from sfn.work.sweep import Sweep, SweepPorts
-from sfn.words import CatalogName, Claim, Dead, Outcome, Reason, Released, Retry, TableName
 
 SURPRISES = 3
 """Attempts that may end in an error that nobody expected."""
@@ -118,43 +119,50 @@ class Worker:
             tasks.cancel_scope.cancel()
 
     async def run_once(self, tasks: TaskGroup) -> tuple[int, datetime | None]:
-        """Claim what is due and start it: how many, and when the next row falls due."""
+        """Claim what is due and start it: how many, and when more may be due without the bell being rung."""
         now = self._clock.now()
+        # By the same clock reading as the slots: a breaker that reopened in between would be waited for in vain.
+        reopens_at = self._lanes.reopens_at(now)
         claimed = await self._inbox.worklist.claim(self._lanes.slots(now), now)
         for claim in claimed.claims:
             self._lanes.started(claim.lane)
             self._leases.add(claim)
             tasks.start_soon(self._one, claim)
-        return len(claimed.claims), claimed.next_due
+        return len(claimed.claims), min((at for at in (claimed.next_due, reopens_at) if at is not None), default=None)
 
     async def _claim_until(self, stop: anyio.Event, tasks: TaskGroup) -> None:
         while not stop.is_set():
             started, next_due = await self.run_once(tasks)
             if not started:
-                moments = [at for at in (next_due, self._lanes.reopens_at(self._clock.now())) if at is not None]
                 with self._pause:
-                    await self._inbox.worklist.wait(min(moments, default=None))
+                    await self._inbox.worklist.wait(next_due)
         self._stopped.set()
 
     async def _one(self, claim: Claim) -> None:
         began = self._clock.now()
         try:
-            with self._leases.scope(claim):
-                outcome = await self._attempt(claim)
+            with self._leases.scope(claim) as lease:
+                try:
+                    outcome = await self._attempt(claim)
+                finally:
+                    # Before it is settled: that rings the bell, and whoever wakes must find the slot free.
+                    self._lanes.ended(claim.lane)
                 await self._settle(claim, outcome, began)
+            if lease.cancelled_caught:
+                self._journal.fenced(claim)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(5):
                 await self._settle(claim, Released(self._clock.now(), "the service stops"), began)
             raise
         finally:
             self._leases.remove(claim)
-            self._lanes.ended(claim.lane)
 
     async def _attempt(self, claim: Claim) -> Outcome | None:
         """What became of it; None where the lease was lost."""
         try:
             outcome = await self._publish_or_sweep(claim)
         except Fenced:
+            await self._look_again(claim)
             return None
         except Trouble as trouble:
             return self._after_trouble(claim, trouble)
@@ -167,6 +175,11 @@ class Worker:
             return self._retry(claim, f"{type(error).__name__}: {error}")
         self._lanes.success(claim.lane)
         return outcome
+
+    async def _look_again(self, claim: Claim) -> None:
+        """Who lost its lease may have written after the one that has it now: have the row looked at once more."""
+        with contextlib.suppress(Trouble):
+            await self._inbox.intake.put([Hint(claim.subject, sender="fenced")])
 
     async def _publish_or_sweep(self, claim: Claim) -> Outcome:
         source = await self._sources.named(claim.subject.catalog)

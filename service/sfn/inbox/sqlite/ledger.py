@@ -69,7 +69,7 @@ class Ledger:
         self.roster = RosterQueries(self._db, self._rows)
         self.brake = BrakeTable(self._db, terms.max_drops)
         (self._seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
-        (asked_seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM subject").fetchone()
+        (asked_seq,) = self._db.execute("SELECT coalesce(max(max(seq, token)), 0) FROM subject").fetchone()
         self._seq = max(self._seq, asked_seq)
         self._turn = 0
 
@@ -242,7 +242,8 @@ class Ledger:
         return taken
 
     def _leased(self, row: Row, lane: Lane, now: datetime) -> Claim:
-        after = claimed(row, now, self._terms.lease)
+        self._seq += 1
+        after = claimed(row, self._seq, now, self._terms.lease)
         self._rows.save(after, row)
         return claim_of(after, lane, self.brake.swept_at(row.subject.catalog))
 
