@@ -91,6 +91,7 @@ class Service:
     inbox: Inbox = field(default_factory=Inbox)
     readiness: Readiness = field(default_factory=Readiness)
     senders: Senders = field(default_factory=lambda: Senders([Known(ETL, Tokens({"main": TOKEN}))]))
+    deadline: float = 60.0
     broken: list[Broken] = field(default_factory=list)
 
     def ingest(self) -> Ingest:
@@ -98,7 +99,7 @@ class Service:
             self.inbox,
             self.senders,
             self.readiness,
-            limits=Limits(LIMIT, DEADLINE),
+            limits=Limits(LIMIT, self.deadline),
             interest=covers_all_but_scratch,
             on_broken=self.broken.append,
         )

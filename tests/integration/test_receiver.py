@@ -19,6 +19,7 @@ from tests.integration.listening import (
     ETL,
     EVENT,
     LIMIT,
+    TOKEN,
     Open,
     Service,
     answer,
@@ -242,9 +243,10 @@ async def test_there_is_no_way_back_from_draining_and_it_is_alive_all_the_while(
     assert (await answer(connect, request(method="GET", path="/livez", token=None))).json == {"status": "alive"}
 
 
-async def test_what_the_sender_sends_is_not_logged(connect: Open) -> None:
+async def test_a_refusal_is_logged_without_any_token(connect: Open) -> None:
     with capture_logs() as logs:
         await answer(connect, request(body=json.dumps({"namespace": "x", "name": "\n" * 9}).encode()))
         await answer(connect, request(body=EVENT, token="n0t-a-token"))  # noqa: S106 - a wrong one
     assert "n0t-a-token" not in str(logs)
+    assert TOKEN not in str(logs)
     assert [(entry["event"], entry["sender"], entry["status"]) for entry in logs] == [("events refused", "etl", 422)]

@@ -37,10 +37,16 @@ async def connect(service: Service) -> AsyncIterator[Open]:
         yield connect
 
 
+@pytest.fixture
+async def hasty(service: Service) -> AsyncIterator[Open]:
+    async with listening(Service(inbox=service.inbox, deadline=DEADLINE).application()) as connect:
+        yield connect
+
+
 async def test_a_body_in_pieces_is_one_body(service: Service, connect: Open) -> None:
     async with connect() as wire:
         await wire.send(request(CHUNKED), chunk(EVENT[:10]))
-        await anyio.sleep(DEADLINE / 8)
+        await anyio.sleep(0.05)
         await wire.send(chunk(EVENT[10:]), b"0\r\n\r\n")
         assert (await wire.reply()).status == 202
     assert service.inbox.taken[0].body == EVENT
@@ -81,8 +87,8 @@ async def test_a_413_whose_sweeps_are_not_on_disk_is_503(service: Service, conne
     assert reply.headers["retry-after"] == "2"
 
 
-async def test_a_length_that_is_too_great_waits_for_the_deadline_only(service: Service, connect: Open) -> None:
-    async with connect() as wire:
+async def test_a_length_that_is_too_great_waits_for_the_deadline_only(service: Service, hasty: Open) -> None:
+    async with hasty() as wire:
         started = anyio.current_time()
         await wire.send(request(f"Content-Length: {len(EVENT) + 1}"), EVENT)
         reply = await wire.reply()
@@ -102,8 +108,8 @@ async def test_a_length_that_is_too_small_ends_the_body_there(service: Service, 
     assert [hint.body for hint in service.inbox.taken] == [EVENT]
 
 
-async def test_a_body_that_drips_is_cut_off(service: Service, connect: Open) -> None:
-    async with connect() as wire:
+async def test_a_body_that_drips_is_cut_off(service: Service, hasty: Open) -> None:
+    async with hasty() as wire:
         started = anyio.current_time()
         await wire.send(request(CHUNKED))
         async with anyio.create_task_group() as tasks:

@@ -18,14 +18,14 @@ _MACHINES = {
         0xC000003E,
         {
             "write": 1, "flock": 73, "fsync": 74, "openat": 257, "mkdirat": 258, "unlinkat": 263, "renameat": 264,
-            "linkat": 265, "mkdir": 83, "getdents64": 217,
+            "linkat": 265, "mkdir": 83, "getdents64": 217, "pwrite64": 18, "fdatasync": 75,
         },
     ),
     "aarch64": (
         0xC00000B7,
         {
             "write": 64, "flock": 32, "fsync": 82, "openat": 56, "mkdirat": 34, "unlinkat": 35, "renameat": 38,
-            "linkat": 37, "mkdir": 34, "getdents64": 61,
+            "linkat": 37, "mkdir": 34, "getdents64": 61, "pwrite64": 68, "fdatasync": 83,
         },
     ),
 }  # fmt: skip
@@ -62,13 +62,18 @@ def kill_at(step: Step) -> None:
     _filter(step, _KILL_PROCESS)
 
 
+def refuse(step: Step, number: int) -> None:
+    """From now on the kernel answers this thread's step with that error, without doing it."""
+    _filter(step, _ERRNO | number)
+
+
 def refused(step: Step, number: int, call: Callable[[], T]) -> T:
     """The result of a call in whose thread the kernel answers the step with that error, without doing it."""
     results: list[T] = []
     errors: list[Exception] = []
 
     def run() -> None:
-        _filter(step, _ERRNO | number)
+        refuse(step, number)
         try:
             results.append(call())
         except Exception as error:  # noqa: BLE001 - it is raised again, in the thread that wants it

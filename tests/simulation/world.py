@@ -140,10 +140,10 @@ class World:
     async def _history(self) -> None:
         self.start()
         lives = [self._life(index) for index in range(len(self.truths))]
-        for life in lives:
-            self.loop.create_task(life.run(self.rng.randint(*self.setting.steps)))
+        running = [self.loop.create_task(life.run(self.rng.randint(*self.setting.steps))) for life in lives]
         self._disasters(lives)
         await asyncio.sleep(400)
+        await asyncio.wait(running)
         await self.settle_down()
         await self.rest()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.reader.files import finish
-from sfn.reader.identity import PART, table_uuid
+from sfn.reader.identity import MOST, PART, table_uuid
 from tests.unit.directory import UUID
 
 KEY = "table-uuid"
@@ -31,8 +31,8 @@ class Bytes:
         return []
 
 
-def found(body: bytes) -> str | None:
-    return finish(table_uuid(Bytes(body), "k", body[:PART]))
+def found(body: bytes, most: int = MOST) -> str | None:
+    return finish(table_uuid(Bytes(body), "k", body[:PART], most))
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -76,6 +76,25 @@ def test_it_may_lie_across_two_parts(before: int) -> None:
 )
 def test_what_has_none_has_none(body: bytes) -> None:
     assert found(body) is None
+
+
+@pytest.mark.parametrize("key", [b"\\q", b"\xff", b"\\ud800"])
+def test_a_broken_string_before_it_hides_nothing(key: bytes) -> None:
+    assert found(b'{"%b": "%b", "table-uuid": "x"}' % (key, key)) == "x"
+
+
+def test_a_string_inside_another_value_is_not_it_however_long() -> None:
+    text = b"a" * PART
+    assert found(b'{"table-uuid": ["%b", "x"]}' % text) is None
+    assert found(b'{"a": {"%b": 1, "table-uuid": "x"}, "table-uuid": "y"}' % text) == "y"
+    assert found(b'{"a": {"%b": {"table-uuid": "x"}}}' % text) is None
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bytes])
+def test_a_file_without_end_is_given_up(compress: Callable[[bytes], bytes]) -> None:
+    body = compress(b"{%b" % (b" " * (4 * PART)) + b'"table-uuid": "x"}')
+    assert found(body) == "x"
+    assert found(body, most=2 * PART) is None
 
 
 def parts(size: int) -> Iterator[bytes]:

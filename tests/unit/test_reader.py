@@ -197,9 +197,11 @@ def test_one_broken_file_does_not_hide_the_table_beside_it(place: Directory) -> 
 
 
 def test_other_files_in_our_folder_are_passed_over(place: Directory) -> None:
+    body = place.write("sales.other", guid=OTHER_UUID).read_bytes()
+    place.sfn_file("sales.other").unlink()
     place.write()
-    (place.folder / "notes.txt").write_text("{")
-    (place.folder / ".hidden.ver").write_text("{")
+    for name in ("notes.txt", "sales_other_main.ver~", ".sales_other_main.ver"):
+        (place.folder / name).write_bytes(body)
     assert sfn.resolve(place.path).document.name == "orders"
 
 
@@ -220,7 +222,6 @@ def test_another_tables_metadata_is_stale(place: Directory) -> None:
 
 def test_a_table_without_uuid_is_not_checked(place: Directory) -> None:
     place.write(guid=None)
-    place.metadata(body=b"{}")
     assert sfn.resolve(place.path).document.guid is None
 
 

@@ -126,7 +126,7 @@ class MemoryCatalog:
         return version
 
     def _written(self) -> list[TableName]:
-        return sorted(table for table, row in self._rows.items() if row.versions)
+        return [table for table, row in self._rows.items() if row.versions]
 
     def _raise_trouble(self) -> None:
         if self.trouble is not None:

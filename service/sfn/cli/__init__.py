@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sfn.cli import serve
+from sfn.cli import demo, resolve, serve
 
 DISTRIBUTION = "iceberg-sfn"
 
@@ -34,6 +34,8 @@ def sfn(
 
 
 app.command("serve")(serve.serve)
+app.command("resolve")(resolve.resolve)
+app.command("demo")(demo.demo)
 
 
 def main() -> None:

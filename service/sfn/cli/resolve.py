@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfn.errors import Unreadable
-from sfn.pointer.document import moment, render_ordinal
-from sfn.reader.blocking import identifier_of
-from sfn.reader.blocking import resolve as resolved
-from sfn.reader.resolve import Resolved
+if TYPE_CHECKING:
+    from sfn.reader.resolve import Resolved
 
 FAILED = 1
 
@@ -20,34 +17,35 @@ def resolve(
     directory: Annotated[str, typer.Argument(help="The table's directory: a path or a file: URL.", show_default=False)],
     table: Annotated[
         str | None,
-        typer.Option(
-            metavar="NS.NAME",
-            help="Which table, where several share the directory or one was renamed.",
-            show_default=False,
-        ),
+        typer.Option(metavar="NS.NAME", help="Which table, where several share the directory.", show_default=False),
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print all that the SFN file says, as JSON.")] = False,
 ) -> None:
     """Print the location of a table's current metadata file, read from its directory alone."""
+    from sfn.errors import Unreadable  # noqa: PLC0415 - start-up time
+    from sfn.reader import blocking  # noqa: PLC0415 - start-up time
+
     try:
-        identifier = None if table is None else identifier_of(table)
+        identifier = None if table is None else blocking.identifier_of(table)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--table") from None
     try:
-        found = resolved(directory, identifier)
+        found = blocking.resolve(directory, identifier)
     except Unreadable as refusal:
         typer.echo(str(refusal), err=True)
         raise typer.Exit(FAILED) from None
-    typer.echo(json.dumps(_told(found), indent=2, ensure_ascii=False) if as_json else found.metadata_location)
+    typer.echo(_told(found) if as_json else found.metadata_location)
 
 
-def _told(found: Resolved) -> dict[str, object]:
+def _told(found: Resolved) -> str:
+    from sfn.pointer.document import moment, render_ordinal  # noqa: PLC0415 - start-up time
+
     document = found.document
-    return {
+    told = {
         "metadata_location": found.metadata_location,
         "table_identifier": ".".join((*document.namespace, document.name)),
-        "namespace": list(document.namespace),
+        "namespace": document.namespace,
         "name": document.name,
         "guid": document.guid,
         "catalog_id": document.catalog_id,
@@ -55,3 +53,4 @@ def _told(found: Resolved) -> dict[str, object]:
         "written_at": moment(document.written_at),
         "sfn_file": found.sfn_file,
     }
+    return json.dumps(told, indent=2, ensure_ascii=False)

@@ -1,7 +1,6 @@
 """Iceberg's own REST catalog server, as a process that lives no longer than ours."""
 
 import socket
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +8,9 @@ from typing import Self
 
 import httpx
 
+from sfn.demo.guard import Guarded
 from sfn.errors import Permanent, Scope
 
-# Kills its own process group, which is the server's too, when its standard input ends: as the pipe's other end is ours
-# alone, that is when we end, however we do. PR_SET_PDEATHSIG would do so on Linux only, and already at the end of the
-# *thread* that started the server.
-_GUARD = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 # Up sooner and at less cost: it lives for a minute. No file of the JVM's own outlives the killed process.
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 _MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
@@ -70,7 +66,7 @@ class RestCatalogServer:
         self.warehouse = (self.folder / "warehouse").as_uri()
         self._runtime = runtime
         self._patience = patience
-        self._processes: tuple[subprocess.Popen[bytes], ...] = ()
+        self._server: Guarded | None = None
         with _listen(0) as probe:
             self._port: int = probe.getsockname()[1]
         self.uri = f"http://127.0.0.1:{self._port}"
@@ -91,45 +87,35 @@ class RestCatalogServer:
             raise self._trouble("a free port", f"port {self._port}: {error.strerror}") from error
         scratch = self.folder / "tmp"
         scratch.mkdir(parents=True, exist_ok=True)
-        guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)  # noqa: S603
-        self._processes = (guard,)
+        self._server = Guarded(
+            [self._runtime.java, *_JVM, f"-Djava.io.tmpdir={scratch}", "-cp", f"{self._runtime.jars}/*", _MAIN],
+            env={
+                "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
+                "CATALOG_JDBC_STRICT__MODE": "true",
+                "CATALOG_REST_PORT": str(self._port),
+                "CATALOG_URI": f"jdbc:sqlite:{self.folder / 'catalog.db'}",
+                "CATALOG_WAREHOUSE": self.warehouse,
+            },
+            log=self.log,
+        )
         try:
-            with self.log.open("ab") as log:
-                server = subprocess.Popen(  # noqa: S603
-                    [self._runtime.java, *_JVM, f"-Djava.io.tmpdir={scratch}", "-cp", f"{self._runtime.jars}/*", _MAIN],
-                    env={
-                        "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
-                        "CATALOG_JDBC_STRICT__MODE": "true",
-                        "CATALOG_REST_PORT": str(self._port),
-                        "CATALOG_URI": f"jdbc:sqlite:{self.folder / 'catalog.db'}",
-                        "CATALOG_WAREHOUSE": self.warehouse,
-                    },
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    process_group=guard.pid,
-                )
-            self._processes = (server, guard)
-            self._wait(server)
+            self._wait(self._server)
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
         """Kill the server, as a power cut would."""
-        for process in self._processes:
-            process.kill()
-            process.wait()
-            if process.stdin:
-                process.stdin.close()
-        self._processes = ()
+        if self._server is not None:
+            self._server.kill()
+            self._server = None
 
-    def _wait(self, server: subprocess.Popen[bytes]) -> None:
+    def _wait(self, server: Guarded) -> None:
         deadline = time.monotonic() + self._patience
         with httpx.Client(base_url=self.uri, timeout=5.0, trust_env=False) as client:
             while time.monotonic() < deadline:
-                if server.poll() is not None:
-                    raise self._trouble("a running server", f"it ended with status {server.returncode}")
+                if (status := server.status()) is not None:
+                    raise self._trouble("a running server", f"it ended with status {status}")
                 try:
                     if client.get("/v1/config").is_success:
                         return

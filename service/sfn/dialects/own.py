@@ -169,7 +169,8 @@ def _checked(value: object, at: str, key: str | int, limit: int = MAX_NAME) -> s
         raise _wrong(at, key, "a string that is not empty", "an empty one")
     if len(value) > limit:
         raise _wrong(at, key, f"at most {limit} characters", str(len(value)))
-    if (control := _CONTROL.search(value)) is not None:
+    # Nearly every name is plain: only the others are worth a search.
+    if not (value.isascii() and value.isprintable()) and (control := _CONTROL.search(value)) is not None:
         raise _wrong(at, key, "a string without control characters", f"U+{ord(control[0]):04X}")
     return value
 

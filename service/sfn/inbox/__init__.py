@@ -63,7 +63,7 @@ class Worklist(Protocol):
         ...
 
     async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
-        """Ask the catalog's brake for leave, durably; the same step gets the same answer. False also for a lost lease."""
+        """Ask the catalog's brake for leave, durably; a step that got it gets it again. False also for a lost lease."""
         ...
 
     async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:

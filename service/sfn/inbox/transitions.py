@@ -11,8 +11,10 @@
     leased          retry                        queued then; the memo is dropped
     leased          dead                         dead; queued, with its letter open, while it has files to look after
     leased          released                     queued then, the attempt given back
-    leased          lease ran out                queued now, the crash counted; dead after too many
-    dead            released by an operator      queued now, waived once
+    leased          lease ran out                queued now, the crash counted; after too many dead, a catalog paused
+    any held        released by an operator      queued now, waived once
+
+No row is due before its pause ends (`Row.not_before`), whatever is said of its due time.
 """
 
 from __future__ import annotations
@@ -46,6 +48,10 @@ from sfn.words import (
     Wish,
 )
 
+_LOOKS_AT_ONCE = frozenset({None, Reason.HELD_DROP, Reason.FOREIGN_CATALOG})
+"""Why a row may be dead that a hint brings back without a pause; None for one that is not."""
+
+
 class State(StrEnum):
     """Where a row is."""
 
@@ -65,7 +71,7 @@ class Row:
         not_before: no claim earlier, whatever comes.
         seq: number of its newest hint.
         done_seq: number of the newest hint that a publish has seen through.
-        token: of the last claim.
+        token: of the last claim; no claim of any row ever had it before.
         lease_until: of the last claim.
         attempt: claims since the last success; a released one does not count.
         crashes: leases that ran out since the last settled claim.
@@ -118,7 +124,8 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
         vague=hint.vague or row.wish.vague,
     )
     story = replace(row.story, held=True) if hint.held else row.story
-    return _woken(replace(row, seq=seq, wish=wish, story=story), now, cap)
+    state, due_at = _woken(row, now, cap)
+    return replace(row, seq=seq, wish=wish, story=story, state=state, due_at=due_at)
 
 
 def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
@@ -132,14 +139,15 @@ def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
         fresh = row or Row(ask.table, now, story=Story(visited=True))
         row = replace(fresh, locations=fresh.locations | {ask.location})
     row = replace(row or Row(ask.table, now), seq=seq)
-    return _soon(row, now) if row.state is State.QUEUED and row.attempt == 0 else row
+    waits = row.state is State.QUEUED and row.attempt == 0
+    return replace(row, due_at=min(row.due_at, _not_paused(row, now))) if waits else row
 
 
 def claimed(row: Row, token: int, now: datetime, lease: timedelta) -> Row:
     """The row leased once more; the attempt is counted before it starts.
 
     Args:
-        token: greater than any that the inbox ever gave out: a row may be forgotten and come back.
+        token: greater than that of any claim before, of whatever row: one that is forgotten may come again.
     """
     return replace(
         row,
@@ -173,16 +181,24 @@ def is_held_by(row: Row | None, claim: Claim) -> bool:
     return row is not None and row.state is State.LEASED and row.token == claim.token
 
 
-def expired(row: Row, now: datetime, most: int) -> Row:
+def renewed(row: Row, now: datetime, lease: timedelta) -> Row:
+    """The row with its lease prolonged."""
+    return replace(row, lease_until=now + lease)
+
+
+def expired(row: Row, now: datetime, most: int, cap: timedelta) -> Row:
     """The row when its lease ran out: whoever had it died or hangs.
 
     Args:
         most: leases that may run out in a row before the row counts as poison.
+        cap: what a catalog waits then: were it dead, nobody would look at its tables any more.
     """
     row = replace(row, crashes=row.crashes + 1, lease_until=None, memo=Memo())
-    if row.crashes >= most:
+    if row.crashes < most:
+        return _queued(row, now)
+    if isinstance(row.subject, TableName):
         return replace(row, state=State.DEAD, reason=Reason.POISON)
-    return replace(row, state=State.QUEUED, due_at=now)
+    return _queued(row, now + cap)
 
 
 def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timedelta) -> Row | None:
@@ -197,39 +213,44 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
         case Done(due_at, findings, forget):
             if forget and not newer:
                 return None
-            row = _seen_through(_with(row, findings), claim)
-            return _soon(row, now) if newer else replace(row, wish=Wish(), due_at=due_at)
+            row = _seen_through(_with(row, claim, findings), claim)
+            return _queued(row, now) if newer else _queued(replace(row, wish=Wish()), due_at)
         case Swept(due_at):
             row = _seen_through(row, claim)
-            return _soon(row, now) if newer else replace(row, wish=Wish(), due_at=due_at)
+            return _queued(row, now) if newer else _queued(replace(row, wish=Wish()), due_at)
         case Later(at, _, wish, findings):
-            row = _seen_through(_with(row, findings), claim)
-            return _soon(row, now) if newer else replace(row, wish=wish, due_at=at)
+            row = _seen_through(_with(row, claim, findings), claim)
+            return _queued(row, now) if newer else _queued(replace(row, wish=wish), at)
         case Retry(at, _):
-            return replace(row, state=State.QUEUED, due_at=at, memo=Memo())
+            return _queued(replace(row, memo=Memo()), at)
         case Dead(reason, _, findings, look_at):
-            row = replace(_with(row, findings) if findings is not None else row, memo=Memo(), reason=reason)
+            row = _with(row, claim, findings) if findings is not None else row
+            row = replace(row, state=State.DEAD, memo=Memo(), reason=reason)
             if look_at is not None:
-                row = replace(row, state=State.QUEUED, due_at=look_at, attempt=0, done_seq=claim.seq)
-            else:
-                row = replace(row, state=State.DEAD)
-            return _woken(row, now, cap) if newer else row
+                row = _queued(replace(row, attempt=0, done_seq=claim.seq), look_at)
+            if newer:
+                state, due_at = _woken(row, now, cap)
+                row = replace(row, state=state, due_at=due_at)
+            return row
         case Released(at, _):
-            row = replace(row, state=State.QUEUED, due_at=at, attempt=max(0, row.attempt - 1), memo=Memo())
+            row = _queued(replace(row, attempt=max(0, row.attempt - 1), memo=Memo()), at)
             return row if row.attempt else replace(row, failing_since=None)
     assert_never(outcome)
 
 
 def released(row: Row, now: datetime) -> Row:
-    """A held row that an operator lets pass once."""
+    """A held row that an operator lets pass once; whoever has it leased is fenced."""
     story = replace(row.story, held=False, waived=True)
-    return replace(row, state=State.QUEUED, story=story, attempt=0, failing_since=None, reason=None, due_at=now)
+    row = replace(row, story=story, attempt=0, failing_since=None, reason=None, lease_until=None)
+    return _queued(row, now)
 
 
-def _with(row: Row, findings: Findings) -> Row:
+def _with(row: Row, claim: Claim, findings: Findings) -> Row:
+    """The row with what its publish found; that it is to be held may have been said since."""
+    held = row.story.held and not claim.story.held
     return replace(
         row,
-        story=findings.story,
+        story=replace(findings.story, held=True) if held else findings.story,
         memo=findings.memo,
         locations=row.locations - findings.left,
         not_before=findings.not_before or row.not_before,
@@ -237,23 +258,20 @@ def _with(row: Row, findings: Findings) -> Row:
 
 
 def _seen_through(row: Row, claim: Claim) -> Row:
-    return replace(row, state=State.QUEUED, attempt=0, failing_since=None, reason=None, done_seq=claim.seq)
+    return replace(row, attempt=0, failing_since=None, reason=None, done_seq=claim.seq)
 
 
-def _soon(row: Row, now: datetime) -> Row:
-    return replace(row, due_at=max(now, row.not_before or now))
+def _queued(row: Row, at: datetime) -> Row:
+    return replace(row, state=State.QUEUED, due_at=_not_paused(row, at))
 
 
-def _woken(row: Row, now: datetime, cap: timedelta) -> Row:
-    """A hint makes a row due, except one that is leased or that waits for its next attempt."""
-    if row.state is State.DEAD:
-        due = now if _looks_at_once(row) else now + cap
-        return replace(row, state=State.QUEUED, due_at=due)
-    if row.state is State.QUEUED and row.attempt == 0:
-        soon = _soon(row, now)
-        return soon if soon.due_at < row.due_at else row
-    return row
+def _not_paused(row: Row, at: datetime) -> datetime:
+    return at if row.not_before is None or row.not_before < at else row.not_before
 
 
-def _looks_at_once(row: Row) -> bool:
-    return row.reason in {Reason.HELD_DROP, Reason.FOREIGN_CATALOG}
+def _woken(row: Row, now: datetime, cap: timedelta) -> tuple[State, datetime]:
+    """State and due time after a hint: it makes a row due, but not one that is leased or waits for its next attempt."""
+    if row.state is State.LEASED or (row.state is State.QUEUED and row.attempt > 0):
+        return row.state, row.due_at
+    due = _not_paused(row, now if row.reason in _LOOKS_AT_ONCE else now + cap)
+    return State.QUEUED, due if row.state is State.DEAD else min(row.due_at, due)

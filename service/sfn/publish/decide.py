@@ -70,6 +70,7 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
         scene = _with_obstacle(scene)
         if scene.place is not None and scene.obstacle is None:
             if needs_listing(scene, scene.table, refresh=refresh):
+                scene.facts.require_read(hintfile.key(scene.place))
                 scene = replace(scene, siblings=beside(scene.facts, scene.name, scene.policy, scene.place))
             point(scene, scene.table, draft, turned=_is_backward(scene, scene.table), refresh=refresh)
     heirs = find_heirs(scene, draft)

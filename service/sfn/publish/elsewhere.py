@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sfn.errors import LocationRefused
-from sfn.pointer import hintfile
+from sfn.pointer import hintfile, naming
 from sfn.pointer.document import Document, Link, State, render
 from sfn.pointer.location import canonical, checked
 from sfn.publish.changes import Draft, Stage
@@ -109,8 +109,11 @@ def silence_hint(scene: Scene, location: str, draft: Draft, *, owner: bool = Fal
     hint, doc = hint_at(scene.facts, location), scene.own[location].doc
     if hint is None or doc is None or not is_our_hint(scene, location, hint):
         return
+    others = scene.facts.names(WhoIsAt(location))
     heirs = set(scene.facts.names(WhoHas(doc.guid))) if doc.guid is not None else set()
-    if owner or not heirs & set(scene.facts.names(WhoIsAt(location))):
+    if not owner and hintfile.is_withdrawn(hint.body):
+        draft.ask(Ask(name) for name in others)
+    if owner or not heirs & set(others):
         draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint))
 
 
@@ -142,6 +145,9 @@ def _move(scene: Scene, location: str, own: Own, doc: Document, held: Held, draf
 
 
 def _rename(scene: Scene, location: str, own: Own, doc: Document, held: Held, heir: Heir, draft: Draft) -> None:
+    for key in naming.keys(heir.place, heir.name.namespace, heir.name.name):
+        # Two names can share a plain file name, so what is remembered of ours may be an old state of theirs.
+        scene.facts.require_read(key)
     target = own_file(scene.facts, heir.name, scene.policy, heir.place)
     if target.obstacle is not None and scene.look.asked - doc.written_at >= scene.policy.replica_lag:
         drop(scene, location, draft)

@@ -66,7 +66,7 @@ def is_our_hint(scene: Scene, location: str, hint: Held | None) -> bool:
     if said in scene.claim.story.hints.get(location, ()):
         return True
     here = scene.siblings if location == scene.place else ()
-    if any(doc.live and doc.catalog_id != scene.policy.catalog_id for doc in here):
+    if said in set(_spoken(doc for doc in here if doc.live and doc.catalog_id != scene.policy.catalog_id)):
         return False
     own = scene.own[location]
     beside = [doc for doc in here if doc.catalog_id == scene.policy.catalog_id]

@@ -190,10 +190,19 @@ class _Publish:
         if hint.replacing is None:
             nonce = f"{self.ports.clock.now():%Y%m%dT%H%M%S%f}-{self.claim.token}"
             placeholder = replace(hint, body=hintfile.withdrawn(nonce), check=None)
-            if not await self._written(placeholder, facts) or not await self._still_alone(hint, facts):
+            if not await self._written(placeholder, facts):
+                return False
+            if not await self._still_alone(hint, facts):
+                await self._taken_back(placeholder, facts)
                 return False
             hint = replace(hint, replacing=facts.file(hint.key))
         return await self._written(hint, facts) and await self._still_right(hint, facts)
+
+    async def _taken_back(self, placeholder: Put, facts: Facts) -> None:
+        """Leave no placeholder behind; its text is unique, so only a store that ignores conditions must keep it."""
+        store, held = self.ports.stores.at(placeholder.key), facts.file(placeholder.key)
+        if held is not None and (await store.prove(placeholder.key)).conditional_delete:
+            await store.delete(placeholder.key, held)
 
     async def _still_right(self, hint: Put, facts: Facts) -> bool:
         """The document beside the hint is the one that it rests on, and no other row came to live there."""

@@ -122,10 +122,13 @@ def beside(facts: Facts, name: TableName, policy: Policy, location: str) -> tupl
     """The other rows' documents in a location's folder."""
     found = []
     for key in facts.folder(naming.folder(location)):
-        if key.endswith(naming.EXTENSION):
-            doc = readable(facts.file(key))
-            if doc is not None and not ours(doc, name, policy):
-                found.append(doc)
+        if not key.endswith(naming.EXTENSION):
+            continue
+        doc = readable(facts.file(key))
+        if doc is not None and not ours(doc, name, policy):
+            # One of our own two names may be somebody else's file, and then it is in our memory.
+            facts.require_read(key)
+            found.append(doc)
     return tuple(found)
 
 

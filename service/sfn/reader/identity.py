@@ -13,7 +13,7 @@ from sfn.reader.files import Files
 PART: Final = 1 << 20
 """Bytes that are read, and inflated, at a time."""
 MOST: Final = 1 << 30
-"""Bytes of JSON that are looked through."""
+"""Bytes of JSON that are looked through: what inflates to more is no metadata."""
 
 _KEY: Final = "table-uuid"
 _LONGEST: Final = 400
@@ -27,16 +27,17 @@ _FLAT: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL
 """Whole strings and whatever else neither opens nor closes anything."""
 
 
-async def table_uuid(files: Files, key: str, first: bytes) -> str | None:
+async def table_uuid(files: Files, key: str, first: bytes, most: int = MOST) -> str | None:
     """The file's `table-uuid`; None where it has none, or is no metadata.
 
     Args:
         files: how to read the rest, as far as it is needed.
         key: the file's canonical URL.
         first: its first `PART` bytes.
+        most: bytes of JSON that are looked through, to the end of their part.
     """
     search = _Search()
-    left = MOST
+    left = most
     try:
         async for part in _inflated(_parts(files, key, first)):
             search.feed(part)
@@ -60,11 +61,9 @@ async def _parts(files: Files, key: str, first: bytes) -> AsyncIterator[bytes]:
 async def _inflated(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The parts as they are, or decompressed: told by content, as file names differ from engine to engine."""
     inflater = None
-    is_first = True
     async for part in parts:
-        if is_first and part.startswith(_GZIP):
+        if inflater is None and part.startswith(_GZIP):
             inflater = zlib.decompressobj(_GZIP_WINDOW)
-        is_first = False
         if inflater is None:
             yield part
             continue
@@ -109,11 +108,10 @@ class _Search:
                 self._text = bytearray()
             case b"{" | b"[":
                 self._depth += 1
-                self.over = self._depth == 1 and sign[0] == b"["
             case b"}" | b"]":
                 self._depth -= 1
                 self.over = self._depth <= 0
-            case b":" if self._depth == 1:
+            case b":":
                 self._is_ours = self._last == _KEY
             case b"," if self._depth == 1:
                 self._is_ours = False
@@ -140,9 +138,9 @@ class _Search:
             self._closed(text)
         return sign.end()
 
-    def _keep(self, text: bytearray, some: bytes) -> None:
-        if self._depth == 1:
-            text += some[: _LONGEST - len(text)]
+    @staticmethod
+    def _keep(text: bytearray, some: bytes) -> None:
+        text += some[: _LONGEST - len(text)]
 
     def _closed(self, text: bytearray) -> None:
         if self._depth != 1:

@@ -38,13 +38,30 @@ async def read(receive: Receive, declared: int | None, limits: Limits) -> bytes 
     """
     if declared is not None and declared > limits.size:
         raise _too_large(limits.size, f"{declared} declared")
+    return await _in_time(_whole(receive, limits.size), limits.deadline)
+
+
+async def _in_time(reading: Awaitable[bytes | None], deadline: float) -> bytes | None:
+    # asyncio.timeout does the same in five times the time: a tenth of all that a request takes.
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"  # noqa: S101 - for the type
+    expired = False
+
+    def expire() -> None:
+        nonlocal expired
+        expired = True
+        task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(deadline, expire)
     try:
-        async with asyncio.timeout(limits.deadline):
-            return await _whole(receive, limits.size)
-    except TimeoutError as error:
-        raise Rejected(
-            "#", status=408, expected=f"the whole body within {limits.deadline:g} s", found="a part of it"
-        ) from error
+        return await reading
+    except asyncio.CancelledError:
+        if not expired or task.uncancel() > 0:
+            raise
+        expected = f"the whole body within {deadline:g} s"
+        raise Rejected("#", status=408, expected=expected, found="a part of it") from None
+    finally:
+        timer.cancel()
 
 
 async def _whole(receive: Receive, size: int) -> bytes | None:

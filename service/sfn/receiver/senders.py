@@ -28,13 +28,13 @@ class Senders:
     """All configured senders; without any, one that needs no token.
 
     Args:
-        known: the configured ones. Where two share a token, the first is meant.
-        open_to: the sender that everybody is, where `known` is empty.
+        enrolled: the configured ones. Where two share a token, the first is meant.
+        open_to: the sender that everybody is, where `enrolled` is empty.
     """
 
-    def __init__(self, known: Iterable[Known], open_to: Sender | None = None) -> None:
-        self._known = tuple(known)
-        self._open_to = None if self._known else open_to
+    def __init__(self, enrolled: Iterable[Known], open_to: Sender | None = None) -> None:
+        self._enrolled = tuple(enrolled)
+        self._open_to = None if self._enrolled else open_to
 
     def verify(self, authorization: bytes | None) -> Sender | None:
         """The sender behind an `Authorization` header, None for nobody.
@@ -46,7 +46,7 @@ class Senders:
         presented = bearer(authorization)
         if presented is None:
             return None
-        active = [(known.sender, token) for known in self._known for token in known.tokens.active()]
+        active = [(one.sender, token) for one in self._enrolled for token in one.tokens.active()]
         index = match((token for _, token in active), presented)
         return None if index is None else active[index][0]
 

@@ -59,6 +59,8 @@ class Sweep:
         known = {row.table: row async for row in self._ports.roster.known(self._subject.catalog)}
         await self._look_at_all(known)
         await self._tell()
+        if self._trouble is not None:
+            raise self._trouble
         calm = await self._tell_absences(known)
         pause = self._policy.sweep_every * (0.9 + jitter / 5)
         return Swept(due_at=began + pause, began=began, calm=calm)
@@ -70,8 +72,6 @@ class Sweep:
                 tasks.start_soon(self._look_at_each, receive.clone(), known)
             receive.close()
             await self._list_into(send)
-        if self._trouble is not None:
-            raise self._trouble
 
     async def _list_into(self, send: MemoryObjectSendStream[TableName]) -> None:
         try:

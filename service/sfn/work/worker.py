@@ -104,6 +104,7 @@ class Worker:
         self._lanes = Lanes(terms.concurrency)
         self._leases = Leases(inbox.worklist, clock, terms.lease)
         self._pause = anyio.CancelScope()
+        self._freed = False
         self._stopped = anyio.Event()
 
     async def run(self, stop: anyio.Event) -> None:
@@ -132,9 +133,10 @@ class Worker:
 
     async def _claim_until(self, stop: anyio.Event, tasks: TaskGroup) -> None:
         while not stop.is_set():
+            self._freed = False
             started, next_due = await self.run_once(tasks)
-            if not started:
-                with self._pause:
+            if not started and not self._freed and not stop.is_set():
+                with anyio.CancelScope() as self._pause:
                     await self._inbox.worklist.wait(next_due)
         self._stopped.set()
 
@@ -142,11 +144,7 @@ class Worker:
         began = self._clock.now()
         try:
             with self._leases.scope(claim) as lease:
-                try:
-                    outcome = await self._attempt(claim)
-                finally:
-                    # Before it is settled: that rings the bell, and whoever wakes must find the slot free.
-                    self._lanes.ended(claim.lane)
+                outcome = await self._attempt(claim)
                 await self._settle(claim, outcome, began)
             if lease.cancelled_caught:
                 self._journal.fenced(claim)
@@ -156,6 +154,13 @@ class Worker:
             raise
         finally:
             self._leases.remove(claim)
+            self._free(claim)
+
+    def _free(self, claim: Claim) -> None:
+        """Its slot may be what a due row waits for, however the claim ended: look again, even before the next wait."""
+        self._lanes.ended(claim.lane)
+        self._freed = True
+        self._pause.cancel()
 
     async def _attempt(self, claim: Claim) -> Outcome | None:
         """What became of it; None where the lease was lost."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from hashlib import sha256
@@ -95,6 +96,9 @@ class RestCatalog:
 
 
 def _etag(reply: Reply) -> str | None:
-    """The entity tag to send back: without the suffix of a compressing Jetty, with which it never matches."""
-    tag = reply.headers.get("ETag", "").strip()
-    return tag.removesuffix("--gzip").replace('--gzip"', '"') or None
+    """The entity tag to send back: without the suffix of a compressing Jetty, with which it never matches.
+
+    None also for what can't be stored or sent back safely: a load without a tag is only slower.
+    """
+    tag = reply.headers.get("ETag", "").strip().removesuffix("--gzip").replace('--gzip"', '"')
+    return tag if re.fullmatch(r"[\x21-\x7e]{1,256}", tag) else None

@@ -99,30 +99,28 @@ class Client:
             async with session.request(
                 method, url, headers=headers, data=form, timeout=limit, allow_redirects=False
             ) as response:
-                body = await self._read(response)
-                if body is not None:
-                    return Reply(where, response.status, self._clock.now(), response.headers, body)
-                refusal = self._too_long(where)
+                body = await self._read(where, response)
+                return Reply(where, response.status, self._clock.now(), response.headers, body)
         except (aiohttp.ClientError, OSError) as error:
-            refusal = unheard(where, error, total)
-        # Outside the handler: the chained error would carry our headers in its repr.
-        raise Refused(refusal)
+            raise Refused(unheard(where, error, total)) from error
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytearray | None:
-        """The whole body, or None when it is longer than the limit; of an error the beginning does."""
-        most = self._settings.body_limit if response.ok else _ERROR_LIMIT
-        if response.ok and (response.content_length or 0) > most:
-            return None
+    async def _read(self, where: str, response: aiohttp.ClientResponse) -> bytearray:
+        """The whole body, or of a long error its beginning."""
+        limit = self._settings.body_limit if response.ok else _ERROR_LIMIT
+        if response.ok and (response.content_length or 0) > limit:
+            raise Refused(self._too_long(where))
         body = bytearray()
         waits_turn = True
         async with AsyncExitStack() as turn:
             async for chunk in response.content.iter_any():
                 body += chunk
-                if len(body) > most:
-                    return None if response.ok else body
+                if len(body) > limit:
+                    break
                 if waits_turn and len(body) > _LARGE:
                     await turn.enter_async_context(self._large)
                     waits_turn = False
+        if response.ok and len(body) > limit:
+            raise Refused(self._too_long(where))
         return body
 
     def _opened(self) -> aiohttp.ClientSession:
@@ -159,7 +157,7 @@ class Client:
             where,
             expected=f"at most {self._settings.body_limit} bytes",
             found="a longer answer",
-            remedy="expire the table's snapshots, shorten its metadata-log, or raise body_limit",
+            remedy="expire the table's snapshots and shorten its metadata-log, or exclude it",
             permanent=True,
             reach=Scope.TABLE,
         )

@@ -105,37 +105,44 @@ class Directions:
             refusal = refused.refusal
         else:
             if reply.status == HTTPStatus.OK:
-                return self._read(reply)
+                return route(settings, reply)
             refusal = of_status(reply, expected=_EXPECTED)
             if reply.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
-                refusal = replace(refusal, remedy=self._check("uri (without /v1) and warehouse"))
+                refusal = replace(refusal, remedy=_check(settings, "uri (without /v1) and warehouse"))
         return replace(refusal, reach=Scope.CATALOG)
 
-    def _read(self, reply: Reply) -> Route | Refusal:
-        settings = self._settings
-        try:
-            config = answers.read_config(reply.body)
-        except answers.Unintelligible as error:
-            refusal = garbled(reply, expected=_EXPECTED, found=str(error))
-            return replace(refusal, remedy=self._check("uri (without /v1)"), reach=Scope.CATALOG)
-        uri = config.uri or settings.uri
-        try:
-            home = _sent(uri)
-            found = "a uri override that leaves TLS" if _leaves_tls(settings.uri, uri) else None
-        except ValueError:
-            home, found = "", "a uri override that is no http or https URI"
-        if found is not None:
-            remedy = "have the catalog's configuration mended: its uri must be where clients reach it over TLS"
-            return Refusal(reply.where, _EXPECTED, found, remedy, permanent=True, reach=Scope.CATALOG)
-        return Route(
-            home=home,
-            prefix=config.prefix,
-            paths=paths.Paths(config.prefix, config.separator or paths.DEFAULT_SEPARATOR),
-            headers=_headers(config.defaults, settings.headers, config.overrides),
-        )
 
-    def _check(self, what: str) -> str:
-        return f"check catalogs.{self._settings.name}.{what}"
+def route(settings: RestSettings, reply: Reply) -> Route | Refusal:
+    """The way that a configuration names, or why it names none; pure.
+
+    Args:
+        settings: what we were told.
+        reply: what the catalog says, status 200.
+    """
+    try:
+        config = answers.read_config(reply.body)
+    except answers.Unintelligible as error:
+        refusal = garbled(reply, expected=_EXPECTED, found=str(error))
+        return replace(refusal, remedy=_check(settings, "uri (without /v1)"), reach=Scope.CATALOG)
+    uri = config.uri or settings.uri
+    try:
+        home = _sent(uri)
+        found = "a uri override that leaves TLS" if _leaves_tls(settings.uri, uri) else None
+    except ValueError:
+        home, found = "", "a uri override that is no http or https URI"
+    if found is not None:
+        remedy = "have the catalog's configuration mended: its uri must be where clients reach it over TLS"
+        return Refusal(reply.where, _EXPECTED, found, remedy, permanent=True, reach=Scope.CATALOG)
+    return Route(
+        home=home,
+        prefix=config.prefix,
+        paths=paths.Paths(config.prefix, config.separator or paths.DEFAULT_SEPARATOR),
+        headers=_headers(config.defaults, settings.headers, config.overrides),
+    )
+
+
+def _check(settings: RestSettings, what: str) -> str:
+    return f"check catalogs.{settings.name}.{what}"
 
 
 def _sent(uri: str) -> str:

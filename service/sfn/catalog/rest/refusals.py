@@ -64,7 +64,8 @@ class Refusal:
 
     def trouble(self, scope: Scope, secrets: Iterable[str]) -> Transient | Permanent:
         """The error to raise, on one line, with every secret of ours blotted out, whoever repeated it."""
-        found = self.found
+        # A header's stray bytes are lone surrogates in Python, which no log can write.
+        found = self.found.encode("utf-8", "replace").decode()
         # The longest first: one secret may be the beginning of another.
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _SHORTEST_SECRET:
@@ -127,19 +128,16 @@ def _meaning(reply: Reply) -> tuple[bool, Scope | None, str]:
             return (
                 True,
                 Scope.CATALOG,
-                "give the catalog a valid token or credential; a new one was asked for if possible",
+                "give the catalog a valid token or credential; a new one was tried if there was one",
             )
         case HTTPStatus.FORBIDDEN:
             return (
                 True,
                 None,
-                (
-                    "grant our principal to load and list there, or exclude it; "
-                    "some catalogs also answer 403 for what does not exist"
-                ),
+                "grant our principal to load and list there, or exclude it; some say 403 for what is gone",
             )
         case HTTPStatus.TOO_MANY_REQUESTS:
-            return False, Scope.CATALOG, "lower max_in_flight, or raise the catalog's limit"
+            return False, Scope.CATALOG, "lower worker.concurrency, or raise the catalog's own limit"
         case HTTPStatus.REQUEST_TIMEOUT | HTTPStatus.TOO_EARLY:
             return False, None, ""
         case HTTPStatus.NOT_FOUND:
@@ -152,14 +150,10 @@ def _meaning(reply: Reply) -> tuple[bool, Scope | None, str]:
             return (
                 True,
                 None,
-                "set uri to where it leads; redirects are not followed, they would take the credentials along",
+                "set uri to where it leads: redirects are not followed, they would take credentials along",
             )
         case status if status in range(400, 500):
-            return (
-                True,
-                None,
-                "the catalog refuses the request as such: a name that it takes in no URL, or an old version",
-            )
+            return True, None, "the catalog takes no such request: a name that it wants in no URL, or an old version"
         case status if status in range(500, 600):
             return False, None, "look into the catalog's own log"
         case _:
@@ -171,7 +165,8 @@ def _described(reply: Reply) -> str:
     if location := reply.headers.get("Location"):
         # Without its query: a login page is sent a token there.
         target = urlsplit(location)
-        text += f" to {target.scheme or 'the same host'}://{target.netloc.rpartition('@')[2]}{target.path}"
+        host = target.netloc.rpartition("@")[2]
+        text += f" to {target.scheme}://{host}{target.path}" if host else f" to {target.path}"
     if (error := answers.read_error(reply.body)) is not None:
         return f"{text} {error.type}: {error.message}"
     kind = reply.headers.get("Content-Type", "of no type")

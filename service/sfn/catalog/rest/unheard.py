@@ -42,7 +42,7 @@ _MEANINGS: tuple[tuple[type[Exception], _Meaning], ...] = (
         _Meaning("no connection", "see whether the catalog is up and listens there", Scope.CATALOG),
     ),
     (aiohttp.InvalidURL, _Meaning("a URL that is none", "check uri", Scope.CATALOG, permanent=True)),
-    (TimeoutError, _Meaning("no whole answer in time", "look into the catalog's own log, or raise request_timeout")),
+    (TimeoutError, _Meaning("no whole answer in time", "look into the catalog's own log and its load")),
     (aiohttp.ClientPayloadError, _Meaning("half an answer", "see what cuts connections between here and the catalog")),
     (aiohttp.ClientResponseError, _Meaning("an answer that is no HTTP", "see what answers at that URL")),
 )

@@ -1,0 +1,6 @@
+"""The inbox in a SQLite file: durable, for one process."""
+
+from sfn.inbox.sqlite.committer import Commit
+from sfn.inbox.sqlite.inbox import SqliteInbox
+
+__all__ = ["Commit", "SqliteInbox"]

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime
 
-from sfn.inbox.sqlite.rows import key_of, micros, moment
+from sfn.inbox.sqlite.codec import key_of, micros, moment
+from sfn.inbox.terms import Terms
 from sfn.words import Step, Subject
-
-_WINDOW = timedelta(hours=1)
 
 
 class BrakeTable:
     """The brakes and sweeps of all catalogs on one connection; the caller owns the transaction."""
 
-    def __init__(self, db: sqlite3.Connection, limits: Mapping[str, int]) -> None:
-        self._db, self._limits = db, limits
+    def __init__(self, db: sqlite3.Connection, terms: Terms) -> None:
+        self._db, self._terms = db, terms
 
-    def limit(self, catalog: str, live: int) -> int:
-        """Steps an hour, and absences a sweep, that are let pass: the setting, else the greater of 10 and 1 %."""
-        return self._limits.get(catalog, max(10, live // 100))
+    def permit(self, subject: Subject, step: Step, live: Callable[[], int], now: datetime) -> bool:
+        """Give leave for a step, or trip.
 
-    def permit(self, subject: Subject, step: Step, live: int, now: datetime) -> bool:
-        """Give leave for a step, or trip."""
+        Args:
+            live: counts the catalog's tables that have a live file; it takes long where they are many.
+        """
         catalog = subject.catalog
         text = repr((key_of(subject), step.kind.value, step.uuid, step.pointer))
-        self._db.execute("DELETE FROM permit WHERE at <= ?", (micros(now - _WINDOW),))
+        self._db.execute("DELETE FROM permit WHERE at <= ?", (micros(now - self._terms.brake_window),))
         if self._db.execute("SELECT 1 FROM permit WHERE catalog = ? AND step = ?", (catalog, text)).fetchone():
             return True
         (used,) = self._db.execute("SELECT count(*) FROM permit WHERE catalog = ?", (catalog,)).fetchone()
-        if self._is_tripped(catalog) or used >= self.limit(catalog, live):
+        if self._is_tripped(catalog) or used >= self._terms.allowance(catalog, live()):
             self._trip(catalog, tripped=True)
             return False
         self._db.execute("INSERT INTO permit(catalog, step, at) VALUES(?, ?, ?)", (catalog, text, micros(now)))
@@ -52,15 +51,19 @@ class BrakeTable:
     def note_sweep(self, catalog: str, began: datetime) -> None:
         """A sweep is complete."""
         self._db.execute(
-            "INSERT INTO catalog(name, swept_at) VALUES(?, ?) ON CONFLICT(name) DO UPDATE SET swept_at = excluded.swept_at",
+            "INSERT INTO catalog(name, swept_at) VALUES(?, ?) "
+            "ON CONFLICT(name) DO UPDATE SET swept_at = excluded.swept_at",
             (catalog, micros(began)),
         )
 
     def _is_tripped(self, catalog: str) -> bool:
-        return self._db.execute("SELECT 1 FROM catalog WHERE name = ? AND tripped = 1", (catalog,)).fetchone() is not None
+        return (
+            self._db.execute("SELECT 1 FROM catalog WHERE name = ? AND tripped = 1", (catalog,)).fetchone() is not None
+        )
 
     def _trip(self, catalog: str, *, tripped: bool) -> None:
         self._db.execute(
-            "INSERT INTO catalog(name, tripped) VALUES(?, ?) ON CONFLICT(name) DO UPDATE SET tripped = excluded.tripped",
+            "INSERT INTO catalog(name, tripped) VALUES(?, ?) "
+            "ON CONFLICT(name) DO UPDATE SET tripped = excluded.tripped",
             (catalog, int(tripped)),
         )

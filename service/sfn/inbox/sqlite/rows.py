@@ -1,147 +1,192 @@
-"""Rows of the inbox to and from SQLite."""
+"""The rows of the inbox in SQLite, as one unit of work."""
 
 from __future__ import annotations
 
 import sqlite3
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from sfn.inbox.transitions import Row, State
-from sfn.words import CatalogName, Lane, Memo, Reason, Story, Subject, TableName, Urgency, Wish
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_encode = msgspec.json.Encoder(order="deterministic").encode
-_wish = msgspec.json.Decoder(Wish).decode
-_story = msgspec.json.Decoder(Story).decode
-_memo = msgspec.json.Decoder(Memo).decode
-_key = msgspec.json.Decoder(list[str]).decode
-_NO_WISH, _NO_MEMO = _encode(Wish()), _encode(Memo())
-
-COLUMNS = (
-    "key, state, due_at, not_before, seq, done_seq, token, lease_until, attempt, crashes, failing_since, reason, "
-    "wish, story, memo"
+from sfn.inbox.sqlite.codec import (
+    ROW,
+    key_of,
+    live_columns,
+    memo_column,
+    parse_row,
+    plain_columns,
+    state_columns,
+    story_column,
+    subject_of,
+    wish_column,
 )
+from sfn.inbox.transitions import Row
+from sfn.words import Lane, Memo, Urgency
+
+__all__ = ["KEPT", "Rows", "key_of", "subject_of"]
+
+KEPT = 4096
+"""Rows that stay known from one transaction to the next."""
+
+_PLAIN = "not_before = ?, seq = ?, done_seq = ?, token = ?, attempt = ?, crashes = ?, failing_since = ?"
+_STATE = ", state = ?, due_at = ?, lease_until = ?, reason = ?, lane = ?"
+_LIVE = ", live_uuid = ?, live_location = ?, live_written_at = ?"
 
 
-def micros(at: datetime) -> int:
-    """Unix microseconds."""
-    return (at - _EPOCH) // timedelta(microseconds=1)
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A row as the database has it, with the number of its lane."""
 
-
-def moment(at: int) -> datetime:
-    """The moment of Unix microseconds."""
-    return _EPOCH + timedelta(microseconds=at)
-
-
-def key_of(subject: Subject) -> str:
-    """A subject's key: a JSON array of catalog, levels and name; of the catalog alone for a catalog."""
-    if isinstance(subject, CatalogName):
-        return _encode([subject.catalog]).decode()
-    return _encode([subject.catalog, *subject.namespace, subject.name]).decode()
-
-
-def subject_of(key: str) -> Subject:
-    """The subject of a key."""
-    catalog, *rest = _key(key)
-    return TableName(catalog, tuple(rest[:-1]), rest[-1]) if rest else CatalogName(catalog)
+    row: Row
+    lane: int
 
 
 class Rows:
-    """Loads and saves rows on one connection; the caller owns the transaction."""
+    """Rows are read once, changed in memory, and written when somebody queries them or the transaction ends.
+
+    What was read stays known until a transaction is undone or another connection has written. The caller owns the
+    transaction: it calls `begin` before the first verb, `flush` before it commits, and `forget` after a rollback.
+    """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._lanes = {
-            Lane(catalog, store, Urgency(urgency)): number
-            for number, catalog, store, urgency in db.execute("SELECT id, catalog, store, urgency FROM lane")
-        }
+        self._stored: dict[str, _Stored] = {}
+        self._changed: dict[str, Row | None] = {}
+        self._lanes: dict[Lane, int] = {}
+        self._version = -1
+        self.begin()
 
-    @property
+    def begin(self) -> None:
+        """Make sure that what is known is so, and make room: what a verb loads stays until its transaction ends."""
+        (version,) = self._db.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self.forget()
+            self._version = version
+        while len(self._stored) > KEPT:
+            del self._stored[next(iter(self._stored))]
+
+    def forget(self) -> None:
+        """Drop everything that is remembered, also what was not written yet."""
+        self._stored.clear()
+        self._changed.clear()
+        found = self._db.execute("SELECT id, catalog, store, urgency FROM lane").fetchall()
+        self._lanes = {Lane(catalog, store, Urgency(urgency)): number for number, catalog, store, urgency in found}
+
+    def last(self) -> int:
+        """The greatest number of a hint or a claim, 0 for none."""
+        ((seq, token),) = self.select("SELECT coalesce(max(seq), 0), coalesce(max(token), 0) FROM subject")
+        return int(max(seq, token))
+
     def lanes(self) -> dict[Lane, int]:
         """Every lane that ever had a row, with its number."""
+        self.flush()
         return self._lanes
+
+    def select(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """The answer to a query over the rows as they are now: the one way to ask for more than a row."""
+        self.flush()
+        return self._db.execute(query, values).fetchall()
 
     def load(self, key: str) -> Row | None:
         """The row of a key."""
-        found = self._db.execute(f"SELECT {COLUMNS} FROM subject WHERE key = ?", (key,)).fetchone()
-        return self.parse(found) if found is not None else None
+        if key in self._changed:
+            return self._changed[key]
+        stored = self._stored.get(key)
+        if stored is None:
+            found = self._db.execute(f"SELECT lane, {ROW} FROM subject WHERE key = ?", (key,)).fetchone()
+            if found is None:
+                return None
+            places = self._db.execute("SELECT location FROM location WHERE key = ?", (key,)).fetchall()
+            row = parse_row(key, found[1:], frozenset(place for (place,) in places))
+            stored = self._stored[key] = _Stored(row, found[0])
+        return stored.row
 
-    def parse(self, columns: tuple[Any, ...]) -> Row:
-        """The row of `COLUMNS`."""
-        key, state, due, before, seq, done, token, lease, attempt, crashes, since, reason, wish, story, memo = columns
-        places = self._db.execute("SELECT location FROM location WHERE key = ?", (key,))
-        return Row(
-            subject=subject_of(key),
-            due_at=moment(due),
-            state=State(state),
-            not_before=moment(before) if before is not None else None,
-            seq=seq,
-            done_seq=done,
-            token=token,
-            lease_until=moment(lease) if lease is not None else None,
-            attempt=attempt,
-            crashes=crashes,
-            failing_since=moment(since) if since is not None else None,
-            reason=Reason(reason) if reason is not None else None,
-            wish=Wish() if wish == _NO_WISH else _wish(wish),
-            locations=frozenset(place for (place,) in places),
-            story=_story(story),
-            memo=Memo() if memo == _NO_MEMO else _memo(memo),
-        )
+    def save(self, key: str, row: Row | None) -> None:
+        """Change the row of a key that was loaded in this transaction; None: it goes."""
+        self._changed[key] = row
 
-    def save(self, row: Row, before: Row | None) -> None:
-        """Write a row; `before` is what `load` gave for it."""
-        key = key_of(row.subject)
-        live = row.story.live
+    def flush(self) -> None:
+        """Write what was changed."""
+        changed, self._changed = self._changed, {}
+        for key, row in changed.items():
+            before = self._stored.pop(key, None)
+            if row is not None:
+                lane = self._lane(row.lane)
+                if before is None:
+                    self._insert(key, row, lane)
+                else:
+                    self._update(key, row, lane, before)
+                self._stored[key] = _Stored(row, lane)
+            elif before is not None:
+                self._delete(key)
+
+    def _insert(self, key: str, row: Row, lane: int) -> None:
         self._db.execute(
-            f"INSERT OR REPLACE INTO subject({COLUMNS}, catalog, lane, live_uuid, live_location, live_written_at) "
-            "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO subject(key, catalog, not_before, seq, done_seq, token, attempt, crashes, failing_since, "
+            "state, due_at, lease_until, reason, lane, wish, story, live_uuid, live_location, live_written_at) "
+            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 key,
-                row.state.value,
-                micros(row.due_at),
-                micros(row.not_before) if row.not_before is not None else None,
-                row.seq,
-                row.done_seq,
-                row.token,
-                micros(row.lease_until) if row.lease_until is not None else None,
-                row.attempt,
-                row.crashes,
-                micros(row.failing_since) if row.failing_since is not None else None,
-                row.reason.value if row.reason is not None else None,
-                _encode(row.wish),
-                _encode(row.story),
-                _encode(row.memo),
                 row.subject.catalog,
-                self._lane(row.lane),
-                live.uuid if live is not None else None,
-                live.location if live is not None else None,
-                micros(live.written_at) if live is not None else None,
+                *plain_columns(row),
+                *state_columns(row),
+                lane,
+                wish_column(row.wish),
+                story_column(row.story),
+                *live_columns(row.story.live),
             ),
         )
-        self._save_locations(key, row, before)
+        if row.memo != Memo():
+            self._write_memo(key, row)
+        self._write_locations(key, row.locations, frozenset())
 
-    def delete(self, key: str) -> None:
-        """Forget a row."""
-        self._db.execute("DELETE FROM subject WHERE key = ?", (key,))
-        self._db.execute("DELETE FROM location WHERE key = ?", (key,))
+    def _update(self, key: str, row: Row, lane: int, before: _Stored) -> None:
+        """Write what differs: most changes touch no index, and few the memo."""
+        old = before.row
+        changes, values = _PLAIN, plain_columns(row)
+        if (row.state, row.due_at, row.lease_until, row.reason, lane) != (
+            old.state,
+            old.due_at,
+            old.lease_until,
+            old.reason,
+            before.lane,
+        ):
+            changes += _STATE
+            values += (*state_columns(row), lane)
+        if row.wish is not old.wish:
+            changes += ", wish = ?"
+            values.append(wish_column(row.wish))
+        if row.story is not old.story:
+            changes += ", story = ?"
+            values.append(story_column(row.story))
+        if row.story.live != old.story.live:
+            changes += _LIVE
+            values += live_columns(row.story.live)
+        self._db.execute(f"UPDATE subject SET {changes} WHERE key = ?", (*values, key))
+        if row.memo is not old.memo and row.memo != old.memo:
+            self._write_memo(key, row)
+        if row.locations is not old.locations:
+            self._write_locations(key, row.locations, old.locations)
 
-    def _save_locations(self, key: str, row: Row, before: Row | None) -> None:
-        old = before.locations if before is not None else frozenset()
-        for location in row.locations - old:
-            self._db.execute("INSERT OR IGNORE INTO location(location, key) VALUES(?, ?)", (location, key))
-        for location in old - row.locations:
+    def _delete(self, key: str) -> None:
+        for table in ("subject", "memo", "location"):
+            self._db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
+
+    def _write_memo(self, key: str, row: Row) -> None:
+        memo = memo_column(row.memo)
+        if memo is None:
+            self._db.execute("DELETE FROM memo WHERE key = ?", (key,))
+        else:
+            self._db.execute("INSERT OR REPLACE INTO memo(key, memo) VALUES(?, ?)", (key, memo))
+
+    def _write_locations(self, key: str, now: frozenset[str], before: frozenset[str]) -> None:
+        for location in now - before:
+            self._db.execute("INSERT INTO location(location, key) VALUES(?, ?)", (location, key))
+        for location in before - now:
             self._db.execute("DELETE FROM location WHERE location = ? AND key = ?", (location, key))
 
     def _lane(self, lane: Lane) -> int:
         number = self._lanes.get(lane)
         if number is None:
-            cursor = self._db.execute(
-                "INSERT INTO lane(catalog, store, urgency) VALUES(?, ?, ?) RETURNING id",
-                (lane.catalog, lane.store, lane.urgency.value),
-            )
-            (number,) = cursor.fetchone()
-            self._lanes[lane] = int(number)
-        return int(number)
+            values = (lane.catalog, lane.store, lane.urgency.value)
+            made = self._db.execute("INSERT INTO lane(catalog, store, urgency) VALUES(?, ?, ?) RETURNING id", values)
+            number = self._lanes[lane] = int(made.fetchone()[0])
+        return number

@@ -19,19 +19,19 @@ _MIGRATIONS = (
       seq INTEGER NOT NULL, done_seq INTEGER NOT NULL, token INTEGER NOT NULL, lease_until INTEGER,
       attempt INTEGER NOT NULL, crashes INTEGER NOT NULL, failing_since INTEGER, reason TEXT,
       live_uuid TEXT, live_location TEXT, live_written_at INTEGER,
-      wish BLOB NOT NULL, story BLOB NOT NULL, memo BLOB NOT NULL) WITHOUT ROWID;
+      wish BLOB, story BLOB) WITHOUT ROWID;
     CREATE INDEX subject_due ON subject(lane, due_at) WHERE state = 'queued';
     CREATE INDEX subject_lease ON subject(lease_until) WHERE state = 'leased';
-    CREATE INDEX subject_dead ON subject(catalog, reason) WHERE state = 'dead';
+    CREATE INDEX subject_dead ON subject(catalog, reason) WHERE reason IS NOT NULL;
     CREATE INDEX subject_uuid ON subject(catalog, live_uuid) WHERE live_uuid IS NOT NULL;
     CREATE INDEX subject_live ON subject(catalog, live_location) WHERE live_location IS NOT NULL;
+    CREATE TABLE memo(key TEXT PRIMARY KEY, memo BLOB NOT NULL);
     CREATE TABLE location(
       location TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(location, key)) WITHOUT ROWID;
     CREATE INDEX location_key ON location(key);
     CREATE TABLE event(
       seq INTEGER PRIMARY KEY, sender TEXT NOT NULL, event_id TEXT, key TEXT NOT NULL,
       received_at INTEGER NOT NULL, body BLOB NOT NULL, UNIQUE(sender, event_id));
-    CREATE INDEX event_received ON event(received_at);
     CREATE TABLE catalog(
       name TEXT PRIMARY KEY, swept_at INTEGER, tripped INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
     CREATE TABLE permit(

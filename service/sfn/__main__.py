@@ -1,0 +1,5 @@
+"""`python -m sfn`: the command line."""
+
+from sfn.cli import main
+
+main()

@@ -1,0 +1,43 @@
+"""`sfn demo`: all of it on this machine, in a few seconds."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+FAILED = 1
+
+
+def demo(
+    java: Annotated[
+        Path | None, typer.Option(envvar="SFN_JAVA", help="A Java of version 17 or newer.", show_default=False)
+    ] = None,
+    jars: Annotated[
+        Path | None,
+        typer.Option(envvar="SFN_JARS", help="The folder with the catalog server's jars.", show_default=False),
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(envvar="XDG_CACHE_HOME", hidden=True)] = None,
+) -> None:
+    """Show a real catalog, the service and a table, end to end, in a temporary folder.
+
+    Java and jars are those that `make jars` fetched, unless they are given.
+    """
+    from sfn.demo.fixture import locate  # noqa: PLC0415 - start-up time
+    from sfn.demo.story import tell  # noqa: PLC0415 - start-up time
+    from sfn.errors import SfnError  # noqa: PLC0415 - start-up time
+
+    # Else the temporary folder would outlive a demo that is told to end.
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        tell(locate(java=java, jars=jars, cache=cache), typer.echo)
+    except SfnError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(FAILED) from None
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -1,0 +1,242 @@
+"""The service as one process: siblings in one task group, of which none outlives another.
+
+    receiver   answers requests
+    worker     turns hints into files
+    tending    keeps the inbox small
+    signals    SIGTERM or SIGINT: drain and end with 0; a second one: end at once with 1
+
+A drain: `/readyz` and events are answered with 503, nothing more is claimed, what runs may end for `listener.drain`,
+the rest is given back, requests are answered, the inbox is closed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from signal import SIGINT, SIGTERM, Signals
+from typing import Final
+
+import anyio
+import structlog
+import uvicorn
+from typing_extensions import override
+
+from sfn import telemetry, wiring
+from sfn.errors import Broken, SfnError, Trouble
+from sfn.settings import Settings
+
+ENDED, FAILED = 0, 1
+BACKLOG: Final = 2048
+"""Connections that wait to be accepted."""
+
+_ASK_AGAIN: Final = 1.0
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+def run(settings: Settings, through: wiring.Adapter | None = None) -> int:
+    """Run the service until it is told to end or a part of it fails.
+
+    Args:
+        through: put around each store.
+
+    Returns:
+        The exit code: 0 after a drain, 1 after a failure, which was logged.
+    """
+    telemetry.configure(settings.telemetry.level, settings.telemetry.format)
+    try:
+        anyio.run(_serve, settings, through, backend_options={"use_uvloop": True})
+    except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged
+        for cause in causes(error):
+            expected = isinstance(cause, SfnError)
+            _log.error("the service ends", error=str(cause), exc_info=None if expected else cause)
+        return FAILED
+    return ENDED
+
+
+async def _serve(settings: Settings, through: wiring.Adapter | None) -> None:
+    # Before all else: uvicorn would swallow the signals, or raise them again once it has ended.
+    with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
+        failure = Failure()
+        async with wiring.assembled(settings, failure.tell, through) as service:
+            with bound(settings.listener.host, settings.listener.port) as listener:
+                _announce(settings, listener)
+                await Daemon(service, listener, settings.listener.drain, failure).run(signals)
+        _log.info("ended")
+
+
+class Failure:
+    """Carries an error from a request, whose own task must answer, to the daemon's task group."""
+
+    def __init__(self) -> None:
+        self._told = anyio.Event()
+        self._error: Broken | None = None
+
+    def tell(self, error: Broken) -> None:
+        """The process can't go on."""
+        self._error = self._error or error
+        self._told.set()
+
+    async def raised(self) -> None:
+        """Wait for it.
+
+        Raises:
+            Broken: what was told.
+        """
+        await self._told.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers.
+
+    Attributes:
+        up: it takes requests.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = anyio.Event()
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    @override
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+class Daemon:
+    """The siblings.
+
+    Args:
+        service: the parts, opened.
+        listener: a bound socket; the server closes it.
+        drain: how long a stop waits for what runs.
+        failure: what a request found broken.
+    """
+
+    def __init__(self, service: wiring.Service, listener: socket.socket, drain: timedelta, failure: Failure) -> None:
+        self._service, self._listener, self._drain, self._failure = service, listener, drain, failure
+        self._stop = anyio.Event()
+        self._give_up_at = math.inf
+        self._server = Server(
+            uvicorn.Config(
+                service.application,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+            )
+        )
+
+    async def run(self, signals: AsyncIterator[Signals]) -> None:
+        """Until a signal and the drain that follows it.
+
+        Raises:
+            ExceptionGroup: a sibling failed; the others were cancelled.
+        """
+        async with anyio.create_task_group() as siblings:
+            siblings.start_soon(self._heed, signals)
+            siblings.start_soon(self._failure.raised)
+            siblings.start_soon(self._service.tend)
+            siblings.start_soon(self._ask_for_sweeps)
+            siblings.start_soon(self._become_ready)
+            async with anyio.create_task_group() as serving:
+                serving.start_soon(self._listen)
+                await self._service.worker.run(self._stop)
+                # Only now: whoever asks during the drain is told of it, not refused.
+                left = self._give_up_at - anyio.current_time()
+                self._server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
+                self._server.should_exit = True
+            siblings.cancel_scope.cancel()
+
+    async def _heed(self, signals: AsyncIterator[Signals]) -> None:
+        async for number in signals:
+            if self._stop.is_set():
+                _log.warning("ending at once", signal=number.name)
+                os._exit(FAILED)
+            _log.info("draining", signal=number.name, seconds=self._drain.total_seconds())
+            self._give_up_at = anyio.current_time() + self._drain.total_seconds()
+            self._service.readiness.drain()
+            self._stop.set()
+
+    async def _listen(self) -> None:
+        await self._server.serve(sockets=[self._listener])
+        if not self._stop.is_set():
+            raise Broken("listener", expected="a server that runs until it is told to end", found="one that ended")
+
+    async def _become_ready(self) -> None:
+        await self._server.up.wait()
+        self._service.readiness.clear(wiring.STARTING)
+        _log.info("ready")
+
+    async def _ask_for_sweeps(self) -> None:
+        """What happened while nobody listened is found by a walk over each catalog."""
+        while self._service.sweeps:
+            try:
+                await self._service.intake.put(self._service.sweeps)
+            except Trouble as trouble:
+                _log.warning("no sweep yet", error=str(trouble))
+                await anyio.sleep(trouble.retry_after or _ASK_AGAIN)
+            else:
+                return
+
+
+@contextmanager
+def bound(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens on an address; port 0 is any free one.
+
+    Raises:
+        Broken: the address is taken, not ours, or none.
+    """
+    name = host.removeprefix("[").removesuffix("]")
+    is_six = ":" in name
+    try:
+        listener = socket.create_server(
+            (name, port),
+            family=socket.AF_INET6 if is_six else socket.AF_INET,
+            backlog=BACKLOG,
+            dualstack_ipv6=is_six and name == "::" and socket.has_dualstack_ipv6(),
+        )
+    except OSError as error:
+        raise Broken(
+            f"listener {host}:{port}",
+            expected="a free address of this machine",
+            found=error.strerror or type(error).__name__,
+            remedy="set listener.host and listener.port, or end what listens there",
+        ) from error
+    with listener:
+        yield listener
+
+
+def _announce(settings: Settings, listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    host = settings.listener.host
+    address = host if ":" not in host or host.startswith("[") else f"[{host}]"
+    if not settings.senders:
+        _log.warning("no token is configured: listening on loopback only")
+    if not settings.stores:
+        _log.warning("no store is configured: no table can be published", remedy="set [stores.NAME] prefix")
+    _log.info("listening", url=f"http://{address}:{port}", port=port, catalogs=sorted(settings.catalogs))
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """What a group of errors is made of; an error that is no group itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from causes(inner)
+    else:
+        yield error

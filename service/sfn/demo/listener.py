@@ -1,0 +1,128 @@
+"""The service as a process of its own, configured by a file, told of commits over HTTP."""
+
+import json
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from sfn.demo.guard import Guarded
+from sfn.errors import SfnError
+
+CATALOG = "demo"
+_PATIENCE = 20.0
+_DRAIN = 15.0
+_CONFIGURATION = """\
+[listener]
+port = 0
+
+[inbox]
+url = "sqlite:///{folder}/inbox.db"
+
+[catalogs.{catalog}]
+uri = "{uri}"
+replica_lag = "500ms"
+absence_delay = "1s"
+min_publish_interval = "100ms"
+
+[stores.warehouse]
+prefix = "{warehouse}"
+
+[senders.demo]
+secrets = {{ main = "{token}" }}
+
+[telemetry]
+format = "json"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A running service.
+
+    Attributes:
+        url: where it listens.
+        log: its log, JSON lines.
+    """
+
+    url: str
+    log: Path
+    process: Guarded
+    client: httpx.Client
+
+    def tell(self, event: Mapping[str, object]) -> None:
+        """Post an event.
+
+        Raises:
+            SfnError: it was not accepted.
+        """
+        answer = self.client.post("/v1/events", json=event)
+        if answer.status_code != httpx.codes.ACCEPTED or answer.json()["accepted"] < 1:
+            raise SfnError(f"{self.url}/v1/events", expected="202 and an event taken", found=answer.text)
+
+    def end(self) -> None:
+        """Ask it to end, as an orchestrator does.
+
+        Raises:
+            SfnError: it did not end well.
+        """
+        status = self.process.terminate(_DRAIN)
+        if status != 0:
+            raise SfnError(str(self.log), expected="a service that drains and ends with 0", found=f"{status}")
+
+    def told(self, outcome: str) -> int:
+        """How many records of an outcome its log has."""
+        return sum(record.get("outcome") == outcome for record in _records(self.log))
+
+
+@contextmanager
+def listening(folder: Path, *, uri: str, warehouse: str) -> Iterator[Listener]:
+    """A service in a folder, killed in the end if it still runs.
+
+    Args:
+        folder: for its configuration, inbox and log.
+        uri: the catalog's.
+        warehouse: the location below which tables lie.
+
+    Raises:
+        SfnError: it does not get ready.
+    """
+    token = secrets.token_urlsafe(24)
+    configuration = folder / "sfn.toml"
+    configuration.write_text(
+        _CONFIGURATION.format(catalog=CATALOG, folder=folder, uri=uri, warehouse=warehouse, token=token)
+    )
+    configuration.chmod(0o600)
+    log = folder / "service.log"
+    # No environment: a variable of the user's would win over the file.
+    process = Guarded([sys.executable, "-m", "sfn", "serve", "--config", configuration], env={}, log=log)
+    try:
+        url = _ready(process, log)
+        headers = {"Authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=url, headers=headers, timeout=10.0, trust_env=False) as client:
+            yield Listener(url, log, process, client)
+    finally:
+        process.kill()
+
+
+def _ready(process: Guarded, log: Path) -> str:
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline and process.status() is None:
+        events = {record.get("event"): record for record in _records(log)}
+        if "ready" in events:
+            return str(events["listening"]["url"])
+        time.sleep(0.05)
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    found = f"status {process.status()} and this log:\n{tail}"
+    raise SfnError(str(log), expected=f"a ready service within {_PATIENCE:g} s", found=found)
+
+
+def _records(log: Path) -> Iterator[dict[str, object]]:
+    for line in log.read_text(errors="replace").splitlines():
+        if line.startswith("{") and line.endswith("}"):
+            yield json.loads(line)

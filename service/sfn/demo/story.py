@@ -1,0 +1,191 @@
+"""What the demo shows: commits, a rename, an outage, a drop, and reading with everything switched off."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sfn.demo import lake
+from sfn.demo.fixture import RestCatalogServer, Runtime
+from sfn.demo.lake import NAMESPACE, Lake, Row
+from sfn.demo.listener import Listener, listening
+from sfn.demo.narrator import Narrator
+from sfn.errors import Dropped, Unreadable
+from sfn.pointer import document, hintfile, naming
+from sfn.reader.blocking import resolve
+
+_COMMITS: tuple[tuple[Row, ...], ...] = (
+    ((1, "anvil", 19.5), (2, "rope", 4.25)),
+    ((3, "magnet", 12.0),),
+    ((4, "rocket skates", 99.9), (5, "bird seed", 1.75)),
+)
+_LATE: Row = (6, "umbrella", 8.0)
+_OUTAGE = 2.0
+
+
+def tell(runtime: Runtime, say: Callable[[str], None]) -> None:
+    """Show it all, in a temporary folder that is gone afterwards, as are all processes.
+
+    Args:
+        runtime: what the catalog server needs.
+        say: prints a line.
+
+    Raises:
+        SfnError: something is not as it should be.
+    """
+    narrator = Narrator(say)
+    narrator.step("What this takes: PyIceberg and DuckDB, a temporary folder")
+    lake.require()
+    with TemporaryDirectory(prefix="sfn-demo-") as folder:
+        narrator.note(folder)
+        _Story(narrator, Path(folder).resolve()).run(runtime)
+    narrator.say("")
+    narrator.note("All processes are gone, and the folder too. Everything was as it should be.")
+
+
+@dataclass(slots=True)
+class _Story:
+    narrator: Narrator
+    folder: Path
+
+    def run(self, runtime: Runtime) -> None:
+        with ExitStack() as stack:
+            self.narrator.step("Start a catalog: Iceberg's own REST catalog server")
+            (self.folder / "catalog").mkdir()
+            server = stack.enter_context(RestCatalogServer(self.folder / "catalog", runtime))
+            self.narrator.note(f"it answers at {server.uri}; tables lie below {server.warehouse}")
+            self.narrator.step("Start the service: sfn serve, as a process of its own")
+            service = stack.enter_context(listening(self.folder, uri=server.uri, warehouse=server.warehouse))
+            self.narrator.note(f"it is ready at {service.url}; its inbox is a SQLite file beside its configuration")
+            users = _Users(self.narrator, Lake.at(server.uri), service)
+            users.create("orders")
+            for rows in _COMMITS:
+                users.append("orders", rows)
+            users.rename("orders", "sales")
+            users.create_and_drop("scratch")
+            users.outlast(server, "sales", _LATE)
+            self._switch_off(users, server, service)
+
+    def _switch_off(self, users: "_Users", server: RestCatalogServer, service: Listener) -> None:
+        directory = users.lake.directory("sales")
+        self.narrator.step("Switch off the service and the catalog")
+        service.end()
+        self.narrator.note("✓ the service drained and ended with 0")
+        server.stop()
+        self.narrator.note(f"what is left is a directory: {directory}")
+        expected = [*(row for rows in _COMMITS for row in rows), _LATE]
+        self.narrator.step("Read the table by its directory alone")
+        found = lake.read_with_duckdb(directory)
+        self.narrator.check("DuckDB: SELECT * FROM iceberg_scan('<directory>')", expected=expected, found=found)
+        self._show(found)
+        found = lake.read_with_pyiceberg(directory)
+        self.narrator.check("PyIceberg: StaticTable, by sfn.resolve('<directory>')", expected=expected, found=found)
+        self._show(found)
+
+    def _show(self, rows: Sequence[Row]) -> None:
+        self.narrator.show(*(f"{number}  {item:<14} {price:>6.2f}" for number, item, price in rows))
+
+
+@dataclass(slots=True)
+class _Users:
+    """Those who use the tables, and tell the service of it."""
+
+    narrator: Narrator
+    lake: Lake
+    service: Listener
+
+    def create(self, name: str) -> None:
+        self.narrator.step(f"Create the table {NAMESPACE}.{name} with PyIceberg, and tell the service")
+        pointer = self.lake.create(name)
+        self._told_of(name, "create", pointer)
+        file = self._sfn_file(self.lake.directory(name), name)
+        self.narrator.note(f"the file: {file}")
+        self.narrator.show(*file.read_text().splitlines())
+
+    def append(self, name: str, rows: Sequence[Row]) -> None:
+        self.narrator.step(f"Commit {len(rows)} row{'s' * (len(rows) > 1)} to {NAMESPACE}.{name}, and tell the service")
+        self._told_of(name, "commit", self.lake.append(name, *rows))
+
+    def rename(self, old: str, new: str) -> None:
+        self.narrator.step(f"Rename {NAMESPACE}.{old} to {NAMESPACE}.{new}, and tell the service")
+        directory, pointer = self.lake.directory(old), self.lake.pointer(old)
+        self.lake.rename(old, new)
+        self._tell(old, "rename", destination={"namespace": [NAMESPACE], "name": new})
+        self._await_pointer(directory, new, pointer)
+
+        def state_of_the_old() -> str:
+            return document.parse(self._sfn_file(directory, old).read_bytes()).state.value
+
+        waited = self.narrator.until("the old name's file", state_of_the_old, document.State.RENAMED.value)
+        self.narrator.note(f"✓ {waited:.2f} s after that the old name's file says `renamed`")
+        found = resolve(directory, (NAMESPACE, old)).metadata_location
+        self.narrator.check("whoever asks for the old name is led to the table", expected=pointer, found=found)
+
+    def create_and_drop(self, name: str) -> None:
+        self.create(name)
+        self.narrator.step(f"Drop {NAMESPACE}.{name}, and tell the service")
+        directory = self.lake.directory(name)
+        self.lake.drop(name)
+        self._tell(name, "drop")
+        waited = self.narrator.until("the reader's refusal", lambda: _is_dropped(directory), expected=True)
+        self.narrator.note(f"✓ {waited:.2f} s later readers are refused: the catalog was asked twice, and listed")
+        hint = self._hint(directory)
+        self.narrator.check("the version hint is gone", expected=False, found=hint.exists())
+
+    def outlast(self, server: RestCatalogServer, name: str, row: Row) -> None:
+        directory, before = self.lake.directory(name), self.lake.pointer(name)
+        self.narrator.step(f"Commit to {NAMESPACE}.{name}, and stop the catalog before the service has heard of it")
+        pointer = self.lake.append(name, row)
+        server.stop()
+        self._tell(name, "commit", metadata_location=pointer)
+        self.narrator.note("✓ the event was accepted: it is on disk")
+        time.sleep(_OUTAGE)
+        found = resolve(directory).metadata_location
+        self.narrator.check(
+            f"{_OUTAGE:g} s later the file says what it said: late, not wrong", expected=before, found=found
+        )
+        refused = self.service.told("released")
+        self.narrator.check("the service has asked the catalog in vain", expected=True, found=refused > 0)
+        self.narrator.step("Start the catalog again, and tell nobody")
+        server.start()
+        self.narrator.note("it answers")
+        self._await_pointer(directory, name, pointer)
+
+    def _told_of(self, name: str, operation: str, pointer: str) -> None:
+        directory = self.lake.directory(name)
+        self._tell(name, operation, metadata_location=pointer)
+        self._await_pointer(directory, name, pointer)
+
+    def _tell(self, name: str, operation: str, **more: object) -> None:
+        self.service.tell({"namespace": [NAMESPACE], "name": name, "operation": operation, **more})
+
+    def _await_pointer(self, directory: Path, name: str, pointer: str) -> None:
+        """The file beside the table, and the version hint, come to say what the catalog says."""
+        what = f"the pointer of {NAMESPACE}.{name}"
+        waited = self.narrator.until(what, lambda: resolve(directory, (NAMESPACE, name)).metadata_location, pointer)
+        self.narrator.note(f"✓ {waited:.2f} s later the file beside the table says {pointer.rsplit('/', 1)[-1]}")
+        hint = self._hint(directory)
+        stem = hintfile.stem(pointer)
+        waited = self.narrator.until("the version hint", lambda: hint.read_text() if hint.exists() else None, stem)
+        self.narrator.note(f"✓ {waited:.2f} s after that the version hint says so too, for readers that know only that")
+        self.narrator.check("that is the catalog's pointer", expected=pointer, found=self.lake.pointer(name))
+
+    @staticmethod
+    def _hint(directory: Path) -> Path:
+        return Path(hintfile.key(str(directory)))
+
+    @staticmethod
+    def _sfn_file(directory: Path, name: str) -> Path:
+        return Path(naming.keys(str(directory), [NAMESPACE], name)[0])
+
+
+def _is_dropped(directory: Path) -> bool:
+    try:
+        resolve(directory)
+    except Dropped:
+        return True
+    except Unreadable:
+        return False
+    return False

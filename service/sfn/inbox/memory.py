@@ -1,0 +1,268 @@
+"""The inbox in memory: for tests, and to say in few lines what an inbox is. Nothing of it outlives the process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sfn.clock import Clock
+from sfn.inbox import Claimed
+from sfn.inbox.bell import Bell
+from sfn.inbox.letters import Letter, Status, poisoned
+from sfn.inbox.terms import Terms
+from sfn.inbox.transitions import (
+    Row,
+    State,
+    asked,
+    claim_of,
+    claimed,
+    expired,
+    hinted,
+    is_held_by,
+    released,
+    renewed,
+    settled,
+)
+from sfn.inbox.turns import dealt, rotated
+from sfn.words import (
+    Accepted,
+    Ask,
+    Claim,
+    Dead,
+    Done,
+    Hint,
+    Known,
+    Lane,
+    Later,
+    Outcome,
+    Published,
+    Reason,
+    Slots,
+    Step,
+    Subject,
+    Swept,
+    TableName,
+)
+
+
+class MemoryInbox:
+    """Intake, worklist, roster and brake in one, for one event loop and one worker."""
+
+    def __init__(self, terms: Terms, clock: Clock) -> None:
+        self._terms, self._clock = terms, clock
+        self._bell = Bell(clock)
+        self._rows: dict[Subject, Row] = {}
+        self._lanes: set[Lane] = set()
+        self._events: set[tuple[str, str]] = set()
+        self._swept: dict[str, datetime] = {}
+        self._permits: dict[tuple[Subject, Step], datetime] = {}
+        self._tripped: set[str] = set()
+        self._last = 0
+        self._turn = 0
+        self._letters: list[Letter] = []
+
+    async def put(self, notes: Sequence[Hint]) -> Accepted:
+        """See `Intake.put`."""
+        now, new = self._clock.now(), 0
+        for note in notes:
+            if note.event_id is None or (note.sender, note.event_id) not in self._events:
+                new += 1
+                if note.event_id is not None:
+                    self._events.add((note.sender, note.event_id))
+                self._save(hinted(self._rows.get(note.subject), note, self._next(), now, self._terms.cap))
+        self._bell.ring()
+        return Accepted(new, len(notes) - new)
+
+    async def wait(self, until: datetime | None) -> None:
+        """See `Worklist.wait`."""
+        await self._bell.wait(until)
+
+    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+        """See `Worklist.claim`."""
+        self._bell.clear()
+        for row in [row for row in self._of(State.LEASED) if row.lease_until is not None and row.lease_until <= now]:
+            self._expire(row, now)
+        claims = tuple(self._leased(row, lane, now) for lane, row in self._due(slots, now))
+        moments = [row.due_at for row in self._of(State.QUEUED) if slots.of(row.lane)]
+        moments += [row.lease_until for row in self._of(State.LEASED) if row.lease_until is not None]
+        return Claimed(claims, min(moments, default=None))
+
+    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
+        """See `Worklist.renew`."""
+        kept = [claim for claim in claims if self._held_by(claim) is not None]
+        for claim in kept:
+            self._save(renewed(self._rows[claim.subject], now, self._terms.lease))
+        if len(kept) < len(claims):
+            self._bell.ring()
+        return kept
+
+    async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
+        """See `Worklist.remember`."""
+        row = self._held_by(claim)
+        if row is None:
+            return None
+        live = self._live(claim.subject.catalog)
+        there = [name for name, (_, at) in live.items() if at.location == location and at.uuid != uuid]
+        others = frozenset(name for name in there if name != claim.subject)
+        if location not in row.locations:
+            self._save(replace(row, locations=row.locations | {location}))
+            self._ask((Ask(name) for name in sorted(others)), self._clock.now())
+            self._bell.ring()
+        return others
+
+    async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
+        """See `Worklist.permit`."""
+        if self._held_by(claim) is None:
+            return False
+        window = self._terms.brake_window
+        self._permits = {asked: at for asked, at in self._permits.items() if at > now - window}
+        if (claim.subject, step) in self._permits:
+            return True
+        catalog = claim.subject.catalog
+        used = sum(subject.catalog == catalog for subject, _ in self._permits)
+        if catalog in self._tripped or used >= await self.limit(catalog):
+            self._tripped.add(catalog)
+            return False
+        self._permits[claim.subject, step] = now
+        return True
+
+    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+        """See `Worklist.settle`."""
+        row = self._held_by(claim)
+        if row is None:
+            return False
+        after = settled(row, claim, outcome, now, self._terms.cap)
+        if after is None:
+            del self._rows[claim.subject]
+        else:
+            self._save(after)
+        self._note(claim, outcome, row.attempt, now)
+        self._bell.ring()
+        return True
+
+    async def known(self, catalog: str) -> AsyncIterator[Known]:
+        """See `Roster.known`."""
+        for subject, row in list(self._rows.items()):
+            if isinstance(subject, TableName) and subject.catalog == catalog:
+                yield Known(subject, row.story.live, row.memo.etag, row.reason is not None, row.wish.floor)
+
+    async def named(self, catalog: str, uuid: str) -> list[TableName]:
+        """See `Roster.named`."""
+        return sorted(name for name, (_, live) in self._live(catalog).items() if live.uuid == uuid)
+
+    async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
+        """See `Roster.older`."""
+        return sorted(
+            name
+            for name, (row, live) in self._live(catalog).items()
+            if live.uuid == uuid and live.written_at < before and row.state is not State.DEAD
+        )
+
+    async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
+        """See `Roster.neighbours`."""
+        live = self._live(table.catalog)
+        return frozenset(name for name, (_, at) in live.items() if at.location == location) - {table}
+
+    async def letters(self, catalog: str) -> list[Letter]:
+        """Every dead letter of a catalog, oldest first."""
+        return [letter for letter in self._letters if letter.subject.catalog == catalog]
+
+    async def limit(self, catalog: str) -> int:
+        """See `Brake.limit`."""
+        return self._terms.allowance(catalog, len(self._live(catalog)))
+
+    async def release(self, catalog: str, now: datetime) -> int:
+        """See `Brake.release`."""
+        self._tripped.discard(catalog)
+        self._permits = {asked: at for asked, at in self._permits.items() if asked[0].catalog != catalog}
+        held = [row for row in self._rows.values() if row.subject.catalog == catalog and row.reason is Reason.HELD_DROP]
+        for row in held:
+            self._save(released(row, now))
+            self._close(row.subject, Status.REPLAYED)
+        self._bell.ring()
+        return len(held)
+
+    def _next(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _save(self, row: Row) -> None:
+        self._rows[row.subject] = row
+        self._lanes.add(row.lane)
+
+    def _of(self, state: State) -> list[Row]:
+        return [row for row in self._rows.values() if row.state is state]
+
+    def _live(self, catalog: str) -> dict[TableName, tuple[Row, Published]]:
+        """The catalog's rows that have a live file."""
+        return {
+            subject: (row, row.story.live)
+            for subject, row in self._rows.items()
+            if isinstance(subject, TableName) and subject.catalog == catalog and row.story.live is not None
+        }
+
+    def _held_by(self, claim: Claim) -> Row | None:
+        row = self._rows.get(claim.subject)
+        return row if is_held_by(row, claim) else None
+
+    def _expire(self, row: Row, now: datetime) -> None:
+        after = expired(row, now, self._terms.crashes, self._terms.cap)
+        self._save(after)
+        if after.state is State.DEAD:
+            self._open(poisoned(row.subject, after.crashes, row.attempt))
+
+    def _due(self, slots: Slots, now: datetime) -> list[tuple[Lane, Row]]:
+        waiting: dict[Lane, list[Row]] = defaultdict(list)
+        for row in sorted(self._of(State.QUEUED), key=lambda row: (row.due_at, str(row.subject))):
+            if row.due_at <= now and len(waiting[row.lane]) < slots.of(row.lane):
+                waiting[row.lane].append(row)
+        self._turn = (self._turn + 1) % max(1, len(self._lanes))
+        return dealt([(lane, waiting[lane]) for lane in rotated(self._lanes, self._turn)], slots)
+
+    def _leased(self, row: Row, lane: Lane, now: datetime) -> Claim:
+        after = claimed(row, self._next(), now, self._terms.lease)
+        self._save(after)
+        return claim_of(after, lane, self._swept.get(row.subject.catalog))
+
+    def _note(self, claim: Claim, outcome: Outcome, attempts: int, now: datetime) -> None:
+        """What an outcome means for other rows, the dead letters and the brake."""
+        catalog = claim.subject.catalog
+        if isinstance(outcome, Dead):
+            self._open(Letter(claim.subject, outcome.reason, outcome.detail, attempts))
+        elif isinstance(outcome, Done | Swept):
+            self._close(claim.subject, Status.SUPERSEDED)
+        if isinstance(outcome, Swept):
+            self._swept[catalog] = outcome.began
+            if outcome.calm:
+                self._tripped.discard(catalog)
+        if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:
+            self._ask(outcome.findings.asks, now)
+            places = outcome.findings.stirs
+            rows = [row for row in self._rows.values() if row.subject.catalog == catalog and row.locations & places]
+            names = {row.subject for row in rows if isinstance(row.subject, TableName)} - {claim.subject}
+            self._ask((Ask(name) for name in sorted(names)), now)
+
+    def _ask(self, asks: Iterable[Ask], now: datetime) -> None:
+        for ask in asks:
+            after = asked(self._rows.get(ask.table), ask, self._next(), now)
+            if after is not None:
+                self._save(after)
+
+    def _open(self, letter: Letter) -> None:
+        """Open a letter, or bring the subject's open one up to date."""
+        before = self._open_letter(letter.subject)
+        if before is None:
+            self._letters.append(letter)
+        else:
+            self._letters[before] = letter
+
+    def _close(self, subject: Subject, status: Status) -> None:
+        index = self._open_letter(subject)
+        if index is not None:
+            self._letters[index] = replace(self._letters[index], status=status)
+
+    def _open_letter(self, subject: Subject) -> int | None:
+        found = [i for i, one in enumerate(self._letters) if one.subject == subject and one.status is Status.OPEN]
+        return found[0] if found else None

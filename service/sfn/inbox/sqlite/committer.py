@@ -1,0 +1,217 @@
+"""Group commit: one thread runs every verb, and a transaction takes whatever came while the last one was written."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeAlias, TypeVar
+
+import anyio
+
+from sfn.errors import Broken, Scope, SfnError, Transient
+from sfn.inbox.sqlite.jobs import Job, PutJob, transact
+from sfn.inbox.sqlite.ledger import Ledger
+from sfn.inbox.sqlite.refusals import RETRY_AFTER, refusal
+from sfn.words import Accepted, Hint
+
+T = TypeVar("T")
+
+_Failure: TypeAlias = Callable[[], SfnError]
+"""Makes the error, anew for each caller: one that is raised in several tasks would gather all their tracebacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One transaction that is on disk.
+
+    Attributes:
+        verbs: how many calls it answers.
+        notes: how many notes it took in.
+        stirring: something may have fallen due by it.
+        seconds: how long it ran.
+    """
+
+    verbs: int
+    notes: int
+    stirring: bool
+    seconds: float
+
+
+class Committer:
+    """Runs verbs on a ledger, and answers them once what they did is on disk.
+
+    A verb that raises undoes what it did itself and nothing else; a transaction that fails undoes all its verbs. After
+    an error that leaves in doubt what is on disk no verb is run any more, and the database is not even closed, for that
+    would copy what may be damaged: the end of the process ends it.
+
+    Args:
+        ledger: nobody else may use it from now on.
+        where: the database, in errors.
+        missing: names a file of the database that no longer lies where it did.
+        queue_limit: how many notes may wait.
+        committed: told of every transaction, on the event loop.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        where: str,
+        *,
+        missing: Callable[[], Path | None],
+        queue_limit: int,
+        committed: Callable[[Commit], None],
+    ) -> None:
+        self._ledger, self._where, self._missing = ledger, where, missing
+        self._queue_limit, self._committed = queue_limit, committed
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        self._waiting = 0
+        self._broken: _Failure | None = None
+        self._fell_silent = anyio.Event()
+        self._ended = anyio.Event()
+        self._closing = False
+        # A daemon: a process that ends by an error must not wait for a disk that does not answer.
+        threading.Thread(target=self._work, name="inbox", daemon=True).start()
+
+    async def put(self, notes: Sequence[Hint], now: datetime) -> Accepted:
+        """See `Intake.put`."""
+        if self._waiting and self._waiting + len(notes) > self._queue_limit:
+            raise Transient(
+                self._where,
+                scope=Scope.INBOX,
+                expected=f"at most {self._queue_limit} notes that wait for the disk",
+                found=f"{self._waiting} and {len(notes)} more",
+                remedy="raise `listener.queue_limit`, or give the inbox a faster disk",
+                retry_after=RETRY_AFTER,
+            )
+        return await self._answered(PutJob(notes, now, self._loop.create_future()))
+
+    async def run(self, verb: Callable[[Ledger], T], *, stirring: bool = False, alone: bool = False) -> T:
+        """The result of a verb, once it is on disk. A verb whose caller is gone before it began is not run.
+
+        Args:
+            verb: called in the thread; again if what it did was undone for another verb's sake.
+            stirring: something may fall due by it.
+            alone: not within a transaction.
+
+        Raises:
+            Transient: scope inbox: nothing of it was done.
+            Broken: the inbox can't be trusted any more.
+        """
+        return await self._answered(Job(verb, self._loop.create_future(), stirring=stirring, alone=alone))
+
+    async def broken(self) -> SfnError:
+        """Wait until the inbox can't be trusted any more: why."""
+        await self._fell_silent.wait()
+        return (self._broken or self._closed)()
+
+    async def close(self) -> bool:
+        """Take no more verbs, end those that were taken, checkpoint and close.
+
+        Returns:
+            False: the inbox is broken; it stays as it is until the process ends.
+        """
+        if not self._closing:
+            self._closing = True
+            self._queue.put(None)
+        with anyio.CancelScope(shield=True):
+            await self._ended.wait()
+        return self._broken is None
+
+    async def _answered(self, job: Job[T]) -> T:
+        if self._broken is not None:
+            raise self._broken()
+        if self._closing:
+            raise self._closed()
+        if isinstance(job, PutJob):
+            self._waiting += len(job.notes)
+        self._queue.put(job)
+        return await job.future
+
+    def _work(self) -> None:
+        """The thread: transaction after transaction."""
+        last = False
+        while not last:
+            jobs, last = self._next()
+            began = time.perf_counter()
+            failure = self._broken or self._attempted(jobs)
+            seconds = time.perf_counter() - began
+            if last and not _is_fatal(failure):
+                self._broken = self._caught(self._ledger.close)
+            elif _is_fatal(failure):
+                self._broken = failure
+            try:
+                self._loop.call_soon_threadsafe(partial(self._tell, jobs, failure, seconds, last=last))
+            except RuntimeError:
+                return  # the loop is closed: nobody is left to be told
+
+    def _next(self) -> tuple[list[Job[Any]], bool]:
+        """What has come, at least one; and whether it is the last."""
+        came = [self._queue.get()]
+        came += [self._queue.get() for _ in range(self._queue.qsize())]
+        jobs = [job for job in came if job is not None]
+        return jobs, len(jobs) < len(came)
+
+    def _attempted(self, jobs: Sequence[Job[Any]]) -> _Failure | None:
+        """Run jobs; why nothing of them was taken, None if it was."""
+        wanted = [job for job in jobs if not job.future.cancelled()]
+        failure = self._caught(partial(self._run, wanted))
+        missing = self._missing()
+        return failure or (partial(self._lost, missing) if missing is not None else None)
+
+    def _run(self, jobs: Sequence[Job[Any]]) -> None:
+        for job in jobs:
+            if job.alone:
+                job.attempt(self._ledger)
+        transact(self._ledger, [job for job in jobs if not job.alone])
+
+    def _caught(self, call: Callable[[], None]) -> _Failure | None:
+        try:
+            call()
+        except sqlite3.Error as error:
+            return partial(self._refused, error)
+        except Exception as error:  # noqa: BLE001 - a thread that ended would leave every caller waiting
+            return partial(self._surprised, error)
+        return None
+
+    def _tell(self, jobs: Sequence[Job[Any]], failure: _Failure | None, seconds: float, *, last: bool) -> None:
+        """On the event loop: answer everybody."""
+        notes = sum(len(job.notes) for job in jobs if isinstance(job, PutJob))
+        self._waiting -= notes
+        for job in jobs:
+            job.answer(failure() if failure is not None else None)
+        if failure is None and jobs:
+            self._committed(Commit(len(jobs), notes, any(job.stirring for job in jobs), seconds))
+        if self._broken is not None:
+            self._fell_silent.set()
+        if last:
+            self._ended.set()
+
+    def _refused(self, error: sqlite3.Error) -> SfnError:
+        return refusal(error, self._where) or self._surprised(error)
+
+    def _surprised(self, error: Exception) -> Broken:
+        return Broken(self._where, expected="a sound inbox", found=f"{type(error).__name__}: {error}")
+
+    def _lost(self, path: Path) -> Broken:
+        return Broken(
+            self._where,
+            expected=f"{path} where it was when the service started",
+            found="that it was moved, removed or replaced",
+            remedy="put it back while the service is stopped",
+        )
+
+    def _closed(self) -> Broken:
+        return Broken(self._where, expected="an open inbox", found="that it was closed")
+
+
+def _is_fatal(failure: _Failure | None) -> bool:
+    return failure is not None and isinstance(failure(), Broken)

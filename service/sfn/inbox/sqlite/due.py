@@ -1,0 +1,49 @@
+"""Which rows may be claimed: by lane, so that a lane without slots is never looked at."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sfn.inbox.sqlite.codec import micros, moment
+from sfn.inbox.sqlite.rows import Rows
+from sfn.inbox.turns import dealt, rotated
+from sfn.words import Lane, Slots
+
+
+class DueRows:
+    """What waits in the lanes of one connection: read only."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._turn = 0
+
+    def due(self, slots: Slots, now: datetime) -> list[tuple[Lane, str]]:
+        """Keys of due rows, in turn over the lanes, within the slots."""
+        query = (
+            "SELECT key FROM subject WHERE lane = ? AND state = 'queued' AND due_at <= ? ORDER BY due_at, key LIMIT ?"
+        )
+        lanes = self._rows.lanes()
+        self._turn = (self._turn + 1) % max(1, len(lanes))
+        waiting = [
+            (lane, self._rows.select(query, (lanes[lane], micros(now), free)))
+            for lane in rotated(lanes, self._turn)
+            if (free := slots.of(lane))
+        ]
+        return [(lane, key) for lane, (key,) in dealt(waiting, slots)]
+
+    def run_out(self, now: datetime | None) -> list[str]:
+        """Keys of rows whose lease ended by now; of every leased row for None."""
+        if now is None:
+            found = self._rows.select("SELECT key FROM subject WHERE state = 'leased'")
+        else:
+            query = "SELECT key FROM subject WHERE state = 'leased' AND lease_until <= ?"
+            found = self._rows.select(query, (micros(now),))
+        return [key for (key,) in found]
+
+    def next(self, slots: Slots) -> datetime | None:
+        """When the next row falls due in a lane that has slots, or a lease runs out."""
+        query = "SELECT min(due_at) FROM subject WHERE lane = ? AND state = 'queued'"
+        found = [self._rows.select(query, (number,)) for lane, number in self._rows.lanes().items() if slots.of(lane)]
+        found.append(self._rows.select("SELECT min(lease_until) FROM subject WHERE state = 'leased'"))
+        moments = [at for ((at,),) in found if at is not None]
+        return moment(min(moments)) if moments else None

@@ -1,0 +1,81 @@
+"""The log of events: what was received, and by its ids what was received before."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sfn.inbox.sqlite.codec import micros
+from sfn.words import Hint
+
+_AT_ONCE = (32, 8, 1)
+"""Rows of one statement: each statement lets the other threads run, which costs more than a row does."""
+
+
+class Entry(NamedTuple):
+    """One event.
+
+    Attributes:
+        seq: its number, greater than that of all before.
+        key: its subject's.
+        note: what it said.
+        received: when.
+    """
+
+    seq: int
+    key: str
+    note: Hint
+    received: datetime
+
+
+class EventLog:
+    """The events of one connection; the caller owns the transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def last(self) -> int:
+        """The greatest number, 0 for none."""
+        (seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
+        return int(seq)
+
+    def write(self, entries: Sequence[Entry]) -> set[int]:
+        """Log events in order of their numbers. The numbers of those that are new: (sender, event id) was not known."""
+        new: set[int] = set()
+        start = 0
+        for size in _AT_ONCE:
+            while len(entries) - start >= size:
+                new.update(self._write_at_once(entries[start : start + size]))
+                start += size
+        return new
+
+    def prune(self, before: datetime, most: int) -> int:
+        """Delete the oldest events that were received before a moment, so many at most; how many.
+
+        Older is what has the lower number: the wall clock may have been set back in between.
+        """
+        query = (
+            "DELETE FROM event WHERE seq <= (SELECT max(seq) FROM (SELECT seq, received_at FROM event ORDER BY seq "
+            "LIMIT ?) WHERE received_at < ?)"
+        )
+        return self._db.execute(query, (most, micros(before))).rowcount
+
+    def _write_at_once(self, entries: Sequence[Entry]) -> Iterable[int]:
+        rows = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(entries))
+        values: list[Any] = []
+        for entry in entries:
+            note = entry.note
+            values += (entry.seq, note.sender, note.event_id, entry.key, micros(entry.received), note.body)
+        written = self._db.execute(
+            f"INSERT INTO event(seq, sender, event_id, key, received_at, body) VALUES {rows} "
+            "ON CONFLICT(sender, event_id) DO NOTHING",
+            values,
+        ).rowcount
+        if written == len(entries):
+            return [entry.seq for entry in entries]
+        found = self._db.execute(
+            "SELECT seq FROM event WHERE seq BETWEEN ? AND ?", (entries[0].seq, entries[-1].seq)
+        ).fetchall()
+        return [seq for (seq,) in found]

@@ -1,0 +1,196 @@
+"""The inbox of one process, in a SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NoReturn
+
+import anyio
+import anyio.to_thread
+
+from sfn.clock import Clock
+from sfn.errors import Transient
+from sfn.inbox import Claimed
+from sfn.inbox.bell import Bell
+from sfn.inbox.letters import Letter
+from sfn.inbox.sqlite.committer import Commit, Committer
+from sfn.inbox.sqlite.ledger import Ledger
+from sfn.inbox.sqlite.lock import InboxLock
+from sfn.inbox.sqlite.refusals import refusal
+from sfn.inbox.terms import Terms
+from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName
+
+PAGE = 500
+"""Rows of the roster that are read at a time."""
+PRUNED = 500
+"""Events that are deleted at a time: few, because puts wait for it."""
+TENDED_EVERY = 60.0
+"""Seconds."""
+
+
+def _nobody(_: Commit) -> None:
+    pass
+
+
+class SqliteInbox:
+    """Intake, worklist, roster and brake in one, for one event loop and one worker. `opened` makes it."""
+
+    def __init__(self, committer: Committer, bell: Bell, clock: Clock) -> None:
+        self._committer, self._bell, self._clock = committer, bell, clock
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(
+        cls,
+        path: Path,
+        terms: Terms,
+        clock: Clock,
+        *,
+        queue_limit: int = 10_000,
+        observe: Callable[[Commit], None] = _nobody,
+    ) -> AsyncIterator[SqliteInbox]:
+        """The inbox in a file, made where there is none, locked against other processes; closed in the end.
+
+        Every lease that the last process left is taken back.
+
+        Args:
+            path: the file.
+            terms: settings.
+            clock: the wall clock.
+            queue_limit: how many notes may wait for the disk.
+            observe: told of every transaction.
+
+        Raises:
+            Broken: another process has it, a newer version wrote it, or it can't be read and written.
+            Transient: scope inbox: the disk is full.
+        """
+        lock = InboxLock(path)
+        try:
+            ledger = await anyio.to_thread.run_sync(_opened, path, terms, clock.now())
+        except BaseException:
+            lock.release()
+            raise
+        bell = Bell(clock)
+
+        def committed(commit: Commit) -> None:
+            if commit.stirring:
+                bell.ring()
+            observe(commit)
+
+        committer = Committer(ledger, str(path), missing=lock.missing, queue_limit=queue_limit, committed=committed)
+        try:
+            yield cls(committer, bell, clock)
+        finally:
+            if await committer.close():
+                lock.release()
+
+    async def tend(self, retention: timedelta) -> NoReturn:
+        """Keep the files small, for ever: a sibling of what uses the inbox.
+
+        Args:
+            retention: how long events are kept.
+
+        Raises:
+            Broken: as soon as the inbox can't be trusted any more.
+        """
+        while True:
+            with anyio.move_on_after(TENDED_EVERY):
+                raise await self._committer.broken()
+            try:
+                await self.tend_once(retention)
+            except Transient:
+                continue  # a later turn finds the same to do
+
+    async def tend_once(self, retention: timedelta) -> int:
+        """Delete the events that are older, and bring what was written into the database; how many events."""
+        before = self._clock.now() - retention
+        pruned, total = PRUNED, 0
+        while pruned == PRUNED:
+            pruned = await self._committer.run(lambda ledger: ledger.prune(before, PRUNED))
+            total += pruned
+            await anyio.sleep(0.02)
+        await self._committer.run(Ledger.checkpoint, alone=True)
+        return total
+
+    async def put(self, notes: Sequence[Hint]) -> Accepted:
+        """See `Intake.put`."""
+        return await self._committer.put(notes, self._clock.now())
+
+    async def wait(self, until: datetime | None) -> None:
+        """See `Worklist.wait`."""
+        await self._bell.wait(until)
+
+    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+        """See `Worklist.claim`."""
+        self._bell.clear()
+        return await self._committer.run(lambda ledger: ledger.claim(slots, now))
+
+    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
+        """See `Worklist.renew`."""
+        kept = await self._committer.run(lambda ledger: ledger.renew(claims, now))
+        if len(kept) < len(claims):
+            self._bell.ring()
+        return kept
+
+    async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
+        """See `Worklist.remember`."""
+        now = self._clock.now()
+        return await self._committer.run(lambda ledger: ledger.remember(claim, location, uuid, now), stirring=True)
+
+    async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
+        """See `Worklist.permit`."""
+        return await self._committer.run(lambda ledger: ledger.permit(claim, step, now))
+
+    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+        """See `Worklist.settle`."""
+        return await self._committer.run(lambda ledger: ledger.settle(claim, outcome, now), stirring=True)
+
+    async def known(self, catalog: str) -> AsyncIterator[Known]:
+        """See `Roster.known`."""
+        page: list[tuple[str, Known]] = []
+        while page := await self._known_after(catalog, page[-1][0] if page else ""):
+            for _, known in page:
+                yield known
+
+    async def _known_after(self, catalog: str, after: str) -> list[tuple[str, Known]]:
+        return await self._committer.run(lambda ledger: ledger.roster.known(catalog, after, PAGE))
+
+    async def named(self, catalog: str, uuid: str) -> list[TableName]:
+        """See `Roster.named`."""
+        return await self._committer.run(lambda ledger: ledger.roster.named(catalog, uuid))
+
+    async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
+        """See `Roster.older`."""
+        return await self._committer.run(lambda ledger: ledger.roster.older(catalog, uuid, before))
+
+    async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
+        """See `Roster.neighbours`."""
+        return await self._committer.run(lambda ledger: ledger.neighbours(table, location))
+
+    async def letters(self, catalog: str) -> list[Letter]:
+        """Every dead letter of a catalog, oldest first."""
+        return await self._committer.run(lambda ledger: ledger.letters(catalog))
+
+    async def limit(self, catalog: str) -> int:
+        """See `Brake.limit`."""
+        return await self._committer.run(lambda ledger: ledger.limit(catalog))
+
+    async def release(self, catalog: str, now: datetime) -> int:
+        """See `Brake.release`."""
+        return await self._committer.run(lambda ledger: ledger.release(catalog, now), stirring=True)
+
+
+def _opened(path: Path, terms: Terms, now: datetime) -> Ledger:
+    try:
+        ledger = Ledger(str(path), terms)
+        ledger.recover(now)
+    except sqlite3.Error as error:
+        refused = refusal(error, str(path))
+        if refused is None:
+            raise
+        raise refused from error
+    return ledger

@@ -1,0 +1,104 @@
+"""One process an inbox: a locked file beside the database."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+from sfn.errors import Broken
+
+_SUFFIX = ".lock"
+
+
+class InboxLock:
+    """The exclusive right to an inbox, held until it is released or the process ends, however that ends.
+
+    The folder of the database is made where it is missing. The file stays when the lock goes: removing it would let two
+    processes lock two files of the same name.
+
+    Args:
+        database: the inbox's file.
+
+    Raises:
+        Broken: another process has the inbox, or the folder can't be written to.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._path = database.with_name(database.name + _SUFFIX)
+        try:
+            _make(database.parent)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _unusable(database, error) from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+        except BlockingIOError as error:
+            raise self._taken() from error
+        except OSError as error:
+            os.close(self._descriptor)
+            raise _unusable(self._path, error) from error
+        self._places: dict[Path, tuple[int, int]] = {self._path: _identity(os.fstat(self._descriptor))}
+
+    def missing(self) -> Path | None:
+        """The first file of the inbox that no longer lies where it did, None for none.
+
+        What is written to a file that was moved away or replaced is lost to the next start, however well it is synced.
+        """
+        for path in (self._path, self._database, self._database.with_name(self._database.name + "-wal")):
+            try:
+                found = _identity(path.stat())
+            except OSError:
+                found = None
+            if found is None or self._places.setdefault(path, found) != found:
+                return path
+        return None
+
+    def release(self) -> None:
+        """Let another process have the inbox."""
+        os.close(self._descriptor)
+
+    def _taken(self) -> Broken:
+        holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+        os.close(self._descriptor)
+        return Broken(
+            str(self._database),
+            expected="an inbox that no other process uses",
+            found=f"that process {holder or 'of unknown id'} holds {self._path}",
+            remedy="stop that process, or give this one another `inbox.url`",
+        )
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it; each is on disk before something is put into it."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+    above = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(above)
+    finally:
+        os.close(above)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _unusable(path: Path, error: OSError) -> Broken:
+    name = errno.errorcode.get(error.errno or 0, "an error")
+    return Broken(
+        str(path),
+        expected="a file that the service may make and lock",
+        found=f"{name} ({error.strerror}) at {error.filename or path}",
+        remedy="let the service's user write its folder, on a file system that has locks, or set `inbox.url`",
+    )

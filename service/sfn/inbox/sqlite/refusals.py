@@ -1,0 +1,52 @@
+"""What SQLite's refusals mean, by their codes."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sfn.errors import Broken, Scope, Transient
+
+RETRY_AFTER = 1.0
+"""Seconds that a caller should wait after a transaction that was not taken."""
+
+_PRIMARY = 0xFF
+"""The bits of a code that hold the primary one (https://www.sqlite.org/rescode.html)."""
+
+_ROOM = "free some room on the disk of the inbox"
+_PASSING = {
+    sqlite3.SQLITE_FULL: _ROOM,
+    sqlite3.SQLITE_IOERR_SHMSIZE: _ROOM,
+    sqlite3.SQLITE_BUSY: "leave the inbox to the service: another program has it locked",
+    sqlite3.SQLITE_LOCKED: "leave the inbox to the service: another program has it locked",
+    sqlite3.SQLITE_NOMEM: "give the service more memory",
+}
+_FATAL = {
+    sqlite3.SQLITE_IOERR: "look at the disk of the inbox and at the machine's log, then start the service again",
+    sqlite3.SQLITE_CORRUPT: "restore the inbox from a backup, or move it away: an empty one fills itself by a sweep",
+    sqlite3.SQLITE_NOTADB: "move the file away, or set `inbox.url` to another one",
+    sqlite3.SQLITE_CANTOPEN: "let the service's user read and write the file and its folder",
+    sqlite3.SQLITE_READONLY: "let the service's user write the file and its folder",
+    sqlite3.SQLITE_PERM: "let the service's user read and write the file and its folder",
+}
+
+
+def refusal(error: sqlite3.Error, where: str) -> Transient | Broken | None:
+    """What an error of SQLite means for the inbox; None: it is a defect of the statement, not of the file.
+
+    Args:
+        where: the database, as it is called in the error.
+    """
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    found = f"{getattr(error, 'sqlite_errorname', type(error).__name__)}: {error}"
+    passing = _PASSING.get(code) or _PASSING.get(code & _PRIMARY)
+    if passing is not None:
+        return Transient(
+            where,
+            scope=Scope.INBOX,
+            expected="a transaction to be stored",
+            found=found,
+            remedy=passing,
+            retry_after=RETRY_AFTER,
+        )
+    fatal = _FATAL.get(code & _PRIMARY)
+    return Broken(where, expected="a sound inbox", found=found, remedy=fatal) if fatal is not None else None

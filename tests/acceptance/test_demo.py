@@ -1,0 +1,106 @@
+"""`sfn demo`, as whoever tries it first meets it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sfn.demo import lake
+from sfn.demo.fixture import locate
+from sfn.errors import SfnError
+
+SFN = Path(sys.executable).with_name("sfn")
+MINUTE = 60
+SURROUNDINGS = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
+TOLD = {name: Path(os.environ[name]) for name in ("SFN_JAVA", "SFN_JARS", "XDG_CACHE_HOME") if os.environ.get(name)}  # noqa: TID251 - the test run's own surroundings
+
+
+@pytest.fixture(name="surroundings")
+def fixture_surroundings(tmp_path: Path) -> dict[str, str]:
+    """An environment in which the demo can run, with an empty folder for temporary files."""
+    try:
+        runtime = locate(java=TOLD.get("SFN_JAVA"), jars=TOLD.get("SFN_JARS"), cache=TOLD.get("XDG_CACHE_HOME"))
+        lake.require()
+    except SfnError as error:
+        if os.environ.get("CI") == "true":  # noqa: TID251 - as above
+            raise
+        pytest.skip(f"no demo: {error}")
+    folder = {"TMPDIR": str(tmp_path), "SFN_JAVA": str(runtime.java), "SFN_JARS": str(runtime.jars)}
+    # A variable that would turn the service's configuration into another one.
+    return {**SURROUNDINGS, **folder, "SFN_SWEEP__EVERY": "nonsense"}
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Processes that speak of a folder."""
+    commands = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    return [command for command in commands if str(folder) in command]
+
+
+def test_it_shows_what_it_should_within_a_minute_and_leaves_nothing_behind(
+    surroundings: dict[str, str], tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    done = subprocess.run(
+        [SFN, "demo"], env=surroundings, capture_output=True, text=True, timeout=2 * MINUTE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert time.monotonic() - began < MINUTE
+    told = re.sub(r"^ *[0-9.]+ s +", "", done.stdout, flags=re.MULTILINE)
+    in_order = (
+        "Create the table shop.orders",
+        "the file beside the table says 00000-",
+        '"table_identifier": "shop.orders"',
+        *[f"the file beside the table says 0000{number}-" for number in (1, 2, 3)],
+        "Rename shop.orders to shop.sales",
+        "the old name's file says `renamed`",
+        "Drop shop.scratch",
+        "later readers are refused",
+        "late, not wrong",
+        "Start the catalog again",
+        "the file beside the table says 00004-",
+        "the service drained and ended with 0",
+        "✓ DuckDB",
+        "6  umbrella",
+        "✓ PyIceberg",
+        "6  umbrella",
+        "Everything was as it should be.",
+    )
+    position = 0
+    for part in in_order:
+        position = told.index(part, position) + len(part)
+    assert not left_behind(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_ended_in_the_middle_it_leaves_no_process_behind(
+    surroundings: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    with subprocess.Popen([SFN, "demo"], env=surroundings, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if "Create the table" in line:
+                demo.send_signal(number)
+                break
+        demo.stdout.read()
+    assert demo.returncode != 0
+    deadline = time.monotonic() + 10
+    while left_behind(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left_behind(tmp_path)
+    assert number is signal.SIGKILL or not list(tmp_path.iterdir())
+
+
+def test_without_the_jars_it_says_what_to_do(tmp_path: Path) -> None:
+    surroundings = {**SURROUNDINGS, "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run([SFN, "demo"], env=surroundings, capture_output=True, text=True, timeout=MINUTE, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "make jars" in done.stderr

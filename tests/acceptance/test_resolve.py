@@ -1,0 +1,63 @@
+"""`sfn resolve`, as a shell script meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sfn.pointer.document import State
+from tests.unit.directory import UUID, Directory
+
+SFN = Path(sys.executable).with_name("sfn")
+
+
+def resolve(*arguments: str | Path) -> tuple[int, str, str]:
+    done = subprocess.run([SFN, "resolve", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(name="place")
+def fixture_place(tmp_path: Path) -> Directory:
+    place = Directory(tmp_path / "orders")
+    place.metadata()
+    place.write()
+    return place
+
+
+@pytest.mark.parametrize("more", [(), ("--table", "sales.orders")])
+def test_it_prints_the_location_and_nothing_else(place: Directory, more: tuple[str, ...]) -> None:
+    assert resolve(place.path, *more) == (0, f"file:{place.path}/metadata/00001-a.metadata.json\n", "")
+
+
+def test_it_prints_json(place: Directory) -> None:
+    status, told, complaint = resolve(place.path, "--json")
+    assert (status, complaint) == (0, "")
+    assert json.loads(told) == {
+        "metadata_location": f"file:{place.path}/metadata/00001-a.metadata.json",
+        "table_identifier": "sales.orders",
+        "namespace": ["sales"],
+        "name": "orders",
+        "guid": UUID,
+        "catalog_id": "0123456789abcdef0123456789abcdef",
+        "Ordinal": "20231114T221320000",
+        "written_at": "2026-08-21T12:00:00.000Z",
+        "sfn_file": place.sfn_file().as_uri(),
+    }
+
+
+def test_a_refusal_is_one_line_on_standard_error_and_1(place: Directory) -> None:
+    place.write(state=State.DROPPED)
+    status, told, complaint = resolve(place.path, "--json")
+    assert (status, told, complaint.count("\n")) == (1, "", 1)
+    assert "none of a live table" in complaint
+
+
+@pytest.mark.parametrize("arguments", [(), ("a", "b"), ("a", "--table", "sales."), ("a", "--uuidd", "x")])
+def test_wrong_usage_is_2(arguments: tuple[str, ...]) -> None:
+    status, told, complaint = resolve(*arguments)
+    assert (status, told) == (2, "")
+    assert "Usage: sfn resolve" in complaint

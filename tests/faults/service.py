@@ -1,0 +1,220 @@
+"""The service as a process of its own: configured, started, told of events, killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+
+from sfn.demo.guard import Guarded
+from tests.faults.lake import NAMESPACE
+
+TOKEN = "a-sender-of-the-tests"  # noqa: S105 - it opens nothing
+OPERATOR = "an-operator-of-the-tests"
+CATALOG = "lake"
+ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0
+_TICK = 0.05
+
+_CONFIGURATION = """\
+[listener]
+port = 0
+drain = "5s"
+
+[inbox]
+url = "sqlite:///{inbox}"
+
+[sweep]
+every = "{sweep}"
+
+[catalogs.{catalog}]
+uri = "{uri}"
+replica_lag = "{lag}"
+absence_delay = "2s"
+min_publish_interval = "{interval}"
+
+[stores.warehouse]
+prefix = "{prefix}"
+
+[senders.tests]
+secrets = {{ main = "{token}" }}
+
+[admin]
+token = "{operator}"
+
+[telemetry]
+format = "json"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How one service is configured.
+
+    Attributes:
+        folder: for configuration, inbox and log; made if missing.
+        uri: the catalog's.
+        warehouse: the directory that it may write to.
+        module: what is started with `python -m`, with the arguments of `sfn`.
+        source: where `sfn` is imported from, None for the installed one.
+        launcher: a command that starts the command that follows it.
+        inbox: the inbox's file, None for one in the folder.
+    """
+
+    folder: Path
+    uri: str
+    warehouse: Path
+    sweep: str = "off"
+    lag: str = "0s"
+    interval: str = "100ms"
+    module: str = "sfn"
+    source: Path | None = None
+    launcher: Sequence[str] = ()
+    inbox: Path | None = None
+
+    @property
+    def database(self) -> Path:
+        """The inbox's file."""
+        return self.inbox or self.folder / "inbox.db"
+
+    def write(self) -> Path:
+        """Write the configuration; its file."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / "sfn.toml"
+        file.write_text(
+            _CONFIGURATION.format(
+                inbox=self.database,
+                sweep=self.sweep,
+                catalog=CATALOG,
+                uri=self.uri,
+                lag=self.lag,
+                interval=self.interval,
+                prefix=self.warehouse.as_uri(),
+                token=TOKEN,
+                operator=OPERATOR,
+            )
+        )
+        return file
+
+
+@dataclass
+class Service:
+    """A process of the service.
+
+    Attributes:
+        log: its output, all of its lives.
+        url: where it listens, "" until it is ready.
+    """
+
+    setting: Setting
+    log: Path
+    process: Guarded
+    session: aiohttp.ClientSession
+    url: str = ""
+    _from: int = field(default=0)
+
+    async def post(self, name: str, event_id: str | None = None, **more: object) -> int:
+        """Post an event about a table; the answer's status."""
+        event = {"namespace": [NAMESPACE], "name": name, "event_id": event_id, **more}
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with self.session.post(f"{self.url}/v1/events", json=event, headers=headers) as answer:
+            await answer.read()
+            return answer.status
+
+    async def get(self, path: str) -> int:
+        """Ask for a path; the answer's status."""
+        async with self.session.get(f"{self.url}{path}") as answer:
+            return answer.status
+
+    async def release(self) -> int:
+        """Release the brake; how many tables it held."""
+        headers = {"Authorization": f"Bearer {OPERATOR}"}
+        path = f"{self.url}/admin/v1/brakes/{CATALOG}:release"
+        async with self.session.post(path, headers=headers) as answer:
+            answer.raise_for_status()
+            return int((await answer.json())["released"])
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The records that this life of it has logged."""
+        with self.log.open("rb") as file:
+            file.seek(self._from)
+            for line in file:
+                if line.startswith(b"{") and line.endswith(b"}\n"):
+                    yield json.loads(line)
+
+    def told(self, outcome: str) -> int:
+        """How often it has logged an outcome."""
+        return sum(record.get("outcome") == outcome for record in self.records())
+
+    async def ready(self) -> None:
+        """Return once it takes events; fail if it ends or takes too long."""
+
+        def address() -> str:
+            assert self.process.status() is None, self.tail()
+            events = {record.get("event"): record for record in self.records()}
+            return str(events["listening"]["url"]) if "ready" in events else ""
+
+        self.url = await eventually(address)
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-4_000:]
+
+
+@contextmanager
+def started(setting: Setting, session: aiohttp.ClientSession) -> Iterator[Service]:
+    """A process that may not be ready yet, killed in the end if it still runs."""
+    configuration = setting.write()
+    log = setting.folder / "service.log"
+    offset = log.stat().st_size if log.is_file() else 0
+    command: list[str | Path] = [
+        *setting.launcher,
+        sys.executable,
+        "-m",
+        setting.module,
+        "serve",
+        "--config",
+        configuration,
+    ]
+    process = Guarded(command, env=_environment(setting.source), log=log)
+    try:
+        yield Service(setting, log, process, session, _from=offset)
+    finally:
+        process.kill()
+
+
+@asynccontextmanager
+async def running(setting: Setting) -> AsyncGenerator[Service]:
+    """A ready service, killed in the end if it still runs."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session:
+        with started(setting, session) as service:
+            await service.ready()
+            yield service
+
+
+async def ended(service: Service) -> int:
+    """What a process ends with that is expected to end by itself."""
+    return int(await eventually(lambda: str(status) if (status := service.process.status()) is not None else ""))
+
+
+async def eventually(look: Callable[[], Any], within: float = PATIENCE) -> Any:  # noqa: ANN401 - whatever is looked for
+    """The first true thing that a look gives; fails, with the last that it gave, after some seconds."""
+    deadline = anyio.current_time() + within
+    while not (found := look()):
+        assert anyio.current_time() < deadline, f"not within {within:g} s: {found!r}"
+        await anyio.sleep(_TICK)
+    return found
+
+
+def _environment(source: Path | None) -> Mapping[str, str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
+    paths = [str(path) for path in (source, ROOT, ours.get("PYTHONPATH")) if path]
+    return {**ours, "PYTHONPATH": os.pathsep.join(paths)}

@@ -1,0 +1,90 @@
+"""Stores around a store: one that counts and can be away, one that is slow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import anyio
+
+from sfn.errors import Scope, Transient
+from sfn.store import Gone, Guarantees, Moved, PointerStore
+from sfn.words import Held
+
+
+@dataclass
+class CountingStore:
+    """Implements `PointerStore`: counts what arrives at the store behind it.
+
+    Attributes:
+        done: verbs by name.
+        written: writes by key.
+        away: every verb fails, as of a store that is down.
+        refused: verbs that failed so.
+    """
+
+    inner: PointerStore
+    done: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] = field(default_factory=Counter)
+    away: bool = False
+    refused: int = 0
+
+    async def read(self, key: str) -> Held | None:
+        self._count("read", key)
+        return await self.inner.read(key)
+
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        self._count("write", key)
+        self.written[key] += 1
+        return await self.inner.write(key, body, replacing)
+
+    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+        self._count("delete", key)
+        return await self.inner.delete(key, expected)
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        self._count("list", prefix)
+        return await self.inner.list(prefix, limit)
+
+    async def prove(self, key: str) -> Guarantees:
+        # What was proven is remembered by the store itself.
+        return await self.inner.prove(key)
+
+    def _count(self, verb: str, key: str) -> None:
+        if self.away:
+            self.refused += 1
+            raise Transient(key, scope=Scope.STORE, expected="an answer", found="a store that is down")
+        self.done[verb] += 1
+
+
+@dataclass
+class SlowStore:
+    """Implements `PointerStore`: each verb takes so many seconds before and after it happens."""
+
+    inner: PointerStore
+    seconds: float
+
+    async def read(self, key: str) -> Held | None:
+        await anyio.sleep(self.seconds)
+        held = await self.inner.read(key)
+        await anyio.sleep(self.seconds)
+        return held
+
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        await anyio.sleep(self.seconds)
+        written = await self.inner.write(key, body, replacing)
+        await anyio.sleep(self.seconds)
+        return written
+
+    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+        await anyio.sleep(self.seconds)
+        deleted = await self.inner.delete(key, expected)
+        await anyio.sleep(self.seconds)
+        return deleted
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        await anyio.sleep(self.seconds)
+        return await self.inner.list(prefix, limit)
+
+    async def prove(self, key: str) -> Guarantees:
+        return await self.inner.prove(key)

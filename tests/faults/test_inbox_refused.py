@@ -1,0 +1,120 @@
+"""An inbox that can't be used: refused at the start in clear words, or no event acknowledged that is not in it."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+import psutil
+import pytest
+
+from tests.faults import inboxes
+from tests.faults.lake import Lake, serving
+from tests.faults.service import Service, Setting, ended, eventually, running, started
+
+FILLING = "x" * 16_000
+MOST = 2_000
+SMALL_DISK = 'mount -t tmpfs -o size=6m tmpfs "$0" && head -c 3M /dev/zero > "$0/ballast" && exec "$@"'
+Record = Callable[[str, object], None]
+
+
+async def test_a_second_process_on_an_inbox_is_refused(tmp_path: Path, record_property: Record) -> None:
+    lake = Lake(tmp_path / "warehouse")
+    lake.create("orders")
+    first = Setting(tmp_path / "first", lake.uri, lake.warehouse)
+    async with serving(lake), running(first) as service:
+        second = Setting(tmp_path / "second", lake.uri, lake.warehouse, inbox=first.database)
+        with started(second, service.session) as refused:
+            assert await ended(refused) == 1
+            message = refused.tail()
+        record_property("message", message)
+        print(message)
+        assert str(first.database) in message
+        assert "another" in message or "other process" in message
+        assert "Traceback" not in message
+        assert await service.post("orders", "e1") == 202
+        await eventually(lambda: not lake.wrong())
+
+
+async def test_a_folder_that_can_not_be_written_is_refused(tmp_path: Path, record_property: Record) -> None:
+    # Root may write everywhere, unless it gives that up.
+    launcher = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.geteuid() == 0 else []
+    folder = tmp_path / "read-only"
+    folder.mkdir(mode=0o555)
+    setting = Setting(tmp_path / "sfn", "http://127.0.0.1:1", tmp_path, inbox=folder / "inbox.db", launcher=launcher)
+    async with aiohttp.ClientSession() as session:
+        with started(setting, session) as refused:
+            assert await ended(refused) == 1
+            message = refused.tail()
+    record_property("message", message)
+    print(message)
+    assert str(folder) in message
+    assert "Traceback" not in message
+    assert list(folder.iterdir()) == []
+
+
+async def test_a_full_disk_takes_no_event_and_loses_none(tmp_path: Path, record_property: Record) -> None:
+    """A small disk of the service's own: only it, and who looks through it, sees that."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    lake = Lake(tmp_path / "warehouse")
+    lake.create("orders")
+    launcher = ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, str(disk)]
+    setting = Setting(tmp_path / "sfn", lake.uri, lake.warehouse, inbox=disk / "inbox.db", launcher=launcher)
+    async with serving(lake), running(setting) as service:
+        seen = Path(f"/proc/{_process(service).pid}/root{disk}")
+        taken, refusal = await _filled(service, lake)
+        alive = await service.get("/livez")
+        (seen / "ballast").unlink()
+        assert await service.post("orders", "after", metadata_location=lake.tables["orders"].pointer) == 202
+        await eventually(lambda: not lake.wrong())
+        lost = (taken | {"after"}) - inboxes.logged(seen / "inbox.db")
+        letters = inboxes.letters(seen / "inbox.db")
+    figures = {"taken": len(taken), "refused_with": refusal, "livez": alive, "lost": len(lost), "letters": letters}
+    record_property("full_disk", figures)
+    print("full disk:", figures)
+    assert (refusal, alive, lost, letters) == (503, 200, set(), {})
+
+
+async def test_a_disk_that_fails_ends_the_process_and_loses_no_event(tmp_path: Path, record_property: Record) -> None:
+    lake = Lake(tmp_path / "warehouse")
+    lake.create("orders")
+    setting = Setting(tmp_path / "sfn", lake.uri, lake.warehouse)
+    async with serving(lake), running(setting) as service:
+        # SQLite calls it an error of input or output where a file may not grow: after that nothing is certain.
+        resource.prlimit(_process(service).pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+        taken, refusal = await _filled(service, lake)
+        status = await ended(service)
+    async with serving(lake), running(setting) as service:
+        assert await service.post("orders", "after", metadata_location=lake.tables["orders"].pointer) == 202
+        await eventually(lambda: not lake.wrong())
+        lost = (taken | {"after"}) - inboxes.logged(setting.database)
+    figures = {"taken": len(taken), "refused_with": refusal, "ended_with": status, "lost": len(lost)}
+    record_property("failing_disk", figures)
+    print("failing disk:", figures)
+    assert (refusal, status, lost) == (503, 1, set())
+    assert taken
+
+
+async def _filled(service: Service, lake: Lake) -> tuple[set[str], int]:
+    """Post events until one is refused: the ids of those that were not, and the refusal's status."""
+    taken: set[str] = set()
+    for number in range(MOST):
+        lake.tables["orders"].commit()
+        event_id = f"e{number}"
+        status = await service.post("orders", event_id, filling=FILLING)
+        if status != 202:
+            return taken, status
+        taken.add(event_id)
+    pytest.fail(f"{MOST} events were taken")
+
+
+def _process(service: Service) -> psutil.Process:
+    """The service's process."""
+    configuration = str(service.setting.folder / "sfn.toml")
+    children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    (process,) = [child for child in children if configuration in child.cmdline()]
+    return process

@@ -1,0 +1,61 @@
+"""Other processes that use an inbox's file."""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+
+from sfn.clock import SystemClock
+from sfn.errors import SfnError
+from sfn.inbox.sqlite import SqliteInbox
+from sfn.inbox.terms import Terms
+from sfn.words import Hint, TableName
+
+CLIENTS = 8
+
+
+def hold(database: Path, answer: Connection) -> None:
+    """Open an inbox, say so, and keep it until killed."""
+
+    async def run() -> None:
+        async with SqliteInbox.opened(database, Terms(), SystemClock()) as inbox:
+            await inbox.put([Hint(TableName("prod", (), "held"))])
+            answer.send("open")
+            await anyio.sleep_forever()
+
+    anyio.run(run)
+
+
+def open_it(database: Path, answer: Connection) -> None:
+    """Open an inbox and close it, and tell the trouble."""
+
+    async def run() -> None:
+        try:
+            async with SqliteInbox.opened(database, Terms(), SystemClock()):
+                answer.send(None)
+        except SfnError as error:
+            answer.send((type(error).__name__, str(error)))
+
+    anyio.run(run)
+
+
+def put_for_ever(database: Path, answer: Connection) -> None:
+    """Put event after event, and tell each that was taken."""
+
+    async def client(inbox: SqliteInbox, number: int) -> None:
+        turn = 0
+        while True:
+            turn += 1
+            event = f"{number}-{turn}"
+            await inbox.put([Hint(TableName("prod", (), f"t{turn % 50}"), f"client{number}", event)])
+            answer.send((f"client{number}", event))
+
+    async def run() -> None:
+        async with SqliteInbox.opened(database, Terms(), SystemClock()) as inbox, anyio.create_task_group() as tasks:
+            for number in range(CLIENTS):
+                tasks.start_soon(client, inbox, number)
+
+    anyio.run(run)

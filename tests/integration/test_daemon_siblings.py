@@ -1,0 +1,210 @@
+"""The service's parts live and die together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from signal import SIGTERM, Signals
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from anyio.streams.memory import MemoryObjectSendStream
+from typing_extensions import override
+
+from sfn.clock import SystemChance, SystemClock
+from sfn.daemon import Daemon, Failure, bound, causes
+from sfn.errors import Broken, Scope, Transient
+from sfn.inbox import Claimed
+from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.terms import Terms as InboxTerms
+from sfn.receiver.app import application
+from sfn.receiver.body import Limits
+from sfn.receiver.ingest import Ingest
+from sfn.receiver.readiness import Readiness
+from sfn.receiver.senders import anonymous
+from sfn.store.router import Router
+from sfn.wiring import STARTING, Service
+from sfn.words import Accepted, CatalogName, Hint, Slots
+from sfn.work.logbook import Logbook
+from sfn.work.worker import Inbox, Source, Terms, Worker
+from tests.integration.waiting import until
+
+BROKEN = Broken("inbox", expected="a sound inbox", found="another")
+BUSY = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.01)
+EVENT = {"namespace": ["sales"], "name": "orders", "catalog": "prod"}
+
+
+class Troubled(MemoryInbox):
+    """An inbox that fails when it is told.
+
+    Attributes:
+        on_claim: raised by every claim.
+        on_put: raised by the next puts, one each.
+        taken: what was put in.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(InboxTerms(), SystemClock())
+        self.on_claim: Exception | None = None
+        self.on_put: list[Exception] = []
+        self.taken: list[Hint] = []
+
+    @override
+    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+        if self.on_claim is not None:
+            raise self.on_claim
+        return await super().claim(slots, now)
+
+    @override
+    async def put(self, notes: Sequence[Hint]) -> Accepted:
+        if self.on_put:
+            raise self.on_put.pop(0)
+        self.taken.extend(notes)
+        return await super().put(notes)
+
+
+class NoCatalogs:
+    async def named(self, catalog: str) -> Source | None:
+        return None
+
+
+@dataclass(slots=True)
+class Running:
+    """A daemon in this process, with twins for its parts.
+
+    Attributes:
+        signals: what it is sent.
+        client: asks it.
+        ended: it has.
+        causes: why, if it failed.
+    """
+
+    inbox: Troubled
+    signals: MemoryObjectSendStream[Signals]
+    client: httpx.AsyncClient
+    ended: bool = False
+    causes: list[BaseException] = field(default_factory=list)
+
+    async def is_ready(self) -> bool:
+        return (await self.client.get("/readyz")).is_success
+
+
+async def for_ever() -> None:
+    await anyio.sleep_forever()
+
+
+def service(
+    inbox: Troubled, failure: Failure, tend: Callable[[], Coroutine[Any, Any, None]], sweeps: tuple[Hint, ...]
+) -> Service:
+    readiness = Readiness(STARTING)
+    senders = anonymous("127.0.0.1", ["prod"])
+    ingest = Ingest(inbox, senders, readiness, limits=Limits(1000), interest=lambda _: True, on_broken=failure.tell)
+    worker = Worker(
+        Inbox(inbox, inbox, inbox, inbox),
+        NoCatalogs(),
+        Router({}),
+        clock=SystemClock(),
+        chance=SystemChance(),
+        journal=Logbook(),
+        terms=Terms(drain=timedelta(seconds=1)),
+    )
+    listening = application(ingest, readiness, version="1", on_broken=failure.tell)
+    return Service(listening, readiness, worker, inbox, tend, sweeps)
+
+
+@asynccontextmanager
+async def running(
+    tend: Callable[[], Coroutine[Any, Any, None]] = for_ever, sweeps: tuple[Hint, ...] = ()
+) -> AsyncGenerator[Running]:
+    """A daemon that was started, and is cancelled in the end."""
+    inbox, failure = Troubled(), Failure()
+    inbox.on_put = [BUSY, BUSY] if sweeps else []
+    send, receive = anyio.create_memory_object_stream[Signals](1)
+    with bound("127.0.0.1", 0) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        daemon = Daemon(service(inbox, failure, tend, sweeps), listener, timedelta(seconds=1), failure)
+        async with httpx.AsyncClient(base_url=url, timeout=5, trust_env=False) as client:
+            made = Running(inbox, send, client)
+
+            async def run() -> None:
+                try:
+                    await daemon.run(receive)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the test looks at it
+                    made.causes.extend(causes(error))
+                made.ended = True
+
+            async with anyio.create_task_group() as tasks, send, receive:
+                tasks.start_soon(run)
+                with anyio.fail_after(10):
+                    while not await made.is_ready():  # noqa: ASYNC110 - it is asked over HTTP
+                        await anyio.sleep(0.01)
+                yield made
+                tasks.cancel_scope.cancel()
+
+
+async def refuses(client: httpx.AsyncClient) -> bool:
+    try:
+        await client.get("/livez")
+    except httpx.TransportError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("error", [BROKEN, RuntimeError("a defect")])
+async def test_when_the_worker_fails_all_of_it_ends(error: Exception) -> None:
+    async with running() as daemon:
+        daemon.inbox.on_claim = error
+        assert (await daemon.client.post("/v1/events", json=EVENT)).status_code == 202
+        await until(lambda: daemon.ended)
+        assert daemon.causes == [error]
+
+
+async def test_when_the_inbox_can_not_be_tended_all_of_it_ends() -> None:
+    gate = anyio.Event()
+
+    async def tend() -> None:
+        await gate.wait()
+        raise BROKEN
+
+    async with running(tend) as daemon:
+        assert not daemon.ended
+        gate.set()
+        await until(lambda: daemon.ended)
+        assert daemon.causes == [BROKEN]
+
+
+async def test_when_a_request_finds_the_inbox_broken_it_is_answered_and_all_of_it_ends() -> None:
+    async with running() as daemon:
+        daemon.inbox.on_put = [BROKEN]
+        assert (await daemon.client.post("/v1/events", json=EVENT)).status_code == 503
+        await until(lambda: daemon.ended)
+        assert daemon.causes == [BROKEN]
+
+
+async def test_trouble_of_the_inbox_ends_nothing() -> None:
+    async with running() as daemon:
+        daemon.inbox.on_put = [BUSY]
+        assert (await daemon.client.post("/v1/events", json=EVENT)).status_code == 503
+        assert (await daemon.client.post("/v1/events", json=EVENT)).status_code == 202
+        assert not daemon.ended
+
+
+async def test_a_start_asks_for_a_sweep_until_the_inbox_takes_it() -> None:
+    sweep = Hint(CatalogName("prod"), sender="start")
+    async with running(sweeps=(sweep,)) as daemon:
+        await until(lambda: daemon.inbox.taken)
+        assert daemon.inbox.taken == [sweep]
+        assert daemon.inbox.on_put == []
+        assert not daemon.ended
+
+
+async def test_a_signal_ends_it_without_an_error() -> None:
+    async with running() as daemon:
+        await daemon.signals.send(SIGTERM)
+        await until(lambda: daemon.ended)
+        assert daemon.causes == []
+        assert await refuses(daemon.client)

@@ -1,0 +1,214 @@
+"""What a publish costs, counted at the servers: real inbox, worker, catalog client and files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.clock import SystemChance, SystemClock
+from sfn.inbox.sqlite import SqliteInbox
+from sfn.inbox.terms import Terms as InboxTerms
+from sfn.publish.policy import Policy
+from sfn.store.local import LocalStore
+from sfn.store.router import Router
+from sfn.words import Accepted, Claim, Hint, Outcome, TableName
+from sfn.work.worker import Inbox, Source, Terms, Worker
+from tests.faults import inboxes
+from tests.faults.lake import NAMESPACE, Lake, Table, serving
+from tests.faults.service import eventually
+from tests.faults.stores import CountingStore
+
+ORDERS = TableName("lake", (NAMESPACE,), "orders")
+SENDER = "tests"
+EVENTS, BATCH = 10_000, 500
+BACK_WITHIN = 2.0
+Record = Callable[[str, object], None]
+
+
+@dataclass(frozen=True)
+class OneSource:
+    """Implements `Sources` for one catalog."""
+
+    source: Source
+
+    async def named(self, catalog: str) -> Source | None:
+        return self.source
+
+
+class Attempts:
+    """Implements `Journal`: notes the attempt that each claim was, as the inbox counted it when it began."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+        self.numbers.append(claim.attempt)
+
+    def fenced(self, claim: Claim) -> None:
+        self.numbers.append(claim.attempt)
+
+    def surprised(self, claim: Claim, error: Exception) -> None:
+        raise error
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running worker with one table, published once: everything that follows finds it warm."""
+
+    lake: Lake
+    store: CountingStore
+    inbox: SqliteInbox
+    database: Path
+    table: Table
+    attempts: Attempts
+
+    async def tell(self, *hints: Hint) -> Accepted:
+        return await self.inbox.put(hints)
+
+    async def settled(self) -> None:
+        """Return once every hint was seen through and nothing is under way."""
+        await eventually(lambda: not inboxes.unsettled(self.database) and not inboxes.leased(self.database))
+
+    async def cost(self, *hints: Hint) -> tuple[Accepted, dict[str, int]]:
+        """What came of hints, and every request that they led to."""
+        self.lake.asked.clear()
+        self.store.done.clear()
+        taken = await self.tell(*hints)
+        await self.settled()
+        return taken, dict(Counter(self.lake.asked) + self.store.done)
+
+    @property
+    def is_right(self) -> bool:
+        return self.lake.pointed("orders").says(self.table.pointer)
+
+
+def told(table: Table, event_id: str | None) -> Hint:
+    """A commit's event, as a sender has it that knows the new pointer."""
+    return Hint(ORDERS, SENDER, event_id, floor=table.pointer)
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncGenerator[Site]:
+    warehouse, database = tmp_path / "warehouse", tmp_path / "inbox.db"
+    warehouse.mkdir()
+    clock, lake, attempts = SystemClock(), Lake(warehouse), Attempts()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(serving(lake))
+        catalog = RestCatalog(RestSettings(name="lake", uri=lake.uri), clock)
+        stack.push_async_callback(catalog.close)
+        terms = InboxTerms(lease=timedelta(seconds=30))
+        inbox = await stack.enter_async_context(SqliteInbox.opened(database, terms, clock))
+        store = CountingStore(LocalStore(warehouse.as_uri()))
+        pause = timedelta(milliseconds=50)
+        policy = Policy(await catalog.identity(), replica_lag=timedelta(), min_publish_interval=pause, swept=False)
+        worker = Worker(
+            Inbox(inbox, inbox, inbox, inbox),
+            OneSource(Source(catalog, policy)),
+            Router({warehouse.as_uri(): store}),
+            clock=clock,
+            chance=SystemChance(),
+            journal=attempts,
+            terms=Terms(),
+        )
+        site = Site(lake, store, inbox, database, lake.create("orders"), attempts)
+        stop = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(worker.run, stop))
+            await _warmed(site)
+            yield site
+            stop.set()
+
+
+async def _warmed(site: Site) -> None:
+    for number in range(2):
+        site.table.commit()
+        await site.tell(told(site.table, f"warm-up-{number}"))
+        await site.settled()
+    assert site.is_right
+
+
+async def test_a_warm_publish_costs_one_load_two_writes_and_one_read(site: Site, record_property: Record) -> None:
+    site.table.commit()
+    taken, cost = await site.cost(told(site.table, "e1"))
+    record_property("warm_publish", cost)
+    print("warm publish:", cost)
+    assert (taken, site.is_right) == (Accepted(1, 0), True)
+    assert cost == {"load": 1, "write": 2, "read": 1}
+
+
+async def test_an_event_about_an_unchanged_table_costs_one_load_and_a_read_of_each_file(
+    site: Site, record_property: Record
+) -> None:
+    taken, cost = await site.cost(told(site.table, "e1"))
+    record_property("unchanged", cost)
+    print("unchanged pointer:", cost)
+    assert taken == Accepted(1, 0)
+    assert cost == {"load": 1, "304": 1, "read": 2}
+
+
+async def test_an_event_seen_before_costs_nothing(site: Site, record_property: Record) -> None:
+    site.table.commit()
+    await site.cost(told(site.table, "e1"))
+    site.table.commit()
+    taken, cost = await site.cost(told(site.table, "e1"))
+    # Long enough for a worker that was woken all the same.
+    await anyio.sleep(0.3)
+    cost |= Counter(site.lake.asked) + site.store.done
+    record_property("duplicate", cost)
+    print("duplicate:", cost)
+    assert (taken, cost) == (Accepted(0, 1), {})
+
+
+async def test_ten_thousand_events_while_the_store_is_away_end_as_one_write_or_two(
+    site: Site, record_property: Record
+) -> None:
+    rows: list[int] = []
+    site.attempts.numbers.clear()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_watch, site.database, rows)
+        site.store.away = True
+        for start in range(0, EVENTS, BATCH):
+            batch = []
+            for number in range(start, start + BATCH):
+                if number % 100 == 0:
+                    site.table.commit()
+                batch.append(told(site.table, f"away-{number}"))
+            assert await site.tell(*batch) == Accepted(BATCH, 0)
+        # The breaker has reached its longest pause.
+        await eventually(lambda: site.store.refused > 3)
+        site.store.written.clear()
+        site.store.away = False
+        began = anyio.current_time()
+        await eventually(lambda: site.is_right, within=BACK_WITHIN)
+        seconds = anyio.current_time() - began
+        await site.settled()
+        tasks.cancel_scope.cancel()
+    figures = {
+        "events": EVENTS,
+        "refused": site.store.refused,
+        "seconds": round(seconds, 3),
+        "writes": list(site.store.written.values()),
+        "claims": len(site.attempts.numbers),
+        "most_attempts": max(*site.attempts.numbers, *rows),
+    }
+    record_property("store_away", figures)
+    print("store away:", figures)
+    assert site.store.refused > 0
+    assert max(site.store.written.values()) <= 2
+    assert max(*site.attempts.numbers, *rows) == 1
+
+
+async def _watch(database: Path, rows: list[int]) -> None:
+    """Note the highest count of attempts over all rows, for ever."""
+    while True:
+        rows.append(inboxes.most_attempts(database))
+        await anyio.sleep(0.05)

@@ -1,0 +1,201 @@
+"""The inbox in a file: who may open it, and what is still there afterwards."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import time
+from contextlib import closing, suppress
+from multiprocessing import Pipe
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sfn.errors import Broken
+from sfn.inbox.sqlite import SqliteInbox
+from sfn.inbox.sqlite.inbox import PRUNED
+from sfn.inbox.sqlite.schema import VERSION
+from sfn.words import Accepted, Ask, CatalogName, Dead, Done, Findings, Hint, Reason, Swept
+from tests.integration.inbox_processes import hold, open_it, put_for_ever
+from tests.promises.inboxes import AT, TERMS, Ground, HandClock, pointer, table
+from tests.promises.stores import ended, started, told
+
+ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
+KILLS = 6
+
+
+async def test_all_of_it_is_there_after_a_restart(tmp_path: Path) -> None:
+    clock, database = HandClock(), tmp_path / "inbox.db"
+    async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+        ground = Ground(inbox, clock)
+        await inbox.put([Hint(CatalogName("prod"))])
+        await ground.settle(await ground.claim(), Swept(ground.after(900), ground.now, calm=True))
+        await ground.published(ORDERS)
+        await ground.settled(RETURNS, Dead(Reason.FOREIGN_CATALOG, "somebody else is there"))
+        await ground.settled(STOCK, Done(ground.after(3600), Findings(asks=(Ask(ORDERS, f"{AT}2"),))))
+        await inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(3), drop=True)])
+        known, letters = await ground.known(), await inbox.letters("prod")
+    async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+        ground = Ground(inbox, clock)
+        assert await ground.known() == known
+        assert await inbox.letters("prod") == letters
+        assert await inbox.put([Hint(ORDERS, "etl", "e1")]) == Accepted(0, 1)
+        claim = await ground.claim()
+    assert (claim.subject, claim.locations) == (ORDERS, frozenset({AT, f"{AT}2"}))
+    assert (claim.wish.floor, claim.wish.drop, claim.swept_at) == (pointer(3), True, clock.now())
+    assert claim.story.live is not None
+
+
+async def test_leases_of_the_last_process_are_taken_back_at_once_as_crashes(tmp_path: Path) -> None:
+    clock, database = HandClock(), tmp_path / "inbox.db"
+    for attempt in range(1, TERMS.crashes + 1):
+        async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+            await Ground(inbox, clock).hint(ORDERS)
+            assert (await Ground(inbox, clock).claim()).attempt == attempt
+    async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+        assert await Ground(inbox, clock).claims() == []
+        assert await Ground(inbox, clock).open_letters() == [("prod:sales.orders", "poison")]
+
+
+async def test_numbers_and_tokens_go_on_where_the_last_process_ended(tmp_path: Path) -> None:
+    clock, database = HandClock(), tmp_path / "inbox.db"
+    seen: list[int] = []
+    for _ in range(3):
+        async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+            ground = Ground(inbox, clock)
+            await ground.hint(ORDERS)
+            claim = await ground.claim()
+            seen += [claim.seq, claim.token]
+            await ground.settle(claim, Done(ground.after(3600)))
+    assert seen == sorted(set(seen))
+
+
+async def test_a_closed_inbox_is_one_file_and_a_free_lock(tmp_path: Path) -> None:
+    clock, database = HandClock(), tmp_path / "a" / "b" / "inbox.db"
+    async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+        await Ground(inbox, clock).hint(ORDERS)
+        assert len(list(database.parent.iterdir())) == 4
+    assert sorted(path.name for path in database.parent.iterdir()) == ["inbox.db", "inbox.db.lock"]
+    with pytest.raises(Broken):
+        await inbox.put([Hint(ORDERS)])
+    async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+        assert [row.table for row in await Ground(inbox, clock).known()] == [ORDERS]
+
+
+async def test_a_second_process_is_refused_and_told_by_whom(tmp_path: Path) -> None:
+    database = tmp_path / "inbox.db"
+    async with SqliteInbox.opened(database, TERMS, HandClock()):
+        refused = told(open_it, database)
+        assert isinstance(refused, tuple)
+        name, message = refused
+        assert name == "Broken"
+        assert str(database) in message
+        assert f"process {os.getpid()} " in message
+        with pytest.raises(Broken, match=str(os.getpid())):
+            await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
+    assert told(open_it, database) is None
+
+
+async def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
+    database = tmp_path / "inbox.db"
+    ours, theirs = Pipe()
+    process = started(hold, database, theirs)
+    assert ours.recv() == "open"
+    with pytest.raises(Broken, match=str(process.pid)):
+        await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
+    process.kill()
+    assert ended(process) == -signal.SIGKILL
+    async with SqliteInbox.opened(database, TERMS, HandClock()) as inbox:
+        assert len(await Ground(inbox, HandClock()).known()) == 1
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    database = tmp_path / "inbox.db"
+    async with SqliteInbox.opened(database, TERMS, HandClock()):
+        pass
+    with closing(sqlite3.connect(database)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
+    before = database.read_bytes()
+    for _ in range(2):
+        with pytest.raises(Broken, match=f"found version {VERSION + 1}"):
+            await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
+    assert database.read_bytes() == before
+
+
+async def test_another_file_is_no_inbox(tmp_path: Path) -> None:
+    database = tmp_path / "inbox.db"
+    database.write_text("this is no database\n" * 1000)
+    with pytest.raises(Broken, match=r"SQLITE_NOTADB.*inbox\.url"):
+        await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
+    assert database.read_text().startswith("this is no database")
+
+
+async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for database in (tmp_path / "file" / "inbox.db", tmp_path / "file" / "deeper" / "inbox.db"):
+        with pytest.raises(Broken, match=r"ENOTDIR|EEXIST") as refused:
+            await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
+        assert str(tmp_path / "file") in refused.value.found
+        assert "let the service's user write" in refused.value.remedy
+
+
+async def test_a_folder_in_place_of_the_file_is_no_inbox(tmp_path: Path) -> None:
+    (tmp_path / "inbox.db").mkdir()
+    with pytest.raises(Broken, match="SQLITE_CANTOPEN"):
+        await SqliteInbox.opened(tmp_path / "inbox.db", TERMS, HandClock()).__aenter__()
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", ".lock"])
+async def test_nothing_is_acknowledged_once_a_file_is_gone(tmp_path: Path, suffix: str) -> None:
+    database = tmp_path / "inbox.db"
+    async with SqliteInbox.opened(database, TERMS, HandClock()) as inbox:
+        await inbox.put([Hint(ORDERS)])
+        (tmp_path / f"inbox.db{suffix}").rename(tmp_path / "elsewhere")
+        with pytest.raises(Broken, match=f"inbox.db{suffix} where it was"):
+            await inbox.put([Hint(ORDERS)])
+        with pytest.raises(Broken):
+            await inbox.tend(TERMS.lease)
+
+
+async def test_old_events_go_and_their_ids_with_them(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with SqliteInbox.opened(tmp_path / "inbox.db", TERMS, clock) as inbox:
+        count = 2 * PRUNED + 7
+        old = [Hint(ORDERS, "etl", f"e{number}") for number in range(count)]
+        await inbox.put(old)
+        clock.turn(60)
+        await inbox.put([Hint(ORDERS, "etl", "young")])
+        assert await inbox.tend_once(TERMS.lease) == count
+        assert await inbox.tend_once(TERMS.lease) == 0
+        assert await inbox.put([*old[:5], Hint(ORDERS, "etl", "young")]) == Accepted(5, 1)
+
+
+async def test_tending_goes_on_until_it_is_cancelled(tmp_path: Path) -> None:
+    async with SqliteInbox.opened(tmp_path / "inbox.db", TERMS, HandClock()) as inbox:
+        with anyio.move_on_after(0.05) as tending:
+            await inbox.tend(TERMS.lease)
+        assert tending.cancelled_caught
+
+
+@pytest.mark.parametrize("kill", range(KILLS))
+def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path, kill: int) -> None:
+    database = tmp_path / "inbox.db"
+    ours, theirs = Pipe()
+    process = started(put_for_ever, database, theirs)
+    theirs.close()
+    acknowledged = {ours.recv()}
+    time.sleep(kill * 0.03 + random.uniform(0, 0.03))
+    process.kill()
+    assert ended(process) == -signal.SIGKILL
+    with suppress(EOFError), ours:
+        while True:
+            acknowledged.add(ours.recv())
+    with closing(sqlite3.connect(database)) as db:
+        stored = set(db.execute("SELECT sender, event_id FROM event"))
+        assert acknowledged <= stored
+        told_of = set(db.execute("SELECT DISTINCT key FROM event"))
+        assert set(db.execute("SELECT key FROM subject")) == told_of

@@ -1,0 +1,143 @@
+"""The inboxes that the promises are tried on, and a worker's hands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from sfn.inbox import Brake, Intake, Roster, Worklist
+from sfn.inbox.letters import Letter
+from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.sqlite import SqliteInbox
+from sfn.inbox.terms import Terms
+from sfn.words import Claim, Done, Findings, Hint, Known, Outcome, Published, Slots, Story, TableName
+
+PLENTY = Slots(total=100, live=90, sweeps=10)
+TERMS = Terms(lease=timedelta(seconds=30), cap=timedelta(minutes=5), crashes=5, max_drops={"few": 2})
+AT = "s3://lake/orders"
+
+
+class AnyInbox(Intake, Worklist, Roster, Brake, Protocol):
+    """All faces of an inbox."""
+
+    async def letters(self, catalog: str) -> list[Letter]:
+        """Every dead letter of a catalog, oldest first."""
+        ...
+
+
+class HandClock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self._now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self._now
+
+    def turn(self, seconds: float) -> datetime:
+        """So much later."""
+        self._now += timedelta(seconds=seconds)
+        return self._now
+
+
+Opened = AbstractAsyncContextManager[AnyInbox]
+
+
+@asynccontextmanager
+async def memory(_: Path, clock: HandClock) -> AsyncIterator[AnyInbox]:
+    yield MemoryInbox(TERMS, clock)
+
+
+@asynccontextmanager
+async def sqlite(folder: Path, clock: HandClock) -> AsyncIterator[AnyInbox]:
+    async with SqliteInbox.opened(folder / "inbox.db", TERMS, clock) as inbox:
+        yield inbox
+
+
+ADAPTERS: Mapping[str, Callable[[Path, HandClock], Opened]] = {"memory": memory, "sqlite": sqlite}
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """An inbox, its clock, and what a receiver and a worker do with it."""
+
+    inbox: AnyInbox
+    clock: HandClock
+
+    @property
+    def now(self) -> datetime:
+        """The present."""
+        return self.clock.now()
+
+    def after(self, seconds: float) -> datetime:
+        """A moment ahead."""
+        return self.clock.now() + timedelta(seconds=seconds)
+
+    async def hint(self, *tables: TableName) -> None:
+        """A hint for each table, that says no more than to look."""
+        await self.inbox.put([Hint(table) for table in tables])
+
+    async def claims(self, slots: Slots = PLENTY) -> list[Claim]:
+        """What can be claimed now."""
+        return list((await self.inbox.claim(slots, self.now)).claims)
+
+    async def claim(self) -> Claim:
+        """The one row that can be claimed now."""
+        (claim,) = await self.claims()
+        return claim
+
+    async def settle(self, claim: Claim, outcome: Outcome) -> None:
+        """End a claim that still has its row."""
+        assert await self.inbox.settle(claim, outcome, self.now)
+
+    async def settled(self, table: TableName, outcome: Outcome) -> None:
+        """Hint a table, claim it alone, and end the claim."""
+        await self.hint(table)
+        await self.settle(await self.claim(), outcome)
+
+    async def published(self, table: TableName, location: str = AT, uuid: str | None = "u1", due: float = 3600) -> None:
+        """A table with a live file at a location; whoever was asked to look because of it has looked."""
+        await self.hint(table)
+        claim = await self.claim()
+        assert await self.inbox.remember(claim, location, uuid) is not None
+        for other in await self.claims():
+            await self.settle(other, Done(self.after(3600), Findings(other.story, other.memo)))
+        await self.settle(claim, self.done(location, uuid, due=due))
+
+    def done(self, location: str = AT, uuid: str | None = "u1", due: float = 3600) -> Done:
+        """A publish that left a live file."""
+        pointer = f"{location}/metadata/00001-{uuid}.metadata.json"
+        live = Published(pointer, uuid, location, self.now)
+        return Done(self.after(due), Findings(Story(live=live, visited=True)))
+
+    async def known(self, catalog: str = "prod") -> list[Known]:
+        """The roster of a catalog, by name."""
+        return sorted([row async for row in self.inbox.known(catalog)], key=lambda row: row.table)
+
+    async def row(self, table: TableName) -> Known | None:
+        """A table's row in the roster."""
+        return next((row for row in await self.known(table.catalog) if row.table == table), None)
+
+    async def open_letters(self, catalog: str = "prod") -> list[tuple[str, str]]:
+        """Subjects and reasons of the open dead letters."""
+        letters = await self.inbox.letters(catalog)
+        return sorted((str(one.subject), one.reason.value) for one in letters if one.status.value == "open")
+
+
+def table(name: str, catalog: str = "prod") -> TableName:
+    """A table of a catalog."""
+    return TableName(catalog, ("sales",), name)
+
+
+def subjects(claims: Sequence[Claim]) -> list[str]:
+    """Whose the claims are, in their order."""
+    return [str(claim.subject) for claim in claims]
+
+
+def pointer(number: int) -> str:
+    """A metadata location with a number."""
+    return f"{AT}/metadata/{number:05d}-0407e6d5-2565-f5ee-3b29-be3dd5fefd16.metadata.json"

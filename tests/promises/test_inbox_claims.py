@@ -1,0 +1,287 @@
+"""What every inbox promises about claims: leases, fences, lanes and turns."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sfn.words import (
+    Backward,
+    CatalogName,
+    Claim,
+    Dead,
+    Done,
+    Hint,
+    Lane,
+    Later,
+    Memo,
+    Reason,
+    Released,
+    Retry,
+    Slots,
+    Step,
+    Urgency,
+    Wish,
+)
+from tests.promises.inboxes import ADAPTERS, AT, PLENTY, TERMS, Ground, HandClock, pointer, subjects, table
+
+ORDERS, RETURNS = table("orders"), table("returns")
+LEASE = TERMS.lease.total_seconds()
+LIVE = Lane("prod", "", Urgency.LIVE)
+
+
+@pytest.fixture(params=list(ADAPTERS))
+async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
+    clock = HandClock()
+    async with ADAPTERS[request.param](tmp_path, clock) as inbox:
+        yield Ground(inbox, clock)
+
+
+async def stolen(ground: Ground) -> tuple[Claim, Claim]:
+    """A claim whose lease ran out, and the one that has its row now."""
+    await ground.hint(ORDERS)
+    old = await ground.claim()
+    ground.clock.turn(LEASE)
+    return old, await ground.claim()
+
+
+async def test_each_claim_counts_as_an_attempt_before_it_ends(ground: Ground) -> None:
+    old, new = await stolen(ground)
+    assert (old.attempt, new.attempt) == (1, 2)
+    assert new.since == old.since
+    await ground.settle(new, Retry(ground.now, "it failed"))
+    assert (await ground.claim()).attempt == 3
+
+
+async def test_a_success_ends_a_row_of_failures(ground: Ground) -> None:
+    await ground.settled(ORDERS, Retry(ground.now, "it failed"))
+    await ground.settle(await ground.claim(), Done(ground.now))
+    ground.clock.turn(5)
+    claim = await ground.claim()
+    assert (claim.attempt, claim.since) == (1, ground.now)
+
+
+async def test_what_is_given_back_costs_no_attempt(ground: Ground) -> None:
+    for _ in range(7):
+        await ground.settled(ORDERS, Released(ground.now, "its store is away"))
+    claim = await ground.claim()
+    assert (claim.attempt, claim.since) == (1, ground.now)
+
+
+async def test_a_leased_row_is_claimed_by_nobody_else(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    await ground.claim()
+    await ground.hint(ORDERS)
+    ground.clock.turn(LEASE - 1)
+    assert await ground.claims() == []
+
+
+async def test_a_lease_lasts_as_long_as_it_is_renewed(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    claim = await ground.claim()
+    for _ in range(3):
+        ground.clock.turn(LEASE - 1)
+        assert await ground.inbox.renew([claim], ground.now) == [claim]
+        assert await ground.claims() == []
+    ground.clock.turn(LEASE)
+    assert (await ground.claim()).attempt == 2
+
+
+async def test_a_lost_lease_is_missing_from_the_renewed(ground: Ground) -> None:
+    old, new = await stolen(ground)
+    assert await ground.inbox.renew([old, new], ground.now) == [new]
+
+
+async def test_a_lost_lease_changes_nothing_any_more(ground: Ground) -> None:
+    old, new = await stolen(ground)
+    step = Step(Backward.DROP, "u1", pointer(1))
+    assert not await ground.inbox.settle(old, ground.done(), ground.now)
+    assert await ground.inbox.remember(old, AT, "u1") is None
+    assert not await ground.inbox.permit(old, step, ground.now)
+    assert await ground.inbox.renew([old], ground.now) == []
+    assert await ground.inbox.remember(new, AT, "u1") == frozenset()
+    await ground.settle(new, Retry(ground.now, "it failed"))
+    assert not await ground.inbox.settle(new, ground.done(), ground.now)
+    assert (await ground.claim()).locations == frozenset({AT})
+
+
+async def test_no_claim_of_a_forgotten_row_has_its_successor(ground: Ground) -> None:
+    """Tokens never repeat: a process that slept through all of it must not settle the new row."""
+    await ground.hint(ORDERS)
+    old = await ground.claim()
+    await ground.settle(old, Done(ground.now, forget=True))
+    assert await ground.row(ORDERS) is None
+    await ground.hint(ORDERS)
+    new = await ground.claim()
+    assert new.token != old.token
+    assert not await ground.inbox.settle(old, Done(ground.now, forget=True), ground.now)
+    await ground.settle(new, ground.done())
+
+
+async def test_a_newer_hint_makes_a_row_due_when_its_lease_ends(ground: Ground) -> None:
+    for outcome in (Done(ground.after(3600)), Later(ground.after(60), "replicas lag"), Done(ground.now, forget=True)):
+        await ground.hint(ORDERS)
+        claim = await ground.claim()
+        await ground.inbox.put([Hint(ORDERS, floor=pointer(7))])
+        assert await ground.claims() == []
+        await ground.settle(claim, outcome)
+        again = await ground.claim()
+        assert again.wish == Wish(floor=pointer(7), vague=True)
+        await ground.settle(again, Done(ground.after(3600)))
+
+
+@pytest.mark.parametrize("outcome", [Retry, Released])
+async def test_a_newer_hint_does_not_shorten_a_pause(ground: Ground, outcome: type[Retry | Released]) -> None:
+    await ground.hint(ORDERS)
+    claim = await ground.claim()
+    await ground.hint(ORDERS)
+    await ground.settle(claim, outcome(ground.after(60), "its store is away"))
+    assert await ground.claims() == []
+    ground.clock.turn(60)
+    assert (await ground.claim()).wish == Wish(vague=True)
+
+
+async def test_a_wish_outlives_a_later_look_and_no_success(ground: Ground) -> None:
+    await ground.inbox.put([Hint(ORDERS, floor=pointer(3))])
+    claim = await ground.claim()
+    await ground.settle(claim, Later(ground.now, "replicas lag", replace(claim.wish, looked_again=True)))
+    claim = await ground.claim()
+    assert claim.wish == Wish(floor=pointer(3), looked_again=True)
+    await ground.settle(claim, Done(ground.now))
+    assert (await ground.claim()).wish == Wish()
+
+
+async def test_a_failure_keeps_the_wish_and_drops_what_was_remembered(ground: Ground) -> None:
+    done = ground.done(due=0)
+    await ground.settled(ORDERS, replace(done, findings=replace(done.findings, memo=Memo(etag="v1"))))
+    await ground.inbox.put([Hint(ORDERS, floor=pointer(3))])
+    claim = await ground.claim()
+    assert claim.memo == Memo(etag="v1")
+    await ground.settle(claim, Retry(ground.now, "it failed"))
+    claim = await ground.claim()
+    assert (claim.wish.floor, claim.memo) == (pointer(3), Memo())
+
+
+async def test_a_row_that_five_processes_did_not_come_back_from_is_poison(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    for attempt in range(1, TERMS.crashes + 1):
+        assert (await ground.claim()).attempt == attempt
+        ground.clock.turn(LEASE)
+    assert await ground.claims() == []
+    assert await ground.open_letters() == [("prod:sales.orders", "poison")]
+    (letter,) = await ground.inbox.letters("prod")
+    assert letter.attempts == TERMS.crashes
+
+
+async def test_crashes_count_in_a_row_only(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    for _ in range(3):
+        for _ in range(TERMS.crashes - 1):
+            await ground.claim()
+            ground.clock.turn(LEASE)
+        await ground.settle(await ground.claim(), Retry(ground.now, "it failed"))
+    assert await ground.open_letters() == []
+
+
+async def test_a_catalog_is_never_poison_but_paused(ground: Ground) -> None:
+    """Were it dead, nobody would look at its tables any more."""
+    await ground.inbox.put([Hint(CatalogName("prod"))])
+    for _ in range(TERMS.crashes):
+        await ground.claim()
+        ground.clock.turn(LEASE)
+    assert await ground.claims() == []
+    assert await ground.open_letters() == []
+    ground.clock.turn(TERMS.cap.total_seconds())
+    assert (await ground.claim()).subject == CatalogName("prod")
+
+
+async def test_a_crash_of_a_row_that_was_dead_before_opens_no_letter_anew(ground: Ground) -> None:
+    await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "the brake is on"))
+    await ground.hint(ORDERS)
+    await ground.claim()
+    ground.clock.turn(LEASE)
+    await ground.claim()
+    assert await ground.open_letters() == [("prod:sales.orders", "held-drop")]
+
+
+async def test_the_longest_waiting_is_claimed_first(ground: Ground) -> None:
+    for name in ("c", "a", "b"):
+        await ground.hint(table(name))
+        ground.clock.turn(1)
+    assert subjects(await ground.claims(Slots(total=2, live=2, sweeps=1))) == ["prod:sales.c", "prod:sales.a"]
+
+
+async def test_no_more_is_claimed_than_there_are_slots(ground: Ground) -> None:
+    await ground.hint(*(table(f"t{number}") for number in range(20)))
+    await ground.inbox.put([Hint(CatalogName(f"c{number}")) for number in range(3)])
+    assert len(await ground.claims(Slots(total=5, live=4, sweeps=0))) == 4
+    assert len(await ground.claims(Slots(total=2, live=4, sweeps=2))) == 4
+    assert await ground.claims(Slots(total=0, live=0, sweeps=0)) == []
+    assert len(await ground.claims(replace(PLENTY, named={LIVE: 3}))) == 3 + 1
+
+
+async def test_chores_have_room_beside_any_number_of_live_rows(ground: Ground) -> None:
+    await ground.published(RETURNS, due=0)
+    await ground.hint(*(table(f"t{number}") for number in range(50)))
+    for _ in range(3):
+        claims = await ground.claims(Slots(total=5, live=4, sweeps=0))
+        urgencies = Counter(claim.lane.urgency for claim in claims)
+        assert urgencies == {Urgency.LIVE: 4, Urgency.CHORE: 1}
+        for claim in claims:
+            await ground.settle(claim, ground.done(due=0 if claim.lane.urgency is Urgency.CHORE else 3600))
+
+
+async def test_lanes_take_turns(ground: Ground) -> None:
+    await ground.hint(*(table(f"t{number}", "big") for number in range(100)))
+    await ground.hint(*(table(f"t{number}", name) for name in ("small", "tiny") for number in range(2)))
+    claims = await ground.claims(Slots(total=9, live=9, sweeps=0))
+    assert Counter(claim.lane.catalog for claim in claims) == {"big": 5, "small": 2, "tiny": 2}
+
+
+async def test_of_one_slot_every_lane_gets_its_turn(ground: Ground) -> None:
+    for name in ("big", "small", "tiny"):
+        await ground.hint(*(table(f"t{number}", name) for number in range(9)))
+    one = Slots(total=1, live=1, sweeps=0)
+    claimed = [claim.lane.catalog for _ in range(9) for claim in await ground.claims(one)]
+    assert Counter(claimed) == {"big": 3, "small": 3, "tiny": 3}
+
+
+async def test_a_blocked_lane_holds_up_no_other(ground: Ground) -> None:
+    for start in range(0, 10_000, 1000):
+        await ground.hint(*(table(f"t{number}", "away") for number in range(start, start + 1000)))
+    await ground.hint(ORDERS)
+    open_ = replace(PLENTY, named={Lane("away", "", Urgency.LIVE): 0})
+    began = time.perf_counter()
+    claimed = await ground.inbox.claim(open_, ground.now)
+    assert subjects(claimed.claims) == ["prod:sales.orders"]
+    assert time.perf_counter() - began < 1
+    assert claimed.next_due == ground.after(LEASE)
+
+
+async def test_a_row_moves_to_the_lane_of_its_store_once_that_is_known(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    claim = await ground.claim()
+    assert claim.lane == LIVE
+    await ground.inbox.remember(claim, AT, "u1")
+    await ground.settle(claim, Retry(ground.now, "it failed"))
+    claim = await ground.claim()
+    assert claim.lane == Lane("prod", "s3://lake", Urgency.LIVE)
+    await ground.settle(claim, ground.done(due=0))
+    assert (await ground.claim()).lane == Lane("prod", "s3://lake", Urgency.CHORE)
+
+
+async def test_it_is_told_when_the_next_row_falls_due(ground: Ground) -> None:
+    assert (await ground.inbox.claim(PLENTY, ground.now)).next_due is None
+    await ground.settled(RETURNS, Done(ground.after(50)))
+    await ground.settled(ORDERS, Retry(ground.after(20), "it failed"))
+    assert (await ground.inbox.claim(PLENTY, ground.now)).next_due == ground.after(20)
+    blocked = replace(PLENTY, named={LIVE: 0})
+    assert (await ground.inbox.claim(blocked, ground.now)).next_due == ground.after(50)
+    ground.clock.turn(30)
+    claimed = await ground.inbox.claim(PLENTY, ground.now)
+    assert (subjects(claimed.claims), claimed.next_due) == (["prod:sales.orders"], ground.after(20))

@@ -1,0 +1,286 @@
+"""What every inbox promises about what is known of tables: findings, locations, the roster, dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from sfn.words import (
+    Ask,
+    CatalogName,
+    Dead,
+    Done,
+    Findings,
+    Held,
+    Hint,
+    Known,
+    Later,
+    Loaded,
+    Memo,
+    Published,
+    Reason,
+    Retry,
+    Story,
+    Swept,
+    Table,
+    TableName,
+    Wish,
+)
+from tests.promises.inboxes import ADAPTERS, AT, Ground, HandClock, pointer, subjects, table
+
+ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
+ELSEWHERE = "s3://lake/elsewhere"
+
+
+@pytest.fixture(params=list(ADAPTERS))
+async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
+    clock = HandClock()
+    async with ADAPTERS[request.param](tmp_path, clock) as inbox:
+        yield Ground(inbox, clock)
+
+
+def everything(at: datetime) -> Findings:
+    """Findings with a value in every field that a row keeps."""
+    loaded = Loaded(Table("u1", AT, pointer(3), (pointer(1), pointer(2)), 7, 8, "encrypted"), "v3")
+    story = Story(
+        live=Published(pointer(3), "u1", AT, at),
+        visited=True,
+        absent={"u0": at, "u9": at + timedelta(microseconds=1)},
+        held=True,
+        waived=True,
+        hints={AT: ("3", "00003-größe")},
+        refresh_at=at + timedelta(days=1),
+        misses=2,
+    )
+    memo = Memo(loaded.table, loaded.etag, {f"{AT}/a.ver": Held(b"\x00\xff", "t1"), f"{AT}/b.ver": None})
+    return Findings(story, memo)
+
+
+async def test_what_a_publish_found_is_known_to_the_next(ground: Ground) -> None:
+    findings = everything(ground.now)
+    await ground.settled(ORDERS, Done(ground.now, findings))
+    claim = await ground.claim()
+    assert (claim.story, claim.memo) == (findings.story, findings.memo)
+    assert claim.subject == ORDERS
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        TableName("prod", (), "orders"),
+        TableName("prod", ("a.b", "c"), "größe_🧊"),
+        TableName("prod", ("a", "b.c"), 'quo"te\\'),
+        TableName('pr"od', ("a",), "\x1f\n"),
+    ],
+    ids=repr,
+)
+async def test_a_name_is_taken_to_the_letter(ground: Ground, name: TableName) -> None:
+    others = (TableName(name.catalog, ("a",), "b"), TableName("other", name.namespace, name.name))
+    await ground.hint(name, *others)
+    assert name in [claim.subject for claim in await ground.claims()]
+    assert name in [row.table for row in await ground.known(name.catalog)]
+    assert [row.table.catalog for row in await ground.known(name.catalog)] == [name.catalog] * 2
+
+
+async def test_the_roster_tells_what_is_live_dead_and_told(ground: Ground) -> None:
+    live = Published(pointer(3), "u1", AT, ground.now)
+    findings = Findings(Story(live=live, visited=True), Memo(etag="v3"))
+    await ground.settled(ORDERS, Done(ground.after(3600), findings))
+    await ground.settled(RETURNS, Dead(Reason.PERMANENT, "its location is nonsense"))
+    await ground.inbox.put([Hint(STOCK, floor=pointer(5)), Hint(CatalogName("prod"))])
+    assert await ground.known() == [
+        Known(ORDERS, live, "v3", dead=False),
+        Known(RETURNS, None, None, dead=True),
+        Known(STOCK, None, None, dead=False, told=pointer(5)),
+    ]
+    assert await ground.known("elsewhere") == []
+
+
+async def test_a_roster_of_many_pages_has_every_table_once(ground: Ground) -> None:
+    names = [table(f"t{number:04d}") for number in range(1_203)]
+    await ground.hint(*names[:700], table("t0000", "another"), table("t0000", "q"))
+    await ground.hint(*names[700:])
+    assert [row.table for row in await ground.known()] == names
+
+
+async def test_tables_are_found_by_uuid_and_by_age(ground: Ground) -> None:
+    await ground.published(ORDERS)
+    between = ground.clock.turn(10)
+    await ground.published(RETURNS, ELSEWHERE)
+    await ground.published(STOCK, uuid="u2")
+    await ground.published(table("orders", "other"))
+    assert await ground.inbox.named("prod", "u1") == [ORDERS, RETURNS]
+    assert await ground.inbox.named("prod", "u3") == []
+    assert await ground.inbox.older("prod", "u1", between) == [ORDERS]
+    await ground.settled(ORDERS, Dead(Reason.PERMANENT, "its location is nonsense"))
+    assert await ground.inbox.older("prod", "u1", between) == []
+    assert await ground.inbox.named("prod", "u1") == [ORDERS, RETURNS]
+
+
+async def test_neighbours_are_the_others_with_a_live_file_at_a_place(ground: Ground) -> None:
+    await ground.published(ORDERS)
+    await ground.published(RETURNS, uuid="u2")
+    await ground.published(STOCK, ELSEWHERE)
+    await ground.published(table("orders", "other"))
+    assert await ground.inbox.neighbours(ORDERS, AT) == {RETURNS}
+    assert await ground.inbox.neighbours(STOCK, AT) == {ORDERS, RETURNS}
+    await ground.settled(RETURNS, Done(ground.after(3600), Findings(Story(visited=True))))
+    assert await ground.inbox.neighbours(ORDERS, AT) == frozenset()
+
+
+async def test_a_location_is_remembered_before_anything_is_written_there(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    claim = await ground.claim()
+    assert await ground.inbox.remember(claim, AT, "u1") == frozenset()
+    assert await ground.inbox.remember(claim, ELSEWHERE, "u1") == frozenset()
+    await ground.settle(claim, Retry(ground.now, "it failed"))
+    claim = await ground.claim()
+    assert claim.locations == {AT, ELSEWHERE}
+    await ground.settle(claim, Done(ground.now, Findings(left=frozenset({AT}))))
+    assert (await ground.claim()).locations == {ELSEWHERE}
+
+
+async def test_who_comes_to_a_place_is_told_of_others_and_they_of_it_once(ground: Ground) -> None:
+    await ground.published(ORDERS)
+    await ground.published(STOCK, uuid="u2")
+    await ground.published(table("orders", "other"), uuid="u3")
+    await ground.hint(RETURNS)
+    claim = await ground.claim()
+    assert await ground.inbox.remember(claim, AT, "u1") == frozenset({STOCK})
+    assert subjects(await ground.claims()) == ["prod:sales.stock"]
+    assert await ground.inbox.remember(claim, AT, "u9") == frozenset({ORDERS, STOCK})
+    assert await ground.claims() == []
+
+
+async def test_a_settle_asks_other_rows_in_its_own_transaction(ground: Ground) -> None:
+    await ground.settled(RETURNS, Done(ground.after(3600)))
+    asks = (Ask(RETURNS), Ask(STOCK, AT))
+    await ground.settled(ORDERS, Later(ground.after(60), "it was renamed", findings=Findings(asks=asks)))
+    stock, returns = sorted(await ground.claims(), key=lambda claim: str(claim.subject), reverse=True)
+    assert (returns.subject, returns.wish, returns.locations) == (RETURNS, Wish(), frozenset())
+    assert (stock.subject, stock.wish, stock.locations) == (STOCK, Wish(), frozenset({AT}))
+    assert stock.story == Story(visited=True)
+
+
+async def test_a_fenced_settle_asks_nobody(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    claim = await ground.claim()
+    await ground.settle(claim, Done(ground.after(3600)))
+    outcome = Done(ground.now, Findings(asks=(Ask(RETURNS),), stirs=frozenset({AT})))
+    assert not await ground.inbox.settle(claim, outcome, ground.now)
+    assert [row.table for row in await ground.known()] == [ORDERS]
+    assert await ground.claims() == []
+
+
+async def test_an_ask_with_a_location_only_teaches(ground: Ground) -> None:
+    await ground.published(RETURNS)
+    await ground.settled(ORDERS, Done(ground.after(3600), Findings(asks=(Ask(RETURNS, AT),))))
+    assert await ground.claims() == []
+    await ground.settled(ORDERS, Done(ground.after(3600), Findings(asks=(Ask(RETURNS, ELSEWHERE),))))
+    assert (await ground.claim()).locations == {AT, ELSEWHERE}
+
+
+async def test_a_settle_stirs_whoever_may_have_a_file_at_a_place(ground: Ground) -> None:
+    await ground.published(RETURNS)
+    await ground.published(STOCK, ELSEWHERE)
+    await ground.published(table("orders", "other"))
+    await ground.published(ORDERS)
+    await ground.settled(ORDERS, Done(ground.after(3600), Findings(stirs=frozenset({AT}))))
+    assert subjects(await ground.claims()) == ["prod:sales.returns"]
+
+
+@pytest.mark.parametrize("outcome", [Retry, Dead])
+async def test_an_ask_leaves_alone_what_failed(ground: Ground, outcome: type[Retry | Dead]) -> None:
+    failed = Retry(ground.after(60), "it failed") if outcome is Retry else Dead(Reason.HELD_DROP, "the brake is on")
+    await ground.settled(RETURNS, failed)
+    await ground.settled(ORDERS, Done(ground.after(3600), Findings(asks=(Ask(RETURNS),))))
+    assert await ground.claims() == []
+
+
+async def test_an_ask_does_not_put_off_what_is_overdue(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    orders = await ground.claim()
+    await ground.hint(RETURNS)
+    ground.clock.turn(10)
+    await ground.hint(STOCK)
+    await ground.settle(orders, Done(ground.after(3600), Findings(asks=(Ask(RETURNS),))))
+    assert subjects(await ground.claims()) == ["prod:sales.returns", "prod:sales.stock"]
+
+
+async def test_a_row_that_is_asked_while_it_is_leased_looks_again(ground: Ground) -> None:
+    await ground.hint(ORDERS, RETURNS)
+    orders, returns = await ground.claims()
+    await ground.settle(orders, Done(ground.after(3600), Findings(asks=(Ask(RETURNS, ELSEWHERE),))))
+    await ground.settle(returns, ground.done())
+    again = await ground.claim()
+    assert (again.subject, again.locations) == (RETURNS, frozenset({ELSEWHERE}))
+
+
+async def test_a_forgotten_row_leaves_nothing_behind(ground: Ground) -> None:
+    await ground.published(ORDERS, due=0)
+    findings = Findings(asks=(Ask(RETURNS),), stirs=frozenset({AT}))
+    await ground.settle(await ground.claim(), Done(ground.now, findings, forget=True))
+    assert [row.table for row in await ground.known()] == [RETURNS]
+    assert await ground.inbox.neighbours(RETURNS, AT) == frozenset()
+    await ground.hint(ORDERS)
+    orders = next(claim for claim in await ground.claims() if claim.subject == ORDERS)
+    assert (orders.attempt, orders.locations, orders.story, orders.memo) == (1, frozenset(), Story(), Memo())
+
+
+async def test_a_dead_row_keeps_what_is_known_unless_something_new_is(ground: Ground) -> None:
+    await ground.published(ORDERS)
+    await ground.settled(ORDERS, Dead(Reason.PERMANENT, "its location is nonsense"))
+    row = await ground.row(ORDERS)
+    assert row is not None
+    assert row.live is not None
+    await ground.hint(ORDERS)
+    ground.clock.turn(300)
+    await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "still", Findings(Story(visited=True))))
+    assert await ground.row(ORDERS) == Known(ORDERS, None, None, dead=True)
+
+
+async def test_a_row_has_one_open_letter_until_a_success(ground: Ground) -> None:
+    await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "the brake is on"))
+    await ground.settled(ORDERS, Dead(Reason.FOREIGN_CATALOG, "somebody else is there"))
+    assert await ground.open_letters() == [("prod:sales.orders", "foreign-catalog")]
+    await ground.settled(ORDERS, Later(ground.now, "replicas lag"))
+    assert len(await ground.open_letters()) == 1
+    await ground.settle(await ground.claim(), Done(ground.after(3600)))
+    assert await ground.open_letters() == []
+    (letter,) = await ground.inbox.letters("prod")
+    assert (letter.status, letter.detail, letter.attempts) == ("superseded", "somebody else is there", 2)
+
+
+async def test_a_dead_row_with_files_elsewhere_is_looked_after(ground: Ground) -> None:
+    await ground.settled(ORDERS, Dead(Reason.FOREIGN_FILE, "not ours", look_at=ground.after(60)))
+    assert await ground.row(ORDERS) == Known(ORDERS, None, None, dead=True)
+    assert await ground.claims() == []
+    ground.clock.turn(60)
+    assert (await ground.claim()).attempt == 1
+    assert await ground.open_letters() == [("prod:sales.orders", "foreign-file")]
+
+
+async def test_a_sweep_is_known_to_the_claims_after_it(ground: Ground) -> None:
+    await ground.inbox.put([Hint(CatalogName("prod"))])
+    claim = await ground.claim()
+    assert claim.swept_at is None
+    await ground.settle(claim, Swept(ground.after(900), began=ground.now, calm=True))
+    assert await ground.claims() == []
+    await ground.hint(ORDERS, table("orders", "other"))
+    ground.clock.turn(900)
+    swept = {str(claim.subject): claim.swept_at for claim in await ground.claims()}
+    began = ground.after(-900)
+    assert swept == {"prod": began, "prod:sales.orders": began, "other:sales.orders": None}
+
+
+async def test_a_pause_bounds_every_outcome(ground: Ground) -> None:
+    paused = Findings(not_before=ground.after(30))
+    await ground.settled(ORDERS, Later(ground.now, "replicas lag", findings=paused))
+    assert await ground.claims() == []
+    ground.clock.turn(30)
+    await ground.settle(await ground.claim(), Done(ground.now, replace(paused, not_before=None)))
+    assert subjects(await ground.claims()) == ["prod:sales.orders"]

@@ -1,0 +1,85 @@
+"""The worker's log: one record an outcome, always the same fields."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from structlog.testing import capture_logs
+
+from sfn.words import (
+    CatalogName,
+    Claim,
+    Dead,
+    Done,
+    Findings,
+    Lane,
+    Later,
+    Outcome,
+    Reason,
+    Released,
+    Retry,
+    Subject,
+    Swept,
+    TableName,
+    Urgency,
+)
+from sfn.work.logbook import Logbook
+
+NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
+DID = Findings(did=("file:///b", "file:///a"))
+FIELDS = {"event", "catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files"}
+
+
+def claim(subject: Subject) -> Claim:
+    return Claim(subject, Lane("prod", "", Urgency.LIVE), token=1, seq=1, attempt=3, since=NOON)
+
+
+ORDERS = claim(TableName("prod", ("sales", "eu"), "orders"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "level", "told"),
+    [
+        (Done(NOON, DID), "info", ("done", None, None, ["file:///b", "file:///a"])),
+        (Later(NOON, "a replica", findings=DID), "info", ("later", None, "a replica", ["file:///b", "file:///a"])),
+        (Retry(NOON, "no answer"), "warning", ("retry", None, "no answer", [])),
+        (Released(NOON, "the catalog"), "warning", ("released", None, "the catalog", [])),
+        (Dead(Reason.HELD_DROP, "look"), "error", ("dead", "held-drop", "look", [])),
+        (Dead(Reason.POISON, "look", DID), "error", ("dead", "poison", "look", ["file:///b", "file:///a"])),
+    ],
+)
+def test_an_outcome_is_one_record(
+    outcome: Outcome, level: str, told: tuple[str, str | None, str | None, list[str]]
+) -> None:
+    with capture_logs() as records:
+        Logbook().settled(ORDERS, outcome, 0.12345)
+    (record,) = records
+    assert record.items() >= {"event": "settled", "log_level": level, "attempt": 3, "seconds": 0.123}.items()
+    assert (record["catalog"], record["table"]) == ("prod", "sales.eu.orders")
+    assert (record["outcome"], record["reason"], record["why"], record["files"]) == told
+
+
+@pytest.mark.parametrize(("calm", "level"), [(True, "info"), (False, "warning")])
+def test_a_sweep_is_one_record_without_a_table(*, calm: bool, level: str) -> None:
+    with capture_logs() as records:
+        Logbook().settled(claim(CatalogName("prod")), Swept(NOON, NOON, calm), 2)
+    (record,) = records
+    assert (record["catalog"], record["table"], record["outcome"], record["log_level"]) == (
+        "prod",
+        None,
+        "swept",
+        level,
+    )
+    assert (record["why"] is None) == calm
+
+
+def test_all_records_have_the_same_fields() -> None:
+    with capture_logs() as records:
+        Logbook().settled(ORDERS, Done(NOON), 1)
+        Logbook().fenced(ORDERS)
+        Logbook().surprised(ORDERS, ZeroDivisionError("by zero"))
+    assert [record["event"] for record in records] == ["settled", "fenced", "surprised"]
+    assert all(set(record) - {"log_level", "exc_info"} == FIELDS for record in records)
+    assert records[2]["why"] == "ZeroDivisionError: by zero"
+    assert isinstance(records[2]["exc_info"], ZeroDivisionError)

@@ -1,0 +1,226 @@
+"""Every setting arrives where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import asdict, replace
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sfn.catalog.rest import RestSettings
+from sfn.errors import Broken, Scope, Trouble
+from sfn.inbox.terms import Terms as InboxTerms
+from sfn.publish.policy import Interest, OnDrop, Policy
+from sfn.settings import Settings
+from sfn.wiring import Reached, assembled, inbox_terms, policy, rest_settings, worker_terms
+from sfn.words import CatalogName, Hint
+from sfn.work.retry import RetryPolicy
+from sfn.work.worker import Terms
+from tests.unit import rest_server
+from tests.unit.rest_server import Open, Server, complaint, reply
+from tests.unit.settings_ground import CATALOG, Ground
+
+EVERYTHING = """
+[listener]
+drain = "7s"
+[worker]
+concurrency = 3
+lease = "11s"
+[retry]
+base = "2s"
+cap = "13s"
+budget = "17h"
+max_attempts = 19
+[sweep]
+every = "23m"
+[catalogs.prod]
+uri = "https://catalog.example/api"
+replica_lag = "29s"
+absence_delay = "31m"
+max_drops = 37
+include = ["sales.*"]
+exclude = ["sales.tmp_*"]
+allowed_locations = ["s3a://lake/tables/"]
+version_hint = "off"
+on_drop = "keep"
+expire_after = "41d"
+refresh_after = "43h"
+min_publish_interval = "47s"
+"""
+
+
+HOW_TO_ASK = """
+[catalogs.prod]
+uri = "https://catalog.example/api"
+warehouse = "lake"
+catalog_id = "ours"
+ca_file = "/ca.pem"
+headers = { x-realm = "POLARIS" }
+oauth2_uri = "https://catalog.example/token"
+scope = "PRINCIPAL_ROLE:ALL"
+"""
+
+
+@pytest.fixture(name="ground")
+def fixture_ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+@pytest.fixture(name="server")
+async def fixture_server() -> AsyncGenerator[Server]:
+    async with rest_server.running() as server:
+        yield server
+
+
+@pytest.fixture(name="opened")
+async def fixture_opened() -> AsyncGenerator[Open]:
+    async with rest_server.opening() as opened:
+        yield opened
+
+
+def test_a_catalogs_settings_are_its_policy(ground: Ground) -> None:
+    assert policy(ground.load(EVERYTHING), "prod", "id") == Policy(
+        catalog_id="id",
+        replica_lag=timedelta(seconds=29),
+        absence_delay=timedelta(minutes=31),
+        expire_after=timedelta(days=41),
+        refresh_after=timedelta(hours=43),
+        min_publish_interval=timedelta(seconds=47),
+        on_drop=OnDrop.KEEP,
+        version_hint=False,
+        allowed=("s3://lake/tables",),
+        swept=True,
+        sweep_every=timedelta(minutes=23),
+        interest=Interest(("sales.*",), ("sales.tmp_*",)),
+        writer=f"iceberg-sfn {version('iceberg-sfn')}",
+    )
+
+
+def test_the_defaults_of_settings_and_policy_are_the_same(ground: Ground) -> None:
+    plain = policy(ground.load(CATALOG), "prod", "id")
+    assert replace(plain, writer="iceberg-sfn") == Policy(catalog_id="id")
+
+
+def test_without_sweeps_a_policy_says_so_and_none_comes_by_itself(ground: Ground) -> None:
+    never = policy(ground.load(f'{CATALOG}[sweep]\nevery = "off"'), "prod", "id")
+    assert (never.swept, never.sweep_every > timedelta(days=10_000)) == (False, True)
+
+
+SECRETS: tuple[tuple[str, dict[str, str | Path]], ...] = (
+    ('token = "t0"', {"token": "t0"}),
+    ('token_file = "/t"', {"token_file": Path("/t")}),
+    ('credential = "c0"', {"credential": "c0"}),
+    ('credential_file = "/c"', {"credential_file": Path("/c")}),
+)
+
+
+@pytest.mark.parametrize(("text", "given"), SECRETS)
+def test_a_catalog_is_asked_as_its_settings_say(ground: Ground, text: str, given: dict[str, str | Path]) -> None:
+    told = rest_settings("prod", ground.load(HOW_TO_ASK + text).catalogs["prod"])
+    plain = RestSettings(
+        name="prod",
+        uri="https://catalog.example/api",
+        warehouse="lake",
+        catalog_id="ours",
+        oauth2_uri="https://catalog.example/token",
+        scope="PRINCIPAL_ROLE:ALL",
+        headers={"x-realm": "POLARIS"},
+        ca_file=Path("/ca.pem"),
+    )
+    assert asdict(told) == {**asdict(plain), **given}
+
+
+def test_the_defaults_of_asking_are_the_same(ground: Ground) -> None:
+    told = rest_settings("prod", ground.load(CATALOG).catalogs["prod"])
+    assert told == RestSettings(name="prod", uri="https://catalog.example/api")
+
+
+def test_worker_and_inbox_are_told_theirs(ground: Ground) -> None:
+    settings = ground.load(EVERYTHING)
+    retry = RetryPolicy(timedelta(seconds=2), timedelta(seconds=13), timedelta(hours=17), 19)
+    assert worker_terms(settings) == Terms(3, timedelta(seconds=11), timedelta(seconds=7), retry)
+    assert inbox_terms(settings) == InboxTerms(timedelta(seconds=11), timedelta(seconds=13), max_drops={"prod": 37})
+
+
+def test_their_defaults_are_the_same(ground: Ground) -> None:
+    settings = ground.load(CATALOG)
+    assert worker_terms(settings) == Terms()
+    assert inbox_terms(settings) == InboxTerms()
+
+
+async def test_a_catalog_has_a_policy_once_it_was_reached(ground: Ground, server: Server, opened: Open) -> None:
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)})
+    up = server.config
+    server.config = complaint("ServiceUnavailableException", 503)
+    for _ in range(2):
+        with pytest.raises(Trouble) as caught:
+            await sources.named("prod")
+        assert caught.value.scope is Scope.CATALOG
+    server.config = up
+    source = await sources.named("prod")
+    assert source is not None
+    assert len(source.policy.catalog_id) == 32
+    server.config = reply({"overrides": {"prefix": "another"}})
+    assert await sources.named("prod") is source
+
+
+async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: Server, opened: Open) -> None:
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)})
+    found = []
+
+    async def ask() -> None:
+        found.append(await sources.named("prod"))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(ask)
+    assert len(found) == 5
+    assert all(source is found[0] for source in found)
+
+
+async def test_a_configured_identity_needs_no_catalog(ground: Ground, server: Server, opened: Open) -> None:
+    server.config = reply(b"", 500)
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")})
+    source = await sources.named("prod")
+    assert source is not None
+    assert source.policy.catalog_id == "ours"
+    assert server.configured == 0
+
+
+async def test_another_name_is_no_catalog(ground: Ground) -> None:
+    assert await Reached(ground.load(CATALOG), {}).named("prod") is None
+
+
+def local(ground: Ground, folder: Path, more: str = "") -> Settings:
+    return ground.load(f'{CATALOG}[inbox]\nurl = "sqlite:///{folder}/inbox.db"\n{more}')
+
+
+def never(_: Broken) -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("more", "count"), [("", 1), ('[sweep]\nevery = "off"', 0)])
+async def test_a_start_asks_for_a_sweep_of_each_catalog(ground: Ground, tmp_path: Path, more: str, count: int) -> None:
+    async with assembled(local(ground, tmp_path, more), never) as service:
+        assert service.sweeps == (Hint(CatalogName("prod"), sender="start"),) * count
+        assert service.readiness.reasons == ("starting",)
+
+
+@pytest.mark.parametrize("prefix", ["s3://bucket", "warehouse", "file://host/warehouse"])
+async def test_only_local_stores_are_known(ground: Ground, tmp_path: Path, prefix: str) -> None:
+    settings = local(ground, tmp_path, f'[stores.far]\nprefix = "{prefix}"')
+    with pytest.raises(Broken, match=r"stores\.far\.prefix"):
+        async with assembled(settings, never):
+            pass
+
+
+async def test_a_catalog_that_cannot_be_asked_is_told_by_its_setting(ground: Ground, tmp_path: Path) -> None:
+    more = '[catalogs.other]\nuri = "https://catalog.example"\ncredential = "s3cret\\nof ours"'
+    with pytest.raises(Broken, match=r"catalogs\.other\.credential") as caught:
+        async with assembled(local(ground, tmp_path, more), never):
+            pass
+    assert "s3cret" not in str(caught.value)
