@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from typing_extensions import override
+
 
 class SfnError(Exception):
     """Base of all errors.
@@ -41,6 +43,7 @@ class SfnError(Exception):
         self.remedy = remedy
         super().__init__(where, expected, found, remedy)
 
+    @override
     def __str__(self) -> str:
         text = f"{self.where}: expected {self.expected}, found {self.found}"
         return f"{text}; {self.remedy}" if self.remedy else text

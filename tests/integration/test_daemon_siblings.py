@@ -67,8 +67,19 @@ class Troubled(MemoryInbox):
         return await super().put(notes)
 
 
-class NoCatalogs:
+@dataclass(slots=True)
+class Catalogs:
+    """None is configured.
+
+    Attributes:
+        error: raised instead of saying so.
+    """
+
+    error: Exception | None = None
+
     async def named(self, catalog: str) -> Source | None:
+        if self.error is not None:
+            raise self.error
         return None
 
 
@@ -84,6 +95,7 @@ class Running:
     """
 
     inbox: Troubled
+    catalogs: Catalogs
     signals: MemoryObjectSendStream[Signals]
     client: httpx.AsyncClient
     ended: bool = False
@@ -98,14 +110,18 @@ async def for_ever() -> None:
 
 
 def service(
-    inbox: Troubled, failure: Failure, tend: Callable[[], Coroutine[Any, Any, None]], sweeps: tuple[Hint, ...]
+    inbox: Troubled,
+    catalogs: Catalogs,
+    failure: Failure,
+    tend: Callable[[], Coroutine[Any, Any, None]],
+    sweeps: tuple[Hint, ...],
 ) -> Service:
     readiness = Readiness(STARTING)
     senders = anonymous("127.0.0.1", ["prod"])
     ingest = Ingest(inbox, senders, readiness, limits=Limits(1000), interest=lambda _: True, on_broken=failure.tell)
     worker = Worker(
         Inbox(inbox, inbox, inbox, inbox),
-        NoCatalogs(),
+        catalogs,
         Router({}),
         clock=SystemClock(),
         chance=SystemChance(),
@@ -121,14 +137,14 @@ async def running(
     tend: Callable[[], Coroutine[Any, Any, None]] = for_ever, sweeps: tuple[Hint, ...] = ()
 ) -> AsyncGenerator[Running]:
     """A daemon that was started, and is cancelled in the end."""
-    inbox, failure = Troubled(), Failure()
+    inbox, catalogs, failure = Troubled(), Catalogs(), Failure()
     inbox.on_put = [BUSY, BUSY] if sweeps else []
     send, receive = anyio.create_memory_object_stream[Signals](1)
     with bound("127.0.0.1", 0) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        daemon = Daemon(service(inbox, failure, tend, sweeps), listener, timedelta(seconds=1), failure)
+        daemon = Daemon(service(inbox, catalogs, failure, tend, sweeps), listener, timedelta(seconds=1), failure)
         async with httpx.AsyncClient(base_url=url, timeout=5, trust_env=False) as client:
-            made = Running(inbox, send, client)
+            made = Running(inbox, catalogs, send, client)
 
             async def run() -> None:
                 try:
@@ -161,6 +177,23 @@ async def test_when_the_worker_fails_all_of_it_ends(error: Exception) -> None:
         assert (await daemon.client.post("/v1/events", json=EVENT)).status_code == 202
         await until(lambda: daemon.ended)
         assert daemon.causes == [error]
+
+
+async def test_when_a_publish_finds_the_inbox_broken_all_of_it_ends() -> None:
+    async with running() as daemon:
+        daemon.catalogs.error = BROKEN
+        assert (await daemon.client.post("/v1/events", json=EVENT)).status_code == 202
+        await until(lambda: daemon.ended)
+        assert BROKEN in daemon.causes
+
+
+async def test_a_defect_in_a_publish_ends_nothing() -> None:
+    async with running() as daemon:
+        daemon.catalogs.error = RuntimeError("a defect")
+        assert (await daemon.client.post("/v1/events", json=EVENT)).status_code == 202
+        await anyio.sleep(0.1)
+        assert (await daemon.client.post("/v1/events", json=EVENT)).status_code == 202
+        assert not daemon.ended
 
 
 async def test_when_the_inbox_can_not_be_tended_all_of_it_ends() -> None:

@@ -9,6 +9,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from typing_extensions import override
+
 _MOST_TURNS = 400_000
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -32,6 +34,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._kept.append(task)
         return task
 
+    @override
     def time(self) -> float:
         return self._now
 
@@ -43,7 +46,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def now(self) -> datetime:
         """The simulated wall clock."""
         return EPOCH + timedelta(seconds=self._now)
-
 
     def select(self, timeout: float | None) -> list[Any]:
         """What a selector would do: here only time passes."""

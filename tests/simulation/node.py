@@ -170,10 +170,16 @@ class Node:
             elif chance < weather.kill + weather.stop:
                 self._stopped_until = service.loop.time() + service.rng.uniform(5, 60)
                 service.count("stopped")
-        while self._stopped_until > service.loop.time():
-            await asyncio.sleep(self._stopped_until - service.loop.time())
+        await self._hang()
         if not self.alive:
             await asyncio.Future()
+
+    async def _hang(self) -> None:
+        """Sit out a SIGSTOP, and one that came meanwhile."""
+        left = self._stopped_until - self.service.loop.time()
+        if left > 0:
+            await asyncio.sleep(left)
+            await self._hang()
 
     async def transact(self, call: str, work: Callable[[], T]) -> T:
         """One transaction of the inbox."""
@@ -249,7 +255,9 @@ class SimulatedInbox:
         return await self._node.transact("renew", lambda: self._service.ledger.renew(claims, self._now()))
 
     async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
-        return await self._node.transact("remember", lambda: self._service.ledger.remember(claim, location, uuid, self._now()))
+        return await self._node.transact(
+            "remember", lambda: self._service.ledger.remember(claim, location, uuid, self._now())
+        )
 
     async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
         return await self._node.transact("permit", lambda: self._service.ledger.permit(claim, step, self._now()))
@@ -260,13 +268,17 @@ class SimulatedInbox:
         return kept
 
     async def known(self, catalog: str) -> AsyncIterator[Known]:
-        after = ""
-        while page := await self._node.transact("named", lambda: self._service.ledger.roster.known(catalog, after, 10)):
-            for after, known in page:
+        page = await self._known(catalog, "")
+        while page:
+            for _, known in page:
                 yield known
+            page = await self._known(catalog, page[-1][0])
+
+    async def _known(self, catalog: str, after: str) -> list[tuple[str, Known]]:
+        return await self._node.transact("known", lambda: self._service.ledger.roster.known(catalog, after, 10))
 
     async def named(self, catalog: str, uuid: str) -> list[TableName]:
-        return await self._node.transact("known", lambda: self._service.ledger.roster.named(catalog, uuid))
+        return await self._node.transact("named", lambda: self._service.ledger.roster.named(catalog, uuid))
 
     async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
         return await self._node.transact("older", lambda: self._service.ledger.roster.older(catalog, uuid, before))
@@ -398,5 +410,3 @@ TERMS = Terms(
     drain=timedelta(seconds=10),
     retry=RetryPolicy(base=timedelta(seconds=2), cap=timedelta(seconds=20), max_attempts=10_000),
 )
-
-

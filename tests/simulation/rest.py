@@ -29,7 +29,9 @@ class Resting:
         return (*self.name.namespace, self.name.name)
 
 
-def at_rest(checker: Checker, when: str, tables: list[Resting], *, knowable: bool, one_catalog: bool, deletes: bool) -> None:
+def at_rest(
+    checker: Checker, when: str, tables: list[Resting], *, knowable: bool, one_catalog: bool, deletes: bool
+) -> None:
     """Compare every file with the catalogs.
 
     Args:

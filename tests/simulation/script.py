@@ -63,9 +63,7 @@ class Stage:
 
     def __init__(self, seed: int = 1, setting: Setting | None = None, *, lagging: float = 0.0) -> None:
         chosen = setting or Setting()
-        weather = Weather(
-            kill=0, stop=0, fail=0, lagging=lagging, conditional_delete=chosen.conditional_delete
-        )
+        weather = Weather(kill=0, stop=0, fail=0, lagging=lagging, conditional_delete=chosen.conditional_delete)
         self.world = World(seed, chosen, weather)
 
     @property
@@ -85,8 +83,10 @@ class Stage:
         before = self.world.truths[0].true(named(name))
         if not isinstance(before, Table):
             raise TypeError(before)
-        after = _next_opaque(self.world, before) if opaque else next_version(
-            self.world.rng, before, self.world.time, location=place
+        after = (
+            _next_opaque(self.world, before)
+            if opaque
+            else next_version(self.world.rng, before, self.world.time, location=place)
         )
         self.world.set(0, named(name), after)
         return after

@@ -51,7 +51,7 @@ def test_a_claim_that_ends_the_process_runs_out_of_attempts() -> None:
     stage = Stage(setting=Setting(crashes=5))
 
     async def act() -> None:
-        async def deadly(node: object, call: str) -> None:
+        async def deadly(_node: object, call: str) -> None:
             if call == f"before read {FILE}":
                 stage.service.crash(stage.service.nodes[0])
                 stage.service.crash(stage.service.nodes[0])

@@ -68,9 +68,7 @@ class CatalogTruth:
 
     def live(self) -> dict[TableName, Table]:
         """All tables that truly exist."""
-        return {
-            name: value for name in sorted(self.history) if isinstance(value := self.history[name][-1][1], Table)
-        }
+        return {name: value for name in sorted(self.history) if isinstance(value := self.history[name][-1][1], Table)}
 
 
 @dataclass(slots=True)

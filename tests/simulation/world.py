@@ -193,7 +193,10 @@ class World:
 
     def _service(self, truth: CatalogTruth) -> Service:
         terms = LedgerTerms(
-            lease=TERMS.lease, cap=TERMS.retry.cap, crashes=self.setting.crashes, max_drops={truth.name: self.setting.max_drops}
+            lease=TERMS.lease,
+            cap=TERMS.retry.cap,
+            crashes=self.setting.crashes,
+            max_drops={truth.name: self.setting.max_drops},
         )
         return Service(
             truth,

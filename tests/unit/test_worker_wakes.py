@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import anyio
+import pytest
+from typing_extensions import override
 
 from sfn.errors import Scope, Transient
 from sfn.inbox import Claimed
-from sfn.store import PointerStore
-from sfn.words import Accepted, Claim, Hint, Known, Lane, Outcome, Released, Slots, Step, TableName, Urgency
+from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.terms import Terms as InboxTerms
+from sfn.store.router import Router
+from sfn.words import Claim, Dead, Hint, Outcome, Slots, TableName
 from sfn.work.lanes import FIRST
 from sfn.work.worker import Inbox, Source, Terms, Worker
 
-ORDERS = TableName("prod", (), "orders")
-LANE = Lane("prod", "", Urgency.LIVE)
+TABLES = [TableName("prod", (), name) for name in "abc"]
+OUTAGE = 12
+"""Questions that a catalog leaves unanswered."""
+_SLEEP = 0.003
+"""Seconds that a sleep takes which nothing interrupts, however long it was meant to be."""
 
 
 @dataclass(slots=True)
@@ -34,133 +40,84 @@ class HandClock:
 
 @dataclass(slots=True)
 class Outage:
-    """Catalogs of which none can be reached."""
+    """A catalog that cannot be reached at first; then it turns out that it is not configured."""
 
-    asked: int = 0
+    left: int = OUTAGE
 
     async def named(self, catalog: str) -> Source | None:
-        self.asked += 1
-        raise Transient(catalog, scope=Scope.CATALOG, expected="an answer", found="none")
+        await anyio.lowlevel.checkpoint()
+        if self.left:
+            self.left -= 1
+            raise Transient(catalog, scope=Scope.CATALOG, expected="an answer", found="none")
+        return None
 
 
-class Unused:
-    """The faces of an inbox that an outage never asks."""
+class Journal:
+    """What came of the tables in the end."""
 
-    async def known(self, catalog: str) -> AsyncIterator[Known]:
-        raise NotImplementedError
-        yield
+    def __init__(self) -> None:
+        self.dead: set[object] = set()
 
-    async def named(self, catalog: str, uuid: str) -> list[TableName]:
-        raise NotImplementedError
-
-    async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
-        raise NotImplementedError
-
-    async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
-        raise NotImplementedError
-
-    async def limit(self, catalog: str) -> int:
-        raise NotImplementedError
-
-    async def release(self, catalog: str, now: datetime) -> int:
-        raise NotImplementedError
-
-
-class NoStores:
-    def at(self, location: str) -> PointerStore:
-        raise NotImplementedError
-
-
-class Silence:
-    """A journal that nobody reads."""
-
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None: ...
+    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+        if isinstance(outcome, Dead):
+            self.dead.add(claim.subject)
 
     def fenced(self, claim: Claim) -> None: ...
 
-    def surprised(self, claim: Claim, error: Exception) -> None: ...
+    def surprised(self, claim: Claim, error: Exception) -> None:
+        raise AssertionError from error
 
 
-@dataclass(slots=True)
-class OneRow:
-    """An inbox with one row, whose calls take time.
+class SlowInbox(MemoryInbox):
+    """Its claims take time, and nothing else does but sleep."""
 
-    Attributes:
-        claims_take: how much.
-        waited: until when the worker wanted to sleep.
-        offered: the slots of each claim.
-        rang: something was settled.
-    """
+    def __init__(self, clock: HandClock, claims_take: timedelta) -> None:
+        super().__init__(InboxTerms(), clock)
+        self._hands, self._claims_take = clock, claims_take
 
-    clock: HandClock
-    claims_take: timedelta = timedelta()
-    waited: list[datetime | None] = field(default_factory=list)
-    offered: list[Slots] = field(default_factory=list)
-    rang: anyio.Event = field(default_factory=anyio.Event)
-
+    @override
     async def claim(self, slots: Slots, now: datetime) -> Claimed:
-        self.offered.append(slots)
-        is_first = len(self.offered) == 1
-        if not is_first:
-            self.clock.at += self.claims_take
-        claim = Claim(ORDERS, LANE, token=1, seq=1, attempt=1, since=now)
-        return Claimed((claim,) if is_first else (), None)
+        claimed = await super().claim(slots, now)
+        await anyio.lowlevel.checkpoint()
+        self._hands.at += self._claims_take
+        return claimed
 
+    @override
     async def wait(self, until: datetime | None) -> None:
-        self.waited.append(until)
-        await self.rang.wait()
-        self.rang = anyio.Event()
+        with anyio.move_on_after(None if until is None else _SLEEP) as sleep:
+            await super().wait(None)
+        if sleep.cancelled_caught and until is not None:
+            self._hands.at = max(self._hands.at, until)
 
+    @override
     async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
-        assert isinstance(outcome, Released)
-        self.rang.set()
-        # Whoever waits for the bell gets a turn before this one is back.
-        await anyio.wait_all_tasks_blocked()
-        return True
-
-    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
-        return list(claims)
-
-    async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
-        raise NotImplementedError
-
-    async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
-        raise NotImplementedError
-
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
-        raise NotImplementedError
+        kept = await super().settle(claim, outcome, now)
+        # Whoever waits for the bell gets its turns before this one is back.
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+        return kept
 
 
-async def waits(claims_take: timedelta) -> OneRow:
-    """What the inbox saw when the only row met an outage."""
-    clock = HandClock()
-    row = OneRow(clock, claims_take)
-    unused = Unused()
+@pytest.mark.parametrize("concurrency", [1, 2, 8])
+@pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.6, 1.1, 2.3])
+async def test_after_an_outage_every_row_is_looked_at(share: float, concurrency: int) -> None:
+    clock, journal = HandClock(), Journal()
+    inbox = SlowInbox(clock, FIRST * share)
     worker = Worker(
-        Inbox(row, row, unused, unused),
+        Inbox(inbox, inbox, inbox, inbox),
         Outage(),
-        NoStores(),
+        Router({}),
         clock=clock,
         chance=clock,
-        journal=Silence(),
-        terms=Terms(concurrency=1),
+        journal=journal,
+        terms=Terms(concurrency=concurrency),
     )
+    await inbox.put([Hint(table) for table in TABLES])
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(worker.run, stop)
-        with anyio.fail_after(10):
-            while len(row.waited) < 2:  # noqa: ASYNC110 - the twin has no event of its own for it
+        with anyio.move_on_after(30):
+            while journal.dead != set(TABLES):  # noqa: ASYNC110 - the journal has no event for it
                 await anyio.sleep(0.001)
         stop.set()
-    return row
-
-
-async def test_a_breaker_that_reopens_while_the_inbox_is_asked_is_not_waited_for_in_vain() -> None:
-    row = await waits(claims_take=2 * FIRST)
-    assert row.waited[-1] is not None
-    assert row.waited[-1] <= row.clock.at
-
-
-async def test_who_is_woken_by_a_settled_claim_finds_its_slot_free() -> None:
-    row = await waits(claims_take=timedelta())
-    assert row.offered[0].total == row.offered[2].total == 1
+    assert journal.dead == set(TABLES)

@@ -1,6 +1,7 @@
 """Locations: which spellings are one place, and which are refused.
 
-`file:/x`, `file:///x` and `/x` are one location; `s3`, `s3a` and `s3n` are one scheme, `abfs(s)` and `wasb(s)` each one.
+`file:/x`, `file:///x` and `/x` are one location; `s3`, `s3a` and `s3n` are one scheme, `abfs(s)` and `wasb(s)` each
+one.
 """
 
 from __future__ import annotations

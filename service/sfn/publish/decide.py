@@ -63,20 +63,21 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
 
 def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:
     draft = Draft()
-    if scene.table is not None:
-        stopped = _hindrance(scene, scene.table, draft)
+    table = scene.table
+    if table is not None:
+        stopped = _hindrance(scene, table, draft)
         if stopped is not None:
             return stopped
         scene = _with_obstacle(scene)
         if scene.place is not None and scene.obstacle is None:
-            if needs_listing(scene, scene.table, refresh=refresh):
+            if needs_listing(scene, table, refresh=refresh):
                 scene.facts.require_read(hintfile.key(scene.place))
                 scene = replace(scene, siblings=beside(scene.facts, scene.name, scene.policy, scene.place))
-            point(scene, scene.table, draft, turned=_is_backward(scene, scene.table), refresh=refresh)
+            point(scene, table, draft, turned=_is_backward(scene, table), refresh=refresh)
     heirs = find_heirs(scene, draft)
     nowhere = settle_elsewhere(scene, heirs, draft)
     settle_absent(scene, nowhere, draft)
-    if scene.table is None and not scene.documents:
+    if table is None and not scene.documents:
         return nothing_there(scene, draft)
     if draft.dead is not None:
         story = replace(scene.claim.story, absent=draft.absent, held=True)

@@ -11,7 +11,7 @@ from sfn.pointer.document import Document, Link, State, render
 from sfn.pointer.location import canonical, checked
 from sfn.publish.changes import Draft, Stage
 from sfn.publish.facts import WhoHas, WhoIsAt
-from sfn.publish.pointing import is_our_hint, successor, withdrawal
+from sfn.publish.pointing import is_our_hint, spoken, successor, withdrawal
 from sfn.publish.scene import Own, Scene, hint_at, own_file
 from sfn.words import Ask, Held, Table, TableName
 
@@ -98,23 +98,30 @@ def withdraw(scene: Scene, location: str, draft: Draft) -> None:
         drop(scene, location, draft, delete=True)
 
 
-def silence_hint(scene: Scene, location: str, draft: Draft, *, owner: bool = False) -> None:
+def silence_hint(scene: Scene, location: str, draft: Draft, *, again: bool = False) -> None:
     """Delete the hint at a location where this row's table is no more, if it is ours.
 
-    Not where the table lives on there under another name: then the hint is that name's.
+    Not where it speaks for a table that lives there under another name, be it the same table.
 
     Args:
-        owner: the catalog says that this row has the table, so no other name can have it.
+        again: this was done before, so a hint that says nothing already may stay as it is.
     """
     hint, doc = hint_at(scene.facts, location), scene.own[location].doc
     if hint is None or doc is None or not is_our_hint(scene, location, hint):
         return
     others = scene.facts.names(WhoIsAt(location))
-    heirs = set(scene.facts.names(WhoHas(doc.guid))) if doc.guid is not None else set()
-    if not owner and hintfile.is_withdrawn(hint.body):
+    if hintfile.is_withdrawn(hint.body):
         draft.ask(Ask(name) for name in others)
-    if owner or not heirs & set(others):
-        draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint))
+    if not any(_speaks_for(scene, name, location, hint) for name in others):
+        draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint, again=again))
+
+
+def _speaks_for(scene: Scene, name: TableName, location: str, hint: Held) -> bool:
+    """Whether a hint is what another row's live file there says, or said."""
+    for key in naming.keys(location, name.namespace, name.name):
+        scene.facts.require_read(key)
+    doc = own_file(scene.facts, name, scene.policy, location).doc
+    return doc is not None and doc.live and hint.body.decode(errors="replace") in set(spoken([doc]))
 
 
 def _candidates(scene: Scene, uuid: str) -> list[TableName]:
@@ -139,7 +146,7 @@ def _move(scene: Scene, location: str, own: Own, doc: Document, held: Held, draf
             _age(scene, location, own, doc, held, draft)
         return
     moved = replace(successor(scene, doc, State.MOVED), moved_to=Link(scene.name.namespace, scene.name.name, here.key))
-    silence_hint(scene, location, draft, owner=True)
+    silence_hint(scene, location, draft)
     draft.put(Stage.FORWARD, own.key, render(moved), held)
     draft.stirs.add(location)
 
@@ -185,10 +192,10 @@ def _name_now(scene: Scene) -> Link | None:
 
 def _age(scene: Scene, location: str, own: Own, doc: Document, held: Held, draft: Draft) -> None:
     if doc.expires_at is not None and scene.look.answered >= doc.expires_at:
-        silence_hint(scene, location, draft)
+        silence_hint(scene, location, draft, again=True)
         draft.remove(Stage.PRUNE, own.key, held)
         return
     if doc.state is State.RENAMED and doc.name_now is None and scene.here is not None:
         named = replace(doc, name_now=_name_now(scene), ordinal=scene.previous + 1)
         draft.put(Stage.FORWARD, own.key, render(named), held)
-    silence_hint(scene, location, draft)
+    silence_hint(scene, location, draft, again=True)

@@ -6,7 +6,7 @@ anew. So the decision stays pure, asks for no more than it uses, and the order o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias, TypeVar
@@ -94,7 +94,7 @@ Question: TypeAlias = (
 )
 
 
-class Lacking(Exception):  # noqa: N818 - no error: the decision's way to ask
+class Lacking(Exception):
     """The decision needs an answer that nobody has asked for."""
 
     def __init__(self, question: Question) -> None:
@@ -141,7 +141,7 @@ class Facts:
     looks: dict[TableName, Look] = field(default_factory=dict)
     files: dict[str, Seen] = field(default_factory=dict)
     folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    rows: dict[Question, frozenset[TableName] | tuple[TableName, ...]] = field(default_factory=dict)
+    rows: dict[Question, Collection[TableName]] = field(default_factory=dict)
     yes: dict[Question, bool] = field(default_factory=dict)
     proven: dict[str, Guarantees] = field(default_factory=dict)
 

@@ -34,12 +34,16 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
         if hint is None or hint.body != wanted or refresh:
             draft.changes.append(Put(Stage.HINT, key, wanted, hint, check=(own.key, scene.place)))
     elif hint is not None:
-        draft.remove(Stage.HINT, key, hint, otherwise=withdrawal(scene, hint))
+        draft.remove(Stage.HINT, key, hint, otherwise=withdrawal(scene, hint, again=True))
 
 
-def withdrawal(scene: Scene, hint: Held) -> bytes | None:
-    """What to write over a hint that can't be deleted; None where it says nothing already."""
-    if hintfile.is_withdrawn(hint.body):
+def withdrawal(scene: Scene, hint: Held, *, again: bool) -> bytes | None:
+    """What to write over a hint that can't be deleted; None to leave it.
+
+    One that says nothing already gets a new text the first time: it may be a placeholder that its writer still means to
+    fill.
+    """
+    if again and hintfile.is_withdrawn(hint.body):
         return None
     return hintfile.withdrawn(f"{scene.look.answered:%Y%m%dT%H%M%S%f}-{scene.claim.token}")
 
@@ -66,18 +70,19 @@ def is_our_hint(scene: Scene, location: str, hint: Held | None) -> bool:
     if said in scene.claim.story.hints.get(location, ()):
         return True
     here = scene.siblings if location == scene.place else ()
-    if said in set(_spoken(doc for doc in here if doc.live and doc.catalog_id != scene.policy.catalog_id)):
+    if said in set(spoken(doc for doc in here if doc.live and doc.catalog_id != scene.policy.catalog_id)):
         return False
     own = scene.own[location]
     beside = [doc for doc in here if doc.catalog_id == scene.policy.catalog_id]
-    if said in set(_spoken([*beside, own.doc] if own.doc else beside)):
+    if said in set(spoken([*beside, own.doc] if own.doc else beside)):
         return True
     if own.doc is None or scene.table is None or own.doc.guid != scene.table.uuid:
         return False
     return said in {hintfile.stem(entry) for entry in scene.table.metadata_log}
 
 
-def _spoken(docs: Iterable[Document]) -> Iterable[str | None]:
+def spoken(docs: Iterable[Document]) -> Iterable[str | None]:
+    """What a hint beside these documents may say: what they name, and what they replaced."""
     for doc in docs:
         yield hintfile.stem(doc.metadata_file_path)
         yield from doc.hint_was

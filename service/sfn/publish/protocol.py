@@ -6,7 +6,9 @@ and, over adapters that never suspend, without an event loop.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from sfn.catalog import Catalog
 from sfn.clock import Clock
@@ -33,7 +35,7 @@ from sfn.publish.facts import (
     WhoIsOlder,
 )
 from sfn.publish.policy import Policy
-from sfn.store import Moved, PointerStore, Stores
+from sfn.store import Moved, Stores
 from sfn.words import Claim, Dead, Done, Later, Loaded, Memo, NotModified, TableName
 
 RACES = 8
@@ -42,7 +44,7 @@ LISTED = 1000
 """Keys of one folder that are looked at."""
 
 
-class Fenced(Exception):  # noqa: N818 - no error: the row is somebody else's now
+class Fenced(Exception):
     """The lease was lost while publishing; nothing may be settled."""
 
 
@@ -109,6 +111,7 @@ class _Publish:
             await self._learn(verdict, facts)
 
     async def _learn(self, question: Question, facts: Facts) -> None:
+        """Ask the world what the decision lacks."""
         ports = self.ports
         match question:
             case LoadTable(table):
@@ -118,23 +121,30 @@ class _Publish:
                 facts.files[key] = Seen(held, facts.next_turn())
             case ListFolder(prefix):
                 facts.folders[prefix] = tuple(await ports.stores.at(prefix).list(prefix, LISTED))
-            case Remember(location, uuid):
-                others = await ports.worklist.remember(self.claim, location, uuid)
-                if others is None:
-                    raise Fenced
-                facts.rows[question] = others
-            case WhoIsAt(location):
-                facts.rows[question] = await ports.roster.neighbours(self.name, location)
-            case WhoHas(uuid):
-                facts.rows[question] = tuple(await ports.roster.named(self.name.catalog, uuid))
-            case WhoIsOlder(uuid, before):
-                facts.rows[question] = tuple(await ports.roster.older(self.name.catalog, uuid, before))
             case IsListed(table):
                 facts.yes[question] = await ports.catalog.listed(table)
             case MayStep(step):
                 facts.yes[question] = await ports.worklist.permit(self.claim, step, ports.clock.now())
             case Prove(key):
                 facts.proven[key] = await ports.stores.at(key).prove(key)
+            case _:
+                facts.rows[question] = await self._ask_rows(question)
+
+    async def _ask_rows(self, question: Remember | WhoIsAt | WhoHas | WhoIsOlder) -> Collection[TableName]:
+        roster = self.ports.roster
+        match question:
+            case Remember(location, uuid):
+                others = await self.ports.worklist.remember(self.claim, location, uuid)
+                if others is None:
+                    raise Fenced
+                return others
+            case WhoIsAt(location):
+                return await roster.neighbours(self.name, location)
+            case WhoHas(uuid):
+                return await roster.named(self.name.catalog, uuid)
+            case WhoIsOlder(uuid, before):
+                return await roster.older(self.name.catalog, uuid, before)
+        assert_never(question)
 
     async def _load(self, table: TableName, facts: Facts) -> Look:
         memo = self.latest if table == self.name else Memo()

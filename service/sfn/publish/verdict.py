@@ -35,7 +35,9 @@ def conclude(
         wish = scene.claim.wish if outlasts else replace(scene.claim.wish, floor=None)
         return Later(at, why, wish, findings)
     if scene.obstacle is not None:
-        return replace(scene.obstacle, findings=findings, look_at=min(_expiries(after.values(), scene.look.answered), default=None))
+        return replace(
+            scene.obstacle, findings=findings, look_at=min(_expiries(after.values(), scene.look.answered), default=None)
+        )
     due = min([story.refresh_at or scene.look.answered, *_expiries(after.values(), scene.look.answered)])
     return Done(due if after else scene.look.answered, findings)
 

@@ -51,7 +51,7 @@ class PointerStore(Protocol):
         ...
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        """Keys below a prefix that ends in `/`, in order, at most `limit`, folders not followed; [] where nothing is."""
+        """Keys below a prefix that ends in `/`, in order, at most `limit`, without folders; [] where nothing is."""
         ...
 
     async def prove(self, key: str) -> Guarantees:

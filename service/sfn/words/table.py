@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from typing_extensions import override
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
@@ -25,6 +27,7 @@ class TableName:
         """Levels and name joined by dots: for people, ambiguous where a part holds a dot."""
         return ".".join((*self.namespace, self.name))
 
+    @override
     def __str__(self) -> str:
         return f"{self.catalog}:{self.identifier}"
 
@@ -35,6 +38,7 @@ class CatalogName:
 
     catalog: str
 
+    @override
     def __str__(self) -> str:
         return self.catalog
 

@@ -33,5 +33,6 @@ class RetryPolicy:
         """
         if attempt >= self.max_attempts or now - since >= self.budget:
             return None
-        pause = min(self.cap, self.base * 2 ** min(attempt - 1, 32))
+        factor: int = 2 ** min(attempt - 1, 32)
+        pause = min(self.cap, self.base * factor)
         return now + pause / 2 + pause / 2 * jitter

@@ -1,0 +1,279 @@
+"""How a row changes: each line of the table in `sfn.inbox.transitions`, and what holds for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.inbox import transitions
+from sfn.inbox.transitions import Row, State, asked, claim_of, claimed, expired, hinted, is_held_by, released, settled
+from sfn.words import (
+    Ask,
+    CatalogName,
+    Claim,
+    Dead,
+    Done,
+    Findings,
+    Hint,
+    Later,
+    Memo,
+    Outcome,
+    Published,
+    Reason,
+    Released,
+    Retry,
+    Story,
+    Swept,
+    TableName,
+    Urgency,
+    Wish,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CAP, LEASE, MOST = timedelta(minutes=5), timedelta(seconds=30), 5
+ORDERS, PROD = TableName("prod", ("sales",), "orders"), CatalogName("prod")
+HINT = Hint(ORDERS)
+QUEUED = Row(ORDERS, NOW + timedelta(hours=1), seq=3, done_seq=3)
+LEASED = claimed(replace(QUEUED, seq=4), 7, NOW, LEASE)
+LIVE = Published("s3://lake/orders/metadata/1.json", "u1", "s3://lake/orders", NOW)
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def dead(reason: Reason) -> Row:
+    return replace(QUEUED, state=State.DEAD, reason=reason, attempt=3, failing_since=NOW)
+
+
+def claim_on(row: Row) -> Claim:
+    return claim_of(row, row.lane, None)
+
+
+def ended(outcome: Outcome, row: Row = LEASED, claim: Claim | None = None) -> Row:
+    after = settled(row, claim or claim_on(LEASED), outcome, NOW, CAP)
+    assert after is not None
+    return after
+
+
+PAUSED = replace(QUEUED, not_before=at(9))
+FAILING = replace(QUEUED, attempt=2, failing_since=NOW, due_at=at(60))
+
+
+@pytest.mark.parametrize(
+    ("row", "state", "due"),
+    [
+        (None, State.QUEUED, NOW),
+        (QUEUED, State.QUEUED, NOW),
+        (replace(QUEUED, due_at=at(-5)), State.QUEUED, at(-5)),
+        (PAUSED, State.QUEUED, at(9)),
+        (replace(PAUSED, not_before=at(-9)), State.QUEUED, NOW),
+        (FAILING, State.QUEUED, at(60)),
+        (LEASED, State.LEASED, LEASED.due_at),
+        (dead(Reason.HELD_DROP), State.QUEUED, NOW),
+        (dead(Reason.FOREIGN_CATALOG), State.QUEUED, NOW),
+        (dead(Reason.FOREIGN_FILE), State.QUEUED, NOW + CAP),
+        (dead(Reason.POISON), State.QUEUED, NOW + CAP),
+        (replace(dead(Reason.HELD_DROP), not_before=at(9)), State.QUEUED, at(9)),
+        (replace(QUEUED, reason=Reason.FOREIGN_FILE), State.QUEUED, NOW + CAP),
+        (replace(QUEUED, reason=Reason.FOREIGN_FILE, due_at=at(20)), State.QUEUED, at(20)),
+    ],
+)
+def test_a_hint_moves(row: Row | None, state: State, due: datetime) -> None:
+    after = hinted(row, HINT, 9, NOW, CAP)
+    assert (after.state, after.due_at, after.seq, after.wish.vague) == (state, due, 9, True)
+    before = row or Row(ORDERS, NOW)
+    assert (after.attempt, after.done_seq, after.reason) == (before.attempt, before.done_seq, before.reason)
+
+
+@pytest.mark.parametrize(
+    ("row", "due"),
+    [
+        (QUEUED, NOW),
+        (replace(QUEUED, due_at=at(-5)), at(-5)),
+        (PAUSED, at(9)),
+        (FAILING, at(60)),
+        (LEASED, LEASED.due_at),
+        (dead(Reason.HELD_DROP), QUEUED.due_at),
+    ],
+)
+def test_an_ask_moves(row: Row, due: datetime) -> None:
+    after = asked(row, Ask(ORDERS), 9, NOW)
+    assert after == replace(row, due_at=due, seq=9)
+
+
+def test_an_ask_makes_a_row_and_teaches_it_a_place() -> None:
+    assert asked(None, Ask(ORDERS), 9, NOW) == Row(ORDERS, NOW, seq=9)
+    taught = asked(None, Ask(ORDERS, "s3://lake/a"), 9, NOW)
+    assert taught == Row(ORDERS, NOW, seq=9, locations=frozenset({"s3://lake/a"}), story=Story(visited=True))
+    assert asked(taught, Ask(ORDERS, "s3://lake/a"), 10, NOW) is None
+    learnt = asked(taught, Ask(ORDERS, "s3://lake/b"), 10, NOW)
+    assert learnt is not None
+    assert learnt.locations == {"s3://lake/a", "s3://lake/b"}
+
+
+def test_a_claim_counts_the_attempt_and_fences_those_before() -> None:
+    assert (
+        replace(QUEUED, seq=4, state=State.LEASED, token=7, attempt=1, lease_until=NOW + LEASE, failing_since=NOW)
+        == LEASED
+    )
+    claim = claim_on(LEASED)
+    assert is_held_by(LEASED, claim)
+    assert not is_held_by(replace(LEASED, token=8), claim)
+    assert not is_held_by(replace(LEASED, state=State.QUEUED), claim)
+    assert not is_held_by(None, claim)
+    later = claimed(replace(FAILING, failing_since=at(-60)), 8, NOW, LEASE)
+    assert (later.attempt, later.failing_since) == (3, at(-60))
+
+
+def test_a_renewal_moves_the_end_of_the_lease_alone() -> None:
+    assert transitions.renewed(LEASED, at(20), LEASE) == replace(LEASED, lease_until=at(50))
+
+
+@pytest.mark.parametrize(
+    ("subject", "crashes", "state", "due"),
+    [
+        (ORDERS, 0, State.QUEUED, NOW),
+        (ORDERS, MOST - 2, State.QUEUED, NOW),
+        (ORDERS, MOST - 1, State.DEAD, QUEUED.due_at),
+        (PROD, MOST - 2, State.QUEUED, NOW),
+        (PROD, MOST - 1, State.QUEUED, NOW + CAP),
+        (PROD, MOST + 3, State.QUEUED, NOW + CAP),
+    ],
+)
+def test_a_lease_that_runs_out_moves(
+    subject: TableName | CatalogName, crashes: int, state: State, due: datetime
+) -> None:
+    row = replace(LEASED, subject=subject, crashes=crashes, memo=Memo(etag="v1"))
+    after = expired(row, NOW, MOST, CAP)
+    assert (after.state, after.due_at, after.crashes) == (state, due, crashes + 1)
+    assert (after.reason is Reason.POISON) == (state is State.DEAD)
+    assert (after.memo, after.attempt, after.wish) == (Memo(), LEASED.attempt, LEASED.wish)
+
+
+FOUND = Findings(Story(live=LIVE, visited=True), Memo(etag="v1"), left=frozenset({"s3://lake/b"}))
+PLACES = frozenset({"s3://lake/a", "s3://lake/b"})
+WISHING = replace(LEASED, wish=Wish(floor="f"), locations=PLACES, memo=Memo(etag="v0"), crashes=2)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "due", "wish"),
+    [
+        (Done(at(60), FOUND), at(60), Wish()),
+        (Later(at(60), "", Wish(drop=True), FOUND), at(60), Wish(drop=True)),
+    ],
+)
+def test_a_success_ends_the_failures(outcome: Outcome, due: datetime, wish: Wish) -> None:
+    after = ended(outcome, replace(WISHING, reason=Reason.PERMANENT))
+    assert (after.state, after.due_at, after.wish) == (State.QUEUED, due, wish)
+    assert (after.attempt, after.crashes, after.failing_since, after.reason) == (0, 0, None, None)
+    assert (after.story, after.memo, after.locations) == (FOUND.story, FOUND.memo, frozenset({"s3://lake/a"}))
+    assert after.done_seq == LEASED.seq
+    assert after.lane.urgency is Urgency.CHORE
+
+
+def test_a_sweep_that_ended_leaves_a_row_for_the_next() -> None:
+    after = ended(Swept(at(900), NOW, calm=True), replace(WISHING, subject=PROD))
+    assert (after.state, after.due_at, after.wish, after.attempt) == (State.QUEUED, at(900), Wish(), 0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "due", "attempt"),
+    [
+        (Retry(at(60), ""), State.QUEUED, at(60), 1),
+        (Released(at(60), ""), State.QUEUED, at(60), 0),
+        (Dead(Reason.PERMANENT, ""), State.DEAD, LEASED.due_at, 1),
+        (Dead(Reason.FOREIGN_FILE, "", look_at=at(60)), State.QUEUED, at(60), 0),
+    ],
+)
+def test_a_failure_keeps_the_wish(outcome: Outcome, state: State, due: datetime, attempt: int) -> None:
+    after = ended(outcome, WISHING)
+    assert (after.state, after.due_at, after.attempt) == (state, due, attempt)
+    assert (after.wish, after.memo, after.locations, after.crashes) == (WISHING.wish, Memo(), PLACES, 0)
+    assert (after.failing_since is None) == isinstance(outcome, Released)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "due"),
+    [
+        (Done(at(60)), NOW),
+        (Done(at(60), forget=True), NOW),
+        (Done(at(60), Findings(not_before=at(9))), at(9)),
+        (Swept(at(60), NOW, calm=True), NOW),
+        (Later(at(60), "", Wish(drop=True)), NOW),
+        (Retry(at(60), ""), at(60)),
+        (Released(at(60), ""), at(60)),
+        (Dead(Reason.HELD_DROP, ""), NOW),
+        (Dead(Reason.PERMANENT, ""), NOW + CAP),
+        (Dead(Reason.FOREIGN_FILE, "", look_at=at(60)), at(60)),
+        (Dead(Reason.FOREIGN_CATALOG, "", look_at=at(60)), NOW),
+    ],
+)
+def test_what_came_while_it_was_leased_is_seen(outcome: Outcome, due: datetime) -> None:
+    newer = hinted(WISHING, Hint(ORDERS, drop=True), 9, NOW, CAP)
+    after = ended(outcome, newer)
+    assert (after.state, after.due_at, after.wish) == (State.QUEUED, due, Wish(floor="f", drop=True))
+    assert after.lane.urgency is Urgency.LIVE
+
+
+def test_a_row_that_has_nothing_left_to_say_goes() -> None:
+    assert settled(LEASED, claim_on(LEASED), Done(NOW, forget=True), NOW, CAP) is None
+
+
+def test_that_it_is_to_be_held_outlives_a_publish_that_did_not_know() -> None:
+    held = hinted(LEASED, Hint(ORDERS, held=True), 9, NOW, CAP)
+    assert ended(Done(NOW, FOUND), held).story.held
+    knew = claim_on(replace(LEASED, story=Story(held=True)))
+    assert not ended(Done(NOW, FOUND), replace(LEASED, story=Story(held=True)), knew).story.held
+
+
+@pytest.mark.parametrize("row", [dead(Reason.HELD_DROP), LEASED, FAILING], ids=["dead", "leased", "failing"])
+def test_an_operator_lets_a_row_pass_once(row: Row) -> None:
+    after = released(replace(row, story=Story(held=True)), NOW)
+    assert (after.state, after.due_at, after.attempt, after.reason) == (State.QUEUED, NOW, 0, None)
+    assert after.story == Story(waived=True)
+    assert not is_held_by(after, claim_on(row))
+
+
+pauses = st.integers(-100, 1000).map(at)
+outcomes = st.one_of(
+    st.builds(Done, pauses, st.builds(Findings, not_before=st.none() | pauses), st.booleans()),
+    st.builds(Later, pauses, st.just(""), findings=st.builds(Findings, not_before=st.none() | pauses)),
+    st.builds(Retry, pauses, st.just("")),
+    st.builds(Released, pauses, st.just("")),
+    st.builds(Dead, st.sampled_from(Reason), st.just(""), look_at=st.none() | pauses),
+)
+events = st.one_of(outcomes, st.sampled_from(["hint", "ask", "expire", "release"]))
+
+
+@given(st.lists(events, max_size=30))
+def test_no_pause_is_shortened_and_no_hint_lost(history: list[Outcome | str]) -> None:
+    row = hinted(None, HINT, 1, NOW, CAP)
+    seq = 1
+    for number, event in enumerate(history):
+        seq += 1
+        if event == "hint":
+            after: Row | None = hinted(row, HINT, seq, NOW, CAP)
+        elif event == "ask":
+            after = asked(row, Ask(ORDERS), seq, NOW)
+        elif event == "release":
+            after = released(row, NOW)
+        elif event == "expire":
+            after = expired(claimed(row, number, NOW, LEASE), NOW, MOST, CAP)
+        elif isinstance(event, str):
+            raise AssertionError(event)
+        else:
+            leased = claimed(row, number, NOW, LEASE)
+            claim = claim_on(leased)
+            after = settled(hinted(leased, HINT, seq, NOW, CAP), claim, event, NOW, CAP)
+            assert after is not None
+            assert after.seq > after.done_seq
+        assert after is not None
+        assert after.state is not State.LEASED
+        if after.state is State.QUEUED and after.not_before is not None and after.due_at != row.due_at:
+            assert after.due_at >= after.not_before
+        row = after

@@ -1,0 +1,48 @@
+"""Whose turn it is."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.inbox.turns import dealt, rotated
+from sfn.words import Lane, Slots, Urgency
+
+A, B, C = (Lane(name, "", Urgency.LIVE) for name in "abc")
+CHORE, SWEEP = Lane("a", "", Urgency.CHORE), Lane("a", "", Urgency.SWEEP)
+PLENTY = Slots(total=99, live=99, sweeps=99)
+
+lanes = st.builds(Lane, st.sampled_from("abc"), st.sampled_from(["", "s3://x"]), st.sampled_from(Urgency))
+counts = st.integers(-1, 12)
+
+
+def test_another_lane_is_first_each_turn() -> None:
+    assert [rotated([C, A, B], turn)[0] for turn in range(4)] == [A, B, C, A]
+    assert rotated({B, A, C}, 1) == [B, C, A]
+    assert rotated([], 7) == []
+
+
+def test_one_of_each_lane_is_dealt_in_turn() -> None:
+    due = [(A, [1, 2, 3]), (B, []), (C, [7])]
+    assert dealt(due, PLENTY) == [(A, 1), (C, 7), (A, 2), (A, 3)]
+
+
+def test_live_lanes_leave_the_rest_to_chores() -> None:
+    due = [(A, [1, 2, 3]), (B, [4, 5]), (CHORE, [6, 7])]
+    assert dealt(due, Slots(total=3, live=2, sweeps=0)) == [(A, 1), (B, 4), (CHORE, 6)]
+
+
+def test_sweeps_take_no_tables_slot() -> None:
+    due = [(SWEEP, [1, 2]), (CHORE, [3, 4])]
+    assert dealt(due, Slots(total=1, live=1, sweeps=2)) == [(SWEEP, 1), (CHORE, 3), (SWEEP, 2)]
+
+
+@given(st.dictionaries(lanes, st.lists(st.integers(), max_size=8)), st.tuples(counts, counts, counts))
+def test_slots_are_neither_exceeded_nor_wasted(waiting: dict[Lane, list[int]], slots: tuple[int, int, int]) -> None:
+    total, live, sweeps = slots
+    taken = [lane.urgency for lane, _ in dealt(list(waiting.items()), Slots(total, live, sweeps))]
+    had = {urgency: sum(len(due) for lane, due in waiting.items() if lane.urgency is urgency) for urgency in Urgency}
+    assert taken.count(Urgency.SWEEP) == max(0, min(sweeps, had[Urgency.SWEEP]))
+    assert taken.count(Urgency.LIVE) <= max(0, live)
+    most_live = max(0, min(live, had[Urgency.LIVE]))
+    assert len(taken) - taken.count(Urgency.SWEEP) == max(0, min(total, most_live + had[Urgency.CHORE]))
