@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Responder, type[Trouble], float | None]] = {
     "503": (reply(b"later", 503, retry_after="7"), Transient, 7.0),
     "504 of a proxy": (reply(HTML, 504, content_type="text/html"), Transient, None),
     "408": (reply(b"", 408), Transient, None),
-    "403": (complaint("ForbiddenException", 403), Permanent, None),
+    "403": (complaint("ForbiddenException", 403), Transient, None),
     "400": (complaint("BadRequestException", 400), Permanent, None),
     "405": (reply(b"", 405), Permanent, None),
     "404 of a web server": (reply(HTML, 404, content_type="text/html"), Transient, None),
@@ -158,7 +158,7 @@ async def test_some_statuses_are_always_the_catalogs_trouble(
 
 CONFIGS: dict[str, tuple[Responder, type[Trouble]]] = {
     "401": (reply(b"", 401), Permanent),
-    "403": (complaint("ForbiddenException", 403), Permanent),
+    "403": (complaint("ForbiddenException", 403), Transient),
     "404": (complaint("NotFoundException", 404), Transient),
     "400": (complaint("BadRequestException", 400), Permanent),
     "a page": (reply(HTML, content_type="text/html"), Transient),

@@ -27,7 +27,6 @@ url = "sqlite:///{folder}/inbox.db"
 [catalogs.{catalog}]
 uri = "{uri}"
 replica_lag = "500ms"
-absence_delay = "1s"
 min_publish_interval = "100ms"
 
 [stores.warehouse]

@@ -129,11 +129,8 @@ class Sweep:
 
 
 def _differs(answer: Loaded, row: Known | None) -> bool:
-    if row is None:
-        return answer.table.left_alone is None
-    if row.dead:
-        return row.told != answer.table.metadata_location
-    if row.live is None:
+    """Whether a row should look: dead ones too, or what was refused by mistake would never heal by itself."""
+    if row is None or row.live is None:
         return answer.table.left_alone is None
     same = (row.live.pointer, row.live.uuid) == (answer.table.metadata_location, answer.table.uuid)
     return not same or answer.table.left_alone is not None

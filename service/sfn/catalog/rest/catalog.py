@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from hashlib import sha256
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
@@ -92,7 +93,11 @@ class RestCatalog:
             return NotModified()
         if reply.status == HTTPStatus.NOT_FOUND and complaint(reply) in _NO_TABLE:
             return Missing()
-        raise Refused(of_status(reply, expected=_EXPECTED))
+        refusal = of_status(reply, expected=_EXPECTED)
+        if reply.status == HTTPStatus.FORBIDDEN:
+            # A grant that was revoked by mistake must not send every table to the dead letters.
+            refusal = replace(refusal, permanent=False)
+        raise Refused(refusal)
 
 
 def _etag(reply: Reply) -> str | None:

@@ -24,6 +24,9 @@ from sfn.words import Accepted, Hint
 
 T = TypeVar("T")
 
+CLOSED_WITHIN = 30.0
+"""Seconds."""
+
 _Failure: TypeAlias = Callable[[], SfnError]
 """Makes the error, anew for each caller: one that is raised in several tasks would gather all their tracebacks."""
 
@@ -117,14 +120,14 @@ class Committer:
         """Take no more verbs, end those that were taken, checkpoint and close.
 
         Returns:
-            False: the inbox is broken; it stays as it is until the process ends.
+            False: the inbox is broken, or its disk does not answer; it stays as it is until the process ends.
         """
         if not self._closing:
             self._closing = True
             self._queue.put(None)
-        with anyio.CancelScope(shield=True):
+        with anyio.move_on_after(CLOSED_WITHIN, shield=True):
             await self._ended.wait()
-        return self._broken is None
+        return self._ended.is_set() and self._broken is None
 
     async def _answered(self, job: Job[T]) -> T:
         if self._broken is not None:
@@ -144,14 +147,26 @@ class Committer:
             began = time.perf_counter()
             failure = self._broken or self._attempted(jobs)
             seconds = time.perf_counter() - began
-            if last and not _is_fatal(failure):
-                self._broken = self._caught(self._ledger.close)
-            elif _is_fatal(failure):
-                self._broken = failure
+            self._note(failure)
+            if last:
+                self._shut_down()
             try:
                 self._loop.call_soon_threadsafe(partial(self._tell, jobs, failure, seconds, last=last))
             except RuntimeError:
-                return  # the loop is closed: nobody is left to be told
+                break  # the loop is closed: nobody is left to be told
+        if self._broken is not None:
+            # Holds on to the connection: one that is let go of is closed, and SQLite checkpoints then.
+            threading.Event().wait()
+
+    def _shut_down(self) -> None:
+        if self._broken is None:
+            self._note(self._caught(self._ledger.checkpoint))
+        if self._broken is None:
+            self._note(self._caught(self._ledger.close))
+
+    def _note(self, failure: _Failure | None) -> None:
+        if failure is not None and isinstance(failure(), Broken):
+            self._broken = failure
 
     def _next(self) -> tuple[list[Job[Any]], bool]:
         """What has come, at least one; and whether it is the last."""
@@ -211,7 +226,3 @@ class Committer:
 
     def _closed(self) -> Broken:
         return Broken(self._where, expected="an open inbox", found="that it was closed")
-
-
-def _is_fatal(failure: _Failure | None) -> bool:
-    return failure is not None and isinstance(failure(), Broken)

@@ -66,8 +66,12 @@ class PutJob(Job[Accepted]):
     __slots__ = ("notes", "now")
 
     def __init__(self, notes: Sequence[Hint], now: datetime, future: asyncio.Future[Accepted]) -> None:
-        super().__init__(lambda ledger: ledger.put(self.notes, self.now), future, stirring=True)
+        super().__init__(partial(_put, notes, now), future, stirring=True)
         self.notes, self.now = notes, now
+
+
+def _put(notes: Sequence[Hint], now: datetime, ledger: Ledger) -> Accepted:
+    return ledger.put(notes, now)
 
 
 def transact(ledger: Ledger, jobs: Sequence[Job[Any]]) -> None:

@@ -54,6 +54,9 @@ from sfn.words import (
 
 __all__ = ["Ledger", "Terms"]
 
+_PATIENCE = 2.0
+"""Seconds that another program may keep the database locked: everybody waits for it."""
+
 
 class Ledger:
     """All verbs of the inbox on one SQLite connection.
@@ -62,7 +65,9 @@ class Ledger:
     """
 
     def __init__(self, path: str, terms: Terms) -> None:
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=128)
+        self._db = sqlite3.connect(
+            path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=128
+        )
         prepare(self._db, path)
         self._terms = terms
         self._rows = Rows(self._db)
@@ -74,11 +79,8 @@ class Ledger:
         self._seq = max(self._events.last(), self._rows.last())
 
     def close(self) -> None:
-        """Bring what was written into the database, and close it."""
-        try:
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        finally:
-            self._db.close()
+        """Close the database; SQLite brings what was written into it, and removes its log."""
+        self._db.close()
 
     def checkpoint(self) -> None:
         """Bring what was written into the database: by and by SQLite does so itself, but keeps its errors to itself."""
