@@ -30,7 +30,7 @@ from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import Known, Senders, anonymous
 from sfn.receiver.tokens import TokenFile, Tokens
 from sfn.settings import CatalogSettings, Settings
-from sfn.store import PointerStore
+from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
 from sfn.store.router import Router
 from sfn.words import CatalogName, Hint, TableName
@@ -89,29 +89,20 @@ async def assembled(
         SfnError: something can't be opened, or its setting is wrong.
     """
     clock = SystemClock()
-    async with AsyncExitStack() as stack:
-        stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
-        catalogs = {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
+    stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
+    catalogs = {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
+    terms, limit = inbox_terms(settings), settings.listener.queue_limit
+    async with (
+        SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit) as inbox,
+        AsyncExitStack() as stack,
+    ):
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
-        inbox = await stack.enter_async_context(
-            SqliteInbox.opened(
-                settings.inbox.path, inbox_terms(settings), clock, queue_limit=settings.listener.queue_limit
-            )
-        )
         readiness = Readiness(STARTING)
         yield Service(
             application=_application(settings, inbox, readiness, clock, on_broken),
             readiness=readiness,
-            worker=Worker(
-                Inbox(inbox, inbox, inbox, inbox),
-                Reached(settings, catalogs),
-                stores,
-                clock=clock,
-                chance=SystemChance(),
-                journal=Logbook(),
-                terms=worker_terms(settings),
-            ),
+            worker=_worker(settings, inbox, catalogs, stores, clock),
             intake=inbox,
             tend=partial(inbox.tend, settings.inbox.event_retention),
             sweeps=_first_sweeps(settings),
@@ -201,6 +192,20 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
     except ValueError as error:
         expected = "settings that a REST catalog can be asked with"
         raise Broken(f"catalogs.{name}", expected=expected, found=str(error)) from None
+
+
+def _worker(
+    settings: Settings, inbox: SqliteInbox, catalogs: Mapping[str, RestCatalog], stores: Stores, clock: Clock
+) -> Worker:
+    return Worker(
+        Inbox(inbox, inbox, inbox, inbox),
+        Reached(settings, catalogs),
+        stores,
+        clock=clock,
+        chance=SystemChance(),
+        journal=Logbook(),
+        terms=worker_terms(settings),
+    )
 
 
 def _application(

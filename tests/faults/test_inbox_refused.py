@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
+import anyio
 import psutil
 import pytest
 
@@ -17,6 +18,8 @@ from tests.faults.service import Service, Setting, ended, eventually, running, s
 
 FILLING = "x" * 16_000
 MOST = 2_000
+FULL = 3.0
+"""Seconds."""
 SMALL_DISK = 'mount -t tmpfs -o size=6m tmpfs "$0" && head -c 3M /dev/zero > "$0/ballast" && exec "$@"'
 Record = Callable[[str, object], None]
 
@@ -67,6 +70,8 @@ async def test_a_full_disk_takes_no_event_and_loses_none(tmp_path: Path, record_
     async with serving(lake), running(setting) as service:
         seen = Path(f"/proc/{_process(service).pid}/root{disk}")
         taken, refusal = await _filled(service, lake)
+        # Long enough for the worker to want to note something too.
+        await anyio.sleep(FULL)
         alive = await service.get("/livez")
         (seen / "ballast").unlink()
         assert await service.post("orders", "after", metadata_location=lake.tables["orders"].pointer) == 202

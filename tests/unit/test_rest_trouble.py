@@ -158,7 +158,7 @@ async def test_some_statuses_are_always_the_catalogs_trouble(
 
 CONFIGS: dict[str, tuple[Responder, type[Trouble]]] = {
     "401": (reply(b"", 401), Permanent),
-    "403": (complaint("ForbiddenException", 403), Transient),
+    "403": (complaint("ForbiddenException", 403), Permanent),
     "404": (complaint("NotFoundException", 404), Transient),
     "400": (complaint("BadRequestException", 400), Permanent),
     "a page": (reply(HTML, content_type="text/html"), Transient),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sfn.pointer import hintfile
 from sfn.publish.changes import Draft
 from sfn.publish.elsewhere import drop
 from sfn.publish.facts import IsListed, MayStep, WhoIsOlder
 from sfn.publish.policy import OnDrop
-from sfn.publish.scene import Scene
-from sfn.words import Ask, Backward, Dead, Reason, Step
+from sfn.publish.scene import Scene, beside
+from sfn.words import Ask, Backward, Dead, Reason, Step, TableName
 
 
 def settle_absent(scene: Scene, nowhere: Mapping[str, list[str]], draft: Draft) -> None:
@@ -36,9 +36,9 @@ def settle_absent(scene: Scene, nowhere: Mapping[str, list[str]], draft: Draft) 
 def _is_certain(scene: Scene, uuid: str, locations: list[str], draft: Draft) -> bool:
     policy, look = scene.policy, scene.look
     written = max(doc.written_at for location in locations if (doc := scene.own[location].doc) is not None)
-    older = scene.facts.names(WhoIsOlder(uuid, written)) if uuid else ()
-    if any(name != scene.name for name in older):
-        draft.ask(Ask(name) for name in older if name != scene.name)
+    older = _older(scene, uuid, locations, written) if uuid else []
+    if older:
+        draft.ask(older)
         draft.look_again(look.answered + policy.replica_lag, "a row with an older file of the same table goes first")
         return False
     if look.asked - written < policy.replica_lag:
@@ -48,6 +48,22 @@ def _is_certain(scene: Scene, uuid: str, locations: list[str], draft: Draft) -> 
         draft.look_again(look.answered + policy.replica_lag, "not found, and yet the namespace lists it")
         return False
     return _was_absent_long_enough(scene, uuid, draft)
+
+
+def _older(scene: Scene, uuid: str, locations: list[str], written: datetime) -> list[Ask]:
+    """Rows whose file names an older pointer of the table: without ours a reader of the directory would go back to it.
+
+    Those that have settled are known; one that died before it could is found by its file.
+    """
+    known = [Ask(name) for name in scene.facts.names(WhoIsOlder(uuid, written)) if name != scene.name]
+    found = [
+        Ask(TableName(scene.name.catalog, doc.namespace, doc.name))
+        for location in locations
+        if (mine := scene.own[location].doc) is not None
+        for doc in beside(scene.facts, scene.name, scene.policy, location)
+        if doc.live and doc.guid == uuid and doc.catalog_id == mine.catalog_id and doc.as_of < mine.as_of
+    ]
+    return [*known, *found]
 
 
 def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:

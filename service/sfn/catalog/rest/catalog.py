@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from hashlib import sha256
 from dataclasses import replace
+from hashlib import sha256
 from http import HTTPStatus
 from typing import Final
 

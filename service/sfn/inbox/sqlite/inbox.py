@@ -71,6 +71,7 @@ class SqliteInbox:
         lock = InboxLock(path)
         try:
             ledger = await anyio.to_thread.run_sync(_opened, path, terms, clock.now())
+            lock.watch()
         except BaseException:
             lock.release()
             raise

@@ -42,19 +42,20 @@ class InboxLock:
         except OSError as error:
             os.close(self._descriptor)
             raise _unusable(self._path, error) from error
-        self._places: dict[Path, tuple[int, int]] = {self._path: _identity(os.fstat(self._descriptor))}
+        self._places: dict[Path, tuple[int, int] | None] = {self._path: _identity(self._path)}
+
+    def watch(self) -> None:
+        """The database is open: remember which files it is made of."""
+        for path in (self._database, self._database.with_name(self._database.name + "-wal")):
+            self._places[path] = _identity(path)
 
     def missing(self) -> Path | None:
         """The first file of the inbox that no longer lies where it did, None for none.
 
         What is written to a file that was moved away or replaced is lost to the next start, however well it is synced.
         """
-        for path in (self._path, self._database, self._database.with_name(self._database.name + "-wal")):
-            try:
-                found = _identity(path.stat())
-            except OSError:
-                found = None
-            if found is None or self._places.setdefault(path, found) != found:
+        for path, identity in self._places.items():
+            if identity is None or _identity(path) != identity:
                 return path
         return None
 
@@ -90,7 +91,12 @@ def _make(folder: Path) -> None:
         os.close(above)
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies there, None for none that can be looked at."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
     return found.st_dev, found.st_ino
 
 
