@@ -152,6 +152,13 @@ async def test_without_a_sender_everybody_on_this_machine_may_send(world: Lake) 
         await world.until_published("orders")
 
 
+async def test_without_a_store_it_says_that_nothing_can_be_published(world: Lake) -> None:
+    configuration = configure(world)
+    configuration.write_text(configuration.read_text().replace("[stores.lake]\nprefix", "#"))
+    async with serving(configuration) as daemon:
+        await daemon.until_logged("no store is configured: no table can be published")
+
+
 async def test_operators_release_the_brake_with_their_own_token(world: Lake) -> None:
     async with serving(configure(world, '[admin]\ntoken = "operators"')) as daemon:
         path = "/admin/v1/brakes/prod:release"

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.integration.lake import Lake, lake
-from tests.integration.process import Daemon, configure, refused, serving
+from tests.integration.process import Daemon, configure, refused, serving, start
 from tests.integration.waiting import until
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -45,7 +45,7 @@ async def post_until_refused(daemon: Daemon, sender: int, acknowledged: list[str
 
 
 async def test_a_stop_under_load_loses_nothing_that_was_acknowledged(world: Lake) -> None:
-    world.delay = 0.05
+    world.delay = 0.5
     configuration = configure(world, '[worker]\nconcurrency = 4\n[sweep]\nevery = "off"')
     acknowledged: list[str] = []
     async with serving(configuration) as daemon:
@@ -75,6 +75,19 @@ async def test_a_stop_waits_for_what_runs(world: Lake, number: signal.Signals) -
     await world.until_published("orders")
 
 
+async def test_a_stop_during_the_start_is_a_stop_too(world: Lake) -> None:
+    log = world.folder / "start.log"
+    process = start(configure(world), log)
+    try:
+        await until(lambda: "listening" in log.read_text())
+        process.send_signal(signal.SIGTERM)
+        await until(lambda: process.poll() is not None)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+
+
 async def test_what_does_not_end_in_time_is_given_back_without_an_attempt(world: Lake) -> None:
     world.delay = 60
     world.commit("orders")
@@ -83,7 +96,7 @@ async def test_what_does_not_end_in_time_is_given_back_without_an_attempt(world:
         await daemon.tell("orders")
         await until(lambda: "orders" in world.loads)
         daemon.send(signal.SIGTERM)
-        assert await daemon.ended(5) == 0
+        assert await daemon.ended(10) == 0
         (record,) = daemon.records("settled", table="sales.orders")
         assert (record["outcome"], record["why"]) == ("released", "the service stops")
     world.delay = 0
@@ -95,7 +108,7 @@ async def test_what_does_not_end_in_time_is_given_back_without_an_attempt(world:
 async def test_while_it_drains_it_takes_nothing_and_says_so(world: Lake) -> None:
     world.delay = 60
     world.commit("orders")
-    async with serving(configure(world, drain="2s")) as daemon:
+    async with serving(configure(world, drain="3s")) as daemon:
         await daemon.tell("orders")
         await until(lambda: "orders" in world.loads)
         daemon.send(signal.SIGTERM)
@@ -116,7 +129,7 @@ async def test_a_second_signal_ends_it_at_once(world: Lake, second: signal.Signa
         daemon.send(signal.SIGTERM)
         await daemon.until_logged("draining")
         daemon.send(second)
-        assert await daemon.ended(3) == 1
+        assert await daemon.ended(10) == 1
 
 
 async def test_an_inbox_that_is_lost_ends_it_and_nothing_more_is_acknowledged(world: Lake) -> None:

@@ -15,6 +15,7 @@ from sfn.reader.resolve import Resolved, resolve
 from tests.simulation.truth import Files, Ranks
 
 REPLICA_LAG = timedelta(seconds=6)
+LEASE = timedelta(seconds=20)
 
 
 @dataclass(slots=True)
@@ -43,6 +44,8 @@ class Checker:
         ignore_moves_back: a script looks at that itself.
         stated: how often the one case was met that can't be promised.
         last: by reader: the highest rank that it saw.
+        late: keys written long after the catalog was asked, by a process that was suspended meanwhile. If it is killed
+            before it can say so, the file is right only after the next refresh: so much is stated.
     """
 
     files: Files
@@ -55,6 +58,7 @@ class Checker:
     places: set[str] = field(default_factory=set)
     last: dict[tuple[str, ...], int] = field(default_factory=dict)
     is_live: Callable[[str, tuple[str, ...], str | None], bool] = lambda _catalog, _identifier, _uuid: False
+    late: set[str] = field(default_factory=set)
     seen_at: dict[str, datetime] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -75,6 +79,8 @@ class Checker:
         if new is not None and key.endswith(".ver"):
             doc = json.loads(new)
             self._check_forwarding(key, doc, json.loads(old) if old is not None else {})
+            asked = datetime.fromisoformat(doc["asked_at"])
+            self.late = self.late | {key} if self.now() - asked > LEASE else self.late - {key}
             self.seen_at[doc["metadata_file_path"]] = datetime.fromisoformat(doc["written_at"])
         here = key.split("/metadata/", maxsplit=1)[0]
         for place in sorted(self.places):

@@ -122,6 +122,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
         drop=hint.drop or row.wish.drop,
         purge=hint.purge or row.wish.purge,
         vague=hint.vague or row.wish.vague,
+        anew=hint.anew or row.wish.anew,
     )
     story = replace(row.story, held=True) if hint.held else row.story
     state, due_at = _woken(row, now, cap)

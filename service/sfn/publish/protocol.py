@@ -88,7 +88,7 @@ class _Publish:
     async def run(self) -> Done | Later | Dead:
         refresh_at = self.claim.story.refresh_at
         refresh = refresh_at is not None and self.now >= refresh_at
-        facts = Facts() if refresh else Facts.remembered(self.claim.memo.tags)
+        facts = Facts() if refresh or self.claim.wish.anew else Facts.remembered(self.claim.memo.tags)
         for _ in range(RACES):
             verdict = await self._decided(facts)
             if not isinstance(verdict, Plan):

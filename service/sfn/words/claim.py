@@ -97,6 +97,7 @@ class Wish:
         purge: its files were to be deleted.
         vague: some hint said no more than "look".
         looked_again: the one more look that a hint gets which the answer does not show was taken.
+        anew: nothing remembered may be trusted.
     """
 
     floor: str | None = None
@@ -105,6 +106,7 @@ class Wish:
     purge: bool = False
     vague: bool = False
     looked_again: bool = False
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ class Hint:
         drop: the event tells of a drop.
         purge: the drop was to delete the table's files.
         held: put by a sweep that found too many absences: absence must be released by an operator.
+        anew: nothing remembered of its files may be trusted: somebody may have written behind the row's back.
         body: the event as received, for the log.
     """
 
@@ -31,6 +32,7 @@ class Hint:
     drop: bool = False
     purge: bool = False
     held: bool = False
+    anew: bool = False
     body: bytes = b""
 
     @property

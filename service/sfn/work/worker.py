@@ -134,7 +134,12 @@ class Worker:
     async def _claim_until(self, stop: anyio.Event, tasks: TaskGroup) -> None:
         while not stop.is_set():
             self._freed = False
-            started, next_due = await self.run_once(tasks)
+            try:
+                started, next_due = await self.run_once(tasks)
+            except Trouble as trouble:
+                # The inbox's, and nothing was leased: a full disk must not end the process.
+                pause = timedelta(seconds=trouble.retry_after or _SETTLE_AGAIN)
+                started, next_due = 0, self._clock.now() + pause
             if not started and not self._freed and not stop.is_set():
                 with anyio.CancelScope() as self._pause:
                     await self._inbox.worklist.wait(next_due)
@@ -184,7 +189,7 @@ class Worker:
     async def _look_again(self, claim: Claim) -> None:
         """Who lost its lease may have written after the one that has it now: have the row looked at once more."""
         with contextlib.suppress(Trouble):
-            await self._inbox.intake.put([Hint(claim.subject, sender="fenced")])
+            await self._inbox.intake.put([Hint(claim.subject, sender="fenced", anew=True)])
 
     async def _publish_or_sweep(self, claim: Claim) -> Outcome:
         source = await self._sources.named(claim.subject.catalog)
