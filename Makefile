@@ -47,7 +47,7 @@ simulate: venv ## N random histories of the simulator (make simulate N=200)
 	@$(BIN)/python -m tests.simulation $(N)
 
 faults: jars ## the tests that kill, pause and starve real processes
-	@$(BIN)/pytest tests/faults
+	@SFN_FAULT_ROUNDS=$${SFN_FAULT_ROUNDS:-60} $(BIN)/pytest tests/faults
 
 # uv alone resolves for every platform at once, and it reads none of pip's settings.
 lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versions

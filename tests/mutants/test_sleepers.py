@@ -67,7 +67,7 @@ def test_a_late_hint_is_found_out_by_the_document() -> None:
         await stage.hint("a")
         await asleep.reached.wait()
         stage.roll_back("a", first)
-        await asyncio.sleep(LEASE)
+        await asyncio.sleep(2 * LEASE)
         assert stage.world.checker.document(FILE)["metadata_file_path"] == first.metadata_location
         asleep.woken.set()
 

@@ -93,9 +93,9 @@ async def test_the_roster_tells_what_is_live_dead_and_told(ground: Ground) -> No
     await ground.settled(RETURNS, Dead(Reason.PERMANENT, "its location is nonsense"))
     await ground.inbox.put([Hint(STOCK, floor=pointer(5)), Hint(CatalogName("prod"))])
     assert await ground.known() == [
-        Known(ORDERS, live, "v3", dead=False),
-        Known(RETURNS, None, None, dead=True),
-        Known(STOCK, None, None, dead=False, told=pointer(5)),
+        Known(ORDERS, live, "v3"),
+        Known(RETURNS, None, None, Reason.PERMANENT),
+        Known(STOCK, None, None, told=pointer(5)),
     ]
     assert await ground.known("elsewhere") == []
 
@@ -240,7 +240,7 @@ async def test_a_dead_row_keeps_what_is_known_unless_something_new_is(ground: Gr
     await ground.hint(ORDERS)
     ground.clock.turn(300)
     await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "still", Findings(Story(visited=True))))
-    assert await ground.row(ORDERS) == Known(ORDERS, None, None, dead=True)
+    assert await ground.row(ORDERS) == Known(ORDERS, None, None, Reason.PERMANENT)
 
 
 async def test_a_row_has_one_open_letter_until_a_success(ground: Ground) -> None:
@@ -257,7 +257,7 @@ async def test_a_row_has_one_open_letter_until_a_success(ground: Ground) -> None
 
 async def test_a_dead_row_with_files_elsewhere_is_looked_after(ground: Ground) -> None:
     await ground.settled(ORDERS, Dead(Reason.FOREIGN_FILE, "not ours", look_at=ground.after(60)))
-    assert await ground.row(ORDERS) == Known(ORDERS, None, None, dead=True)
+    assert await ground.row(ORDERS) == Known(ORDERS, None, None, Reason.FOREIGN_FILE)
     assert await ground.claims() == []
     ground.clock.turn(60)
     assert (await ground.claim()).attempt == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from sfn.pointer import document
 from sfn.pointer.document import Document, State
 from sfn.reader.files import LocalFiles, directory_url, finish
 from sfn.reader.resolve import HOPS, resolve
-from tests.unit.directory import OTHER_UUID, Directory
+from tests.unit.directory import OTHER_UUID, UUID, Directory
 
 
 @pytest.fixture(name="place")
@@ -216,6 +218,16 @@ def test_a_metadata_file_that_is_gone_is_stale_with_its_age(place: Directory) ->
 def test_another_tables_metadata_is_stale(place: Directory) -> None:
     place.write()
     place.metadata(uuid=OTHER_UUID)
+    with pytest.raises(Stale, match=f"found {OTHER_UUID}"):
+        sfn.resolve(place.path)
+
+
+@pytest.mark.parametrize("name", ["00001-a.gz.metadata.json", "00001-a.metadata.json.gz"])
+def test_compressed_metadata_is_checked_too(place: Directory, name: str) -> None:
+    file = place.metadata(name, gzip.compress(json.dumps({"table-uuid": UUID}).encode()))
+    place.write(metadata_file_path=file.as_uri())
+    assert sfn.resolve(place.path).metadata_location == file.as_uri()
+    place.metadata(name, gzip.compress(json.dumps({"table-uuid": OTHER_UUID}).encode()))
     with pytest.raises(Stale, match=f"found {OTHER_UUID}"):
         sfn.resolve(place.path)
 

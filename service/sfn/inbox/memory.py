@@ -146,7 +146,7 @@ class MemoryInbox:
         """See `Roster.known`."""
         for subject, row in list(self._rows.items()):
             if isinstance(subject, TableName) and subject.catalog == catalog:
-                yield Known(subject, row.story.live, row.memo.etag, row.reason is not None, row.wish.floor)
+                yield Known(subject, row.story.live, row.memo.etag, row.reason, row.wish.floor)
 
     async def named(self, catalog: str, uuid: str) -> list[TableName]:
         """See `Roster.named`."""

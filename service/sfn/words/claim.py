@@ -344,12 +344,12 @@ class Known:
         table: its name.
         live: the pointer last published, if one is live.
         etag: entity tag of the catalog's last answer.
-        dead: the row is a dead letter.
+        reason: why the row has an open dead letter, None without one.
         told: the metadata location that a hint last told of, while the row's wish is open.
     """
 
     table: TableName
     live: Published | None
     etag: str | None
-    dead: bool
+    reason: Reason | None = None
     told: str | None = None

@@ -18,7 +18,7 @@ from sfn.errors import Scope
 from sfn.words import Lane, Slots, Urgency
 
 FIRST = timedelta(seconds=0.5)
-LONGEST = timedelta(seconds=1.5)
+LONGEST = timedelta(seconds=1)
 """Short, because it bounds how late the first publish comes after an outage; the probe is a single claim."""
 
 

@@ -13,7 +13,7 @@ from sfn.clock import Clock
 from sfn.errors import Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster
 from sfn.publish.policy import Policy
-from sfn.words import CatalogName, Hint, Known, Loaded, Missing, Swept, TableName
+from sfn.words import CatalogName, Hint, Known, Loaded, Missing, Reason, Swept, TableName
 
 WIDTH = 16
 """Loads in flight."""
@@ -118,7 +118,9 @@ class Sweep:
     async def _tell_absences(self, known: Mapping[TableName, Known]) -> bool:
         """Whether there were few enough."""
         gone = set(self._absent) | (set(known) - self._listed)
-        rows = [row for table, row in sorted(known.items()) if table in gone and row.live is not None and not row.dead]
+        rows = [
+            row for table, row in sorted(known.items()) if table in gone and row.live is not None and row.reason is None
+        ]
         absent = [row.table for row in rows if self._policy.interest.covers(row.table)]
         excluded = [row.table for row in rows if not self._policy.interest.covers(row.table)]
         calm = len(absent) <= await self._ports.brake.limit(self._subject.catalog)
@@ -129,7 +131,13 @@ class Sweep:
 
 
 def _differs(answer: Loaded, row: Known | None) -> bool:
-    """Whether a row should look: dead ones too, or what was refused by mistake would never heal by itself."""
+    """Whether a row should look.
+
+    A dead one too, or what was refused by mistake would never heal by itself; but what ended the process again and
+    again is left alone until there is something new.
+    """
+    if row is not None and row.reason is Reason.POISON:
+        return row.told != answer.table.metadata_location
     if row is None or row.live is None:
         return answer.table.left_alone is None
     same = (row.live.pointer, row.live.uuid) == (answer.table.metadata_location, answer.table.uuid)

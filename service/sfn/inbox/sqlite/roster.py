@@ -8,7 +8,7 @@ from typing import Any
 
 from sfn.inbox.sqlite.codec import keys_of_tables, micros, parse_etag, parse_story, parse_wish, subject_of
 from sfn.inbox.sqlite.rows import Rows
-from sfn.words import Known, TableName
+from sfn.words import Known, Reason, TableName
 
 
 class RosterQueries:
@@ -28,8 +28,9 @@ class RosterQueries:
         for key, reason, wish, story, memo in self._rows.select(query, (max(start, after), end, limit)):
             subject = subject_of(key)
             if isinstance(subject, TableName):
+                why = Reason(reason) if reason is not None else None
                 live, told = parse_story(story).live, parse_wish(wish).floor
-                page.append((key, Known(subject, live, parse_etag(memo), reason is not None, told)))
+                page.append((key, Known(subject, live, parse_etag(memo), why, told)))
         return page
 
     def named(self, catalog: str, uuid: str) -> list[TableName]:
