@@ -93,6 +93,8 @@ def _route_servers() -> None:
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = True
+        logger.setLevel(logging.NOTSET)
+        logger.disabled = False
     # One record a request: the service counts them instead.
     access = logging.getLogger("uvicorn.access")
     access.handlers = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -241,3 +242,20 @@ async def test_a_signal_ends_it_without_an_error() -> None:
         await until(lambda: daemon.ended)
         assert daemon.causes == []
         assert await refuses(daemon.client)
+
+
+def has_six() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "[::1]", "::"])
+def test_a_free_port_of_an_address_of_either_family(host: str) -> None:
+    if ":" in host and not has_six():
+        pytest.skip("this machine has no IPv6")
+    with bound(host, 0) as listener:
+        address = "127.0.0.1" if ":" not in host or host == "::" else "::1"
+        socket.create_connection((address, listener.getsockname()[1]), timeout=5).close()

@@ -50,6 +50,7 @@ def test_who_read_the_tag_after_the_answer_asks_again() -> None:
         await asyncio.sleep(LEASE)
         assert stage.row("a").attempt == 0
         asleep.woken.set()
+        await asyncio.sleep(10)
 
     assert stage.run(act) == []
 
@@ -62,14 +63,15 @@ def test_a_late_hint_is_found_out_by_the_document() -> None:
         first = stage.create("a")
         await stage.hint("a")
         await asyncio.sleep(20)
-        stage.commit("a")
+        second = stage.commit("a")
         asleep = Asleep(stage, f"before write {HINT}")
-        await stage.hint("a")
+        await stage.hint("a", floor=second.metadata_location)
         await asleep.reached.wait()
         stage.roll_back("a", first)
         await asyncio.sleep(2 * LEASE)
         assert stage.world.checker.document(FILE)["metadata_file_path"] == first.metadata_location
         asleep.woken.set()
+        await asyncio.sleep(10)
 
     stage.world.checker.ignore_moves_back = True
     assert stage.run(act, briefly=True) == []
@@ -93,6 +95,7 @@ def test_a_late_delete_meets_what_came_in_the_tombstones_place() -> None:
         await asyncio.sleep(2 * LEASE)
         assert json.loads(stage.world.files.bodies[FILE])["state"] == "current"
         asleep.woken.set()
+        await asyncio.sleep(10)
 
     assert stage.run(act) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -259,6 +260,11 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
     files = Rewritten(file, replace(place.document(), ordinal=1_800_000_000_000))
     found = finish(resolve(files, directory_url(place.path), identifier))
     assert found.document.ordinal == 1_800_000_000_000
+
+
+def test_what_waits_for_something_cannot_be_run_without_a_loop() -> None:
+    with pytest.raises(RuntimeError, match="must not suspend"):
+        finish(asyncio.sleep(0))
 
 
 def test_another_store_is_refused() -> None:
