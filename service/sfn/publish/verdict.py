@@ -142,9 +142,9 @@ def _hints(scene: Scene, changes: tuple[Change, ...]) -> dict[str, tuple[str, ..
 def _left_or_joined(scene: Scene, story: Story) -> set[str]:
     """Locations where this row's table came to live or ceased to: who shares them must look again.
 
-    The first settle of a row can't tell, nor one after a process died between a change and its settle.
+    Where nothing is remembered the last publish did not settle, if there was one, and may have changed any of them.
     """
-    if scene.claim.story.refresh_at is None:
+    if scene.claim.memo == Memo():
         return set(scene.own)
     before, now = scene.claim.story.live, story.live
     was = (before.uuid, before.location) if before is not None else None
