@@ -1,6 +1,6 @@
-"""Directed histories of a process that sleeps as a whole, so that its lease runs out while it is in the midst of it.
+"""Directed histories that the mutants need and `tests/simulation/test_directed.py` has no room for.
 
-They stand here, not in `tests/simulation/test_directed.py`, which is full.
+Most are of a process that sleeps as a whole, so that its lease runs out while it is in the midst of something.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Asleep:
     """The first process that comes to a call sleeps, all of it, until it is woken; the rest of it wakes a bit later."""
 
     def __init__(self, stage: Stage, call: str) -> None:
-        self._call, self._node = call, None
+        self._call = call
         self.reached, self.woken = asyncio.Event(), asyncio.Event()
         self._node: Node | None = None
         stage.service.script = self
@@ -48,7 +48,9 @@ def test_who_read_the_tag_after_the_answer_asks_again() -> None:
         await asleep.reached.wait()
         stage.commit("a", opaque=True)
         await asyncio.sleep(LEASE)
-        assert stage.row("a").attempt == 0
+        row = stage.row("a")
+        assert row is not None
+        assert row.attempt == 0
         asleep.woken.set()
         await asyncio.sleep(10)
 
@@ -122,3 +124,42 @@ def test_an_abandoned_pointer_does_not_come_back() -> None:
         held.go.set()
 
     assert stage.run(act) == []
+
+
+def test_a_slot_that_is_freed_after_the_bell_rang_is_taken() -> None:
+    """Whoever is woken by a settled claim may find its slot still taken: it must look again once it is free."""
+    stage = Stage()
+    names = [f"t{number}" for number in range(12)]
+
+    async def slowly(_node: Node, call: str) -> None:
+        if call == "after settle":
+            await asyncio.sleep(1)
+
+    async def act() -> None:
+        stage.service.script = slowly
+        for number, name in enumerate(names):
+            stage.create(name, f"s3://lake/t{number}")
+        await asyncio.gather(*(stage.hint(name) for name in names))  # noqa: TID251 - they come together
+        await asyncio.sleep(10)
+        assert stage.states(names)["current"] == 12
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_events_of_drops_pass_no_more_than_the_brake_allows() -> None:
+    """Rule 8: of many tables that events say were dropped, so many are believed as the brake lets pass."""
+    stage = Stage(setting=Setting(max_drops=3))
+    names = [f"t{number}" for number in range(8)]
+
+    async def act() -> None:
+        for number, name in enumerate(names):
+            stage.create(name, f"s3://lake/t{number}")
+            await stage.hint(name)
+        await asyncio.sleep(30)
+        stage.world.truths[0].blank.append((stage.world.time, stage.world.time + 60))
+        for name in names:
+            await stage.hint(name, drop=True)
+        await asyncio.sleep(50)
+        assert stage.states(names) == {"current": 5, "dropped": 3}
+
+    stage.run(act, briefly=True)

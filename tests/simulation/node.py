@@ -263,9 +263,12 @@ class SimulatedInbox:
         return await self._node.transact("permit", lambda: self._service.ledger.permit(claim, step, self._now()))
 
     async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
-        kept = await self._node.transact("settle", lambda: self._service.ledger.settle(claim, outcome, self._now()))
-        self._service.ring()
-        return kept
+        def settle() -> bool:
+            kept = self._service.ledger.settle(claim, outcome, self._now())
+            self._service.ring()
+            return kept
+
+        return await self._node.transact("settle", settle)
 
     async def known(self, catalog: str) -> AsyncIterator[Known]:
         page = await self._known(catalog, "")
