@@ -103,6 +103,7 @@ async def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
     database = tmp_path / "inbox.db"
     ours, theirs = Pipe()
     process = started(hold, database, theirs)
+    theirs.close()
     assert ours.recv() == "open"
     with pytest.raises(Broken, match=str(process.pid)):
         await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()

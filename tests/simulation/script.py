@@ -119,10 +119,12 @@ class Stage:
         return found
 
     async def hint(self, name: str, **what: Any) -> None:
-        """An event, durably accepted."""
+        """An event, durably accepted, by whichever process lives: none is killed for having taken it."""
         number = self.world.next_event()
         hint = Hint(named(name), sender="test", event_id=f"s{number}", **what)
-        await self.service.nodes[0].inbox.put([hint])
+        self.service.ledger.put([hint], self.world.loop.now())
+        self.service.ring()
+        await asyncio.sleep(0.04)
 
     def hold(self, call: str) -> Held:
         """Hold the first process that comes to a call, `before …` or `after …`."""
