@@ -259,4 +259,19 @@ async def test_another_programs_change_is_seen(writer: Writer) -> None:
         db.execute("DELETE FROM subject WHERE key LIKE '%orders%'")
     claimed = await writer.committer.run(lambda ledger: ledger.claim(Slots(9, 9, 9), NOW))
     assert [claim.subject for claim in claimed.claims] == [RETURNS]
-    assert await writer.put(ORDERS) == Accepted(1, 0)
+    await writer.put(ORDERS)
+    claimed = await writer.committer.run(lambda ledger: ledger.claim(Slots(9, 9, 9), NOW))
+    assert [claim.subject for claim in claimed.claims] == [ORDERS]
+
+
+async def test_verbs_of_one_transaction_see_each_other(writer: Writer) -> None:
+    seen: list[TableName] = []
+
+    async def look() -> None:
+        page = await writer.committer.run(lambda ledger: ledger.roster.known("prod", "", 10))
+        seen.extend(row.table for _, row in page)
+
+    async with writer.busy() as tasks:
+        tasks.start_soon(writer.put, ORDERS)
+        tasks.start_soon(look)
+    assert seen == [ORDERS]

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import time
 from contextlib import closing, suppress
+from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
 
@@ -18,12 +19,13 @@ from sfn.errors import Broken
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.sqlite.inbox import PRUNED
 from sfn.inbox.sqlite.schema import VERSION
-from sfn.words import Accepted, Ask, CatalogName, Dead, Done, Findings, Hint, Reason, Swept
+from sfn.words import Accepted, Ask, CatalogName, Dead, Done, Findings, Held, Hint, Memo, Reason, Swept
 from tests.integration.inbox_processes import hold, open_it, put_for_ever
 from tests.promises.inboxes import AT, TERMS, Ground, HandClock, pointer, table
 from tests.promises.stores import ended, started, told
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
+MEMO = Memo(etag="v1", tags={f"{AT}/a.ver": Held(b"\xff", "t1")})
 KILLS = 6
 
 
@@ -33,7 +35,9 @@ async def test_all_of_it_is_there_after_a_restart(tmp_path: Path) -> None:
         ground = Ground(inbox, clock)
         await inbox.put([Hint(CatalogName("prod"))])
         await ground.settle(await ground.claim(), Swept(ground.after(900), ground.now, calm=True))
-        await ground.published(ORDERS)
+        await ground.published(ORDERS, due=0)
+        done = ground.done()
+        await ground.settle(await ground.claim(), replace(done, findings=replace(done.findings, memo=MEMO)))
         await ground.settled(RETURNS, Dead(Reason.FOREIGN_CATALOG, "somebody else is there"))
         await ground.settled(STOCK, Done(ground.after(3600), Findings(asks=(Ask(ORDERS, f"{AT}2"),))))
         await inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(3), drop=True)])
@@ -47,6 +51,7 @@ async def test_all_of_it_is_there_after_a_restart(tmp_path: Path) -> None:
     assert (claim.subject, claim.locations) == (ORDERS, frozenset({AT, f"{AT}2"}))
     assert (claim.wish.floor, claim.wish.drop, claim.swept_at) == (pointer(3), True, clock.now())
     assert claim.story.live is not None
+    assert claim.memo == MEMO
 
 
 async def test_leases_of_the_last_process_are_taken_back_at_once_as_crashes(tmp_path: Path) -> None:

@@ -97,9 +97,11 @@ async def test_once_it_is_on_it_stays_on(ground: Ground) -> None:
 
 
 async def test_each_catalog_has_its_own(ground: Ground) -> None:
-    for claim in await claimed(ground):
-        await permitted(ground, claim)
-    (claim, *_) = await claimed(ground, "prod")
+    for claim in await claimed(ground, "prod"):
+        assert await permitted(ground, claim)
+    claims = await claimed(ground)
+    assert [await permitted(ground, claim) for claim in claims] == [True, True, False, False]
+    (claim,) = [claim for claim in await claimed(ground, "prod", 5) if claim.subject == table("t4")]
     assert await permitted(ground, claim)
 
 
