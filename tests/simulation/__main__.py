@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 from tests.simulation.histories import KINDS, history, history_in_brief, kind_of
-from tests.simulation.world import Report
+from tests.simulation.setting import Report
 
 
 def main() -> int:

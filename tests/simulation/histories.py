@@ -6,7 +6,8 @@ import traceback
 from collections import Counter
 
 from tests.simulation.life import OPERATIONS
-from tests.simulation.world import Report, Setting, World
+from tests.simulation.setting import Report, Setting
+from tests.simulation.world import World
 
 
 def _only(*names: str) -> dict[str, float]:
@@ -25,6 +26,7 @@ KINDS = {
     "down": Setting(outage="down", store_outage=True),
     "lost": Setting(_only("create", "commit", "rename", "drop", "recreate", "relocate"), inbox_lost=True),
     "no-delete": Setting(conditional_delete=False),
+    "twice": Setting(inboxes=2),
 }
 
 

@@ -12,8 +12,9 @@ from sfn.inbox.sqlite.rows import key_of
 from sfn.inbox.transitions import Row
 from sfn.words import Hint, Missing, Table, TableName
 from tests.simulation.node import Node, Service, Weather
+from tests.simulation.setting import Setting
 from tests.simulation.truth import first_version, next_version
-from tests.simulation.world import Setting, World
+from tests.simulation.world import World
 
 PLACE = "s3://lake/0"
 ELSEWHERE = "s3://lake/1"
@@ -118,12 +119,12 @@ class Stage:
                 found[json.loads(body)["state"]] += 1
         return found
 
-    async def hint(self, name: str, **what: Any) -> None:
+    async def hint(self, name: str, service: int = 0, **what: Any) -> None:
         """An event, durably accepted, by whichever process lives: none is killed for having taken it."""
         number = self.world.next_event()
         hint = Hint(named(name), sender="test", event_id=f"s{number}", **what)
-        self.service.ledger.put([hint], self.world.loop.now())
-        self.service.ring()
+        self.world.services[service].ledger.put([hint], self.world.loop.now())
+        self.world.services[service].ring()
         await asyncio.sleep(0.04)
 
     def hold(self, call: str) -> Held:

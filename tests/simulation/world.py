@@ -7,8 +7,8 @@ import json
 import random
 import traceback
 from collections import Counter
-from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 from sfn.inbox.sqlite.ledger import Ledger
@@ -16,52 +16,16 @@ from sfn.inbox.sqlite.ledger import Terms as LedgerTerms
 from sfn.inbox.sqlite.rows import subject_of
 from sfn.words import Hint, Missing, Subject, Table, TableName
 from tests.simulation.checker import Checker
-from tests.simulation.life import OPERATIONS, Life
+from tests.simulation.life import Life
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.node import TERMS, Service, Weather, policy_of
 from tests.simulation.rest import Resting, at_rest
+from tests.simulation.setting import Report, Setting
 from tests.simulation.truth import CatalogTruth, Files, Ranks
 
 QUIET = 420.0
 REFRESHED = 2300.0
 EXPIRED = 4500.0
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What kind of history.
-
-    Attributes:
-        names: how many identifiers; two of them collide in their plain file names where places are shared.
-        places: how many locations.
-        catalogs: a second one registers tables of the first.
-        outage: the catalog is away for a while; "blank" answers 404 to everything.
-        inbox_lost: once.
-    """
-
-    operations: Mapping[str, float] = field(default_factory=lambda: OPERATIONS)
-    names: int = 4
-    places: int = 6
-    steps: tuple[int, int] = (4, 14)
-    shared: bool = False
-    catalogs: int = 1
-    outage: str = ""
-    store_outage: bool = False
-    inbox_lost: bool = False
-    conditional_delete: bool = True
-    max_drops: int = 10**6
-    crashes: int = 10**6
-
-
-@dataclass(slots=True)
-class Report:
-    """What came of a history."""
-
-    seed: int
-    bad: list[tuple[str, str]]
-    stated: int
-    counts: Counter[str]
-    trace: list[str]
 
 
 class World:
@@ -114,15 +78,16 @@ class World:
 
     def deliver(self, catalog: int, hint: Hint, delay: float) -> None:
         """An event reaches one of the service's processes."""
-        self.loop.create_task(self._deliver(self.services[catalog], catalog, hint, delay))
+        followers = [service for service in self.services if service.truth is self.truths[catalog]]
+        self.loop.create_task(self._deliver(self.rng.choice(followers), hint, delay))
 
-    async def _deliver(self, service: Service, catalog: int, hint: Hint, delay: float) -> None:
+    async def _deliver(self, service: Service, hint: Hint, delay: float) -> None:
         await asyncio.sleep(delay)
         if service.nodes:
             ledger = service.ledger
             await self.rng.choice(service.nodes).inbox.put([hint])
             if service.ledger is ledger:
-                self.acknowledged.add((catalog, str(hint.event_id)))
+                self.acknowledged.add((self.services.index(service), str(hint.event_id)))
 
     def run(self) -> Report:
         """A random history: the busy time, then calm, refreshes and expiry, each with a look at everything."""
@@ -157,7 +122,7 @@ class World:
     def start(self) -> None:
         """Start the services."""
         self.files.watch = self._watch
-        self.services = [self._service(truth) for truth in self.truths]
+        self.services = [self._service(truth) for truth in self.truths for _ in range(self.setting.inboxes)]
 
     async def settle_down(self) -> None:
         """No more faults; a held table is released."""
@@ -177,10 +142,11 @@ class World:
             lost = {event for number, event in self.acknowledged if number == index} - stored
             if lost and not self.setting.inbox_lost:
                 self.checker.blame("acknowledged and lost", f"{sorted(lost)}")
+        refused = set().union(*(_refused(service.ledger) for service in self.services))
         tables = [
-            Resting(service.truth.catalog_id, name, table, refused=name in _refused(service.ledger))
-            for service in self.services
-            for name, table in service.truth.live().items()
+            Resting(truth.catalog_id, name, table, refused=name in refused)
+            for truth in self.truths
+            for name, table in truth.live().items()
         ]
         at_rest(
             self.checker,

@@ -174,10 +174,13 @@ def _may_step_back(scene: Scene, table: Table) -> bool:
 
 
 def _is_echo(scene: Scene, table: Table) -> bool:
-    """A hint that the answer does not show at all: it may come from a replica that has not heard yet."""
+    """A hint that the answer does not show at all: it may come from a replica that has not heard yet.
+
+    After a lost race what is held may be what this very publish wrote, and that it shows the event tells nothing.
+    """
     wish, head = scene.claim.wish, scene.head
     told = wish.drop or wish.renamed_to is not None or wish.vague
-    if not told or wish.looked_again or head is None or not head.live:
+    if not told or wish.looked_again or head is None or not head.live or scene.facts.relist:
         return False
     return canonical(head.metadata_file_path) == canonical(table.metadata_location)
 

@@ -152,7 +152,7 @@ class Worker:
                 outcome = await self._attempt(claim)
                 await self._settle(claim, outcome, began)
             if lease.cancelled_caught:
-                self._journal.fenced(claim)
+                await self._fenced(claim)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(5):
                 await self._settle(claim, Released(self._clock.now(), "the service stops"), began)
@@ -168,11 +168,10 @@ class Worker:
         self._pause.cancel()
 
     async def _attempt(self, claim: Claim) -> Outcome | None:
-        """What became of it; None where the lease was lost."""
+        """What became of it; None where the lease turned out to be lost."""
         try:
             outcome = await self._publish_or_sweep(claim)
         except Fenced:
-            await self._look_again(claim)
             return None
         except Trouble as trouble:
             return self._after_trouble(claim, trouble)
@@ -186,8 +185,9 @@ class Worker:
         self._lanes.success(claim.lane)
         return outcome
 
-    async def _look_again(self, claim: Claim) -> None:
+    async def _fenced(self, claim: Claim) -> None:
         """Who lost its lease may have written after the one that has it now: have the row looked at once more."""
+        self._journal.fenced(claim)
         with contextlib.suppress(Trouble):
             await self._inbox.intake.put([Hint(claim.subject, sender="fenced", anew=True)])
 
@@ -234,5 +234,5 @@ class Worker:
             if kept:
                 self._journal.settled(claim, outcome, (self._clock.now() - began).total_seconds())
                 return
-            outcome = None
-        self._journal.fenced(claim)
+            break
+        await self._fenced(claim)

@@ -1,0 +1,197 @@
+"""The ports of a simulated process: the real inbox's SQL, a catalog's replicas and a store, each call a step."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from sfn.errors import Scope, Transient, Unsure
+from sfn.inbox import Claimed
+from sfn.store import Gone, Guarantees, Moved
+from sfn.words import (
+    Accepted,
+    Answer,
+    Claim,
+    Held,
+    Hint,
+    Known,
+    Loaded,
+    Missing,
+    NotModified,
+    Outcome,
+    Slots,
+    Step,
+    Table,
+    TableName,
+)
+
+if TYPE_CHECKING:
+    from tests.simulation.node import Node
+
+T = TypeVar("T")
+
+
+class SimulatedInbox:
+    """All faces of the inbox: the real SQL, one step at a time."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._service = node, node.service
+
+    def _now(self) -> datetime:
+        return self._node.clock.now()
+
+    async def put(self, notes: Sequence[Hint]) -> Accepted:
+        accepted = await self._node.transact("put", lambda: self._service.ledger.put(notes, self._now()))
+        self._service.ring()
+        return accepted
+
+    async def wait(self, until: datetime | None) -> None:
+        await self._node.bell.wait(until)
+
+    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+        self._node.bell.clear()
+        return await self._node.transact("claim", lambda: self._service.ledger.claim(slots, self._now()))
+
+    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
+        return await self._node.transact("renew", lambda: self._service.ledger.renew(claims, self._now()))
+
+    async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
+        return await self._node.transact(
+            "remember", lambda: self._service.ledger.remember(claim, location, uuid, self._now())
+        )
+
+    async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
+        return await self._node.transact("permit", lambda: self._service.ledger.permit(claim, step, self._now()))
+
+    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+        def settle() -> bool:
+            kept = self._service.ledger.settle(claim, outcome, self._now())
+            self._service.ring()
+            return kept
+
+        return await self._node.transact("settle", settle)
+
+    async def known(self, catalog: str) -> AsyncIterator[Known]:
+        page = await self._known(catalog, "")
+        while page:
+            for _, known in page:
+                yield known
+            page = await self._known(catalog, page[-1][0])
+
+    async def _known(self, catalog: str, after: str) -> list[tuple[str, Known]]:
+        return await self._node.transact("known", lambda: self._service.ledger.roster.known(catalog, after, 10))
+
+    async def named(self, catalog: str, uuid: str) -> list[TableName]:
+        return await self._node.transact("named", lambda: self._service.ledger.roster.named(catalog, uuid))
+
+    async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
+        return await self._node.transact("older", lambda: self._service.ledger.roster.older(catalog, uuid, before))
+
+    async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
+        return await self._node.transact("neighbours", lambda: self._service.ledger.neighbours(table, location))
+
+    async def limit(self, catalog: str) -> int:
+        return await self._node.transact("limit", lambda: self._service.ledger.limit(catalog))
+
+    async def release(self, catalog: str, now: datetime) -> int:
+        return await self._node.transact("release", lambda: self._service.ledger.release(catalog, self._now()))
+
+
+class SimulatedCatalog:
+    """The catalog as this process reaches it: some replica of it, when it answers at all."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._truth = node, node.service.truth
+
+    async def load(self, table: TableName, known: str | None) -> Answer:
+        found = await self._answer(f"load {table}", lambda at: self._truth.get(table, at))
+        if isinstance(found, Missing):
+            return found
+        etag = hashlib.md5(repr(found).encode(), usedforsecurity=False).hexdigest()
+        return NotModified() if etag == known else Loaded(found, etag)
+
+    async def listed(self, table: TableName) -> bool:
+        return isinstance(await self._answer(f"listed {table}", lambda at: self._truth.get(table, at)), Table)
+
+    async def tables(self) -> AsyncIterator[TableName]:
+        def listing(at: float) -> list[TableName]:
+            return [name for name in sorted(self._truth.history) if isinstance(self._truth.get(name, at), Table)]
+
+        for name in await self._answer("tables", listing):
+            yield name
+
+    async def _answer(self, call: str, ask: Callable[[float], T]) -> T:
+        node = self._node
+        await node.step(f"before {call}")
+        if self._truth.is_down():
+            raise Transient(self._truth.name, scope=Scope.CATALOG, expected="an answer", found="none")
+        node.maybe_fail(self._truth.name)
+        found = ask(node.replica_time())
+        await node.step(f"after {call}")
+        return found
+
+
+class SimulatedStore:
+    """The one store, as this process reaches it. Tags are digests: a content that repeats repeats its tag."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._service = node, node.service
+
+    def at(self, location: str) -> SimulatedStore:
+        return self
+
+    async def read(self, key: str) -> Held | None:
+        await self._begin("read", key)
+        held = self._held(key)
+        await self._node.step(f"after read {key}")
+        return held
+
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        await self._begin("write", key)
+        if self._held(key) != replacing:
+            await self._node.step()
+            return Moved()
+        self._service.files.put(key, body, self._service.truth.catalog_id)
+        self._service.count("written")
+        await self._node.step(f"after write {key}")
+        self._node.maybe_fail(key, Unsure)
+        return _held(body)
+
+    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+        await self._begin("delete", key)
+        held = self._held(key)
+        if held is not None:
+            if held != expected and self._service.weather.conditional_delete:
+                await self._node.step()
+                return Moved()
+            self._service.files.put(key, None, self._service.truth.catalog_id)
+            self._service.count("deleted")
+        await self._node.step(f"after delete {key}")
+        self._node.maybe_fail(key, Unsure)
+        return Gone()
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        await self._begin("list", prefix)
+        keys = self._service.files.below(prefix)[:limit]
+        await self._node.step(f"after list {prefix}")
+        return keys
+
+    async def prove(self, key: str) -> Guarantees:
+        return Guarantees(swap=True, conditional_delete=self._service.weather.conditional_delete)
+
+    async def _begin(self, verb: str, key: str) -> None:
+        await self._node.step(f"before {verb} {key}")
+        now, weather = self._service.loop.time(), self._service.weather
+        if any(start <= now < end for start, end in weather.store_down):
+            raise Transient(key, scope=Scope.STORE, expected="an answer", found="none")
+        self._node.maybe_fail(key)
+
+    def _held(self, key: str) -> Held | None:
+        body = self._service.files.bodies.get(key)
+        return None if body is None else _held(body)
+
+
+def _held(body: bytes) -> Held:
+    return Held(body, hashlib.md5(body, usedforsecurity=False).hexdigest())

@@ -1,0 +1,48 @@
+"""What kind of history is run, and what came of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.simulation.life import OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What kind of history.
+
+    Attributes:
+        names: how many identifiers; two of them collide in their plain file names where places are shared.
+        places: how many locations.
+        catalogs: a second one registers tables of the first.
+        outage: the catalog is away for a while; "blank" answers 404 to everything.
+        inbox_lost: once.
+        inboxes: how many services follow each catalog, each with an inbox of its own: it was installed twice.
+    """
+
+    operations: Mapping[str, float] = field(default_factory=lambda: OPERATIONS)
+    names: int = 4
+    places: int = 6
+    steps: tuple[int, int] = (4, 14)
+    shared: bool = False
+    catalogs: int = 1
+    inboxes: int = 1
+    outage: str = ""
+    store_outage: bool = False
+    inbox_lost: bool = False
+    conditional_delete: bool = True
+    max_drops: int = 10**6
+    crashes: int = 10**6
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of a history."""
+
+    seed: int
+    bad: list[tuple[str, str]]
+    stated: int
+    counts: Counter[str]
+    trace: list[str]

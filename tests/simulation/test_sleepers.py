@@ -1,0 +1,133 @@
+"""Directed histories of a process that sleeps as a whole: its lease runs out while it is in the midst of something."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from tests.simulation.node import Node
+from tests.simulation.script import PLACE, Stage
+from tests.simulation.setting import Setting
+
+FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
+HINT = f"{PLACE}/metadata/version-hint.text"
+LEASE = 30
+"""Seconds after which somebody else has the row of who sleeps."""
+
+
+class Asleep:
+    """The first process that comes to a call sleeps, all of it, until it is woken; the rest of it wakes a bit later."""
+
+    def __init__(self, stage: Stage, call: str) -> None:
+        self._call = call
+        self.reached, self._woken = asyncio.Event(), asyncio.Event()
+        self._node: Node | None = None
+        stage.service.script = self
+
+    def wake(self) -> None:
+        """Let it go on."""
+        self._woken.set()
+
+    async def __call__(self, node: Node, call: str) -> None:
+        if call.endswith(" put"):
+            return  # a script's events come through whichever process is first
+        if self._node is None and call == self._call:
+            self._node = node
+            self.reached.set()
+            await self._woken.wait()
+        elif node is self._node and not self._woken.is_set():
+            await self._woken.wait()
+            await asyncio.sleep(1)
+
+
+def test_who_read_the_tag_after_the_answer_asks_again() -> None:
+    """Rule 4: who slept between the answer and the tag has the tag of a newer document, and an older answer."""
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a", opaque=True)
+        asleep = Asleep(stage, f"before read {FILE}")
+        await stage.hint("a")
+        await asleep.reached.wait()
+        stage.commit("a", opaque=True)
+        await asyncio.sleep(LEASE)
+        row = stage.row("a")
+        assert row is not None
+        assert row.attempt == 0
+        asleep.wake()
+        await asyncio.sleep(10)
+
+    assert stage.run(act) == []
+
+
+def test_who_wrote_a_hint_after_its_lease_was_lost_has_the_row_looked_at_again() -> None:
+    """Rule 3: what a sleeper wrote may stay behind what its successor wrote, and the successor has settled."""
+    stage = Stage()
+
+    async def act() -> None:
+        first = stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.commit("a")
+        asleep = Asleep(stage, f"before write {HINT}")
+        await stage.hint("a")
+        await asleep.reached.wait()
+        stage.roll_back("a", first)
+        await asyncio.sleep(2 * LEASE)
+        assert stage.world.checker.document(FILE)["metadata_file_path"] == first.metadata_location
+        asleep.wake()
+        await asyncio.sleep(10)
+
+    stage.world.checker.ignore_moves_back = True
+    assert stage.run(act, briefly=True) == []
+
+
+def test_a_late_hint_is_found_out_by_the_document() -> None:
+    """Rule 9: a hint's content can repeat, so its swap alone does not tell who slept that the document is another's.
+
+    Where the service was installed twice no lease tells it either.
+    """
+    stage = Stage(setting=Setting(inboxes=2))
+
+    async def act() -> None:
+        first = stage.create("a")
+        await stage.hint("a")
+        await stage.hint("a", service=1)
+        await asyncio.sleep(20)
+        second = stage.commit("a")
+        held = stage.hold(f"before write {HINT}")
+        await stage.hint("a", floor=second.metadata_location)
+        await held.reached.wait()
+        stage.roll_back("a", first)
+        await stage.hint("a", service=1)
+        await asyncio.sleep(LEASE)
+        assert stage.world.checker.document(FILE)["metadata_file_path"] == first.metadata_location
+        held.go.set()
+        await asyncio.sleep(5)
+        assert stage.world.checker.hint(PLACE) == first.metadata_location
+
+    stage.world.checker.ignore_moves_back = True
+    assert stage.run(act, briefly=True) == []
+
+
+def test_a_late_delete_meets_what_came_in_the_tombstones_place() -> None:
+    """Rule 10: where a delete has no condition, who slept before it would delete a live file."""
+    stage = Stage(setting=Setting(conditional_delete=False))
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.drop("a")
+        await stage.hint("a", drop=True)
+        await asyncio.sleep(60)
+        asleep = Asleep(stage, f"before delete {FILE}")
+        await asyncio.sleep(5200)
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(2 * LEASE)
+        assert json.loads(stage.world.files.bodies[FILE])["state"] == "current"
+        asleep.wake()
+        await asyncio.sleep(10)
+
+    assert stage.run(act) == []
