@@ -11,6 +11,10 @@ from collections import Counter
 from tests.simulation.histories import KINDS, history, history_in_brief, kind_of
 from tests.simulation.setting import Report
 
+CHUNK = 4
+CHUNKS = 25
+"""After so many chunks of histories a worker is replaced."""
+
 
 def main() -> int:
     """Run them on all processors; 1 when any was bad."""
@@ -28,8 +32,9 @@ def main() -> int:
     began = time.perf_counter()
     seeds = range(chosen.first, chosen.first + chosen.histories)
     jobs = [(seed, chosen.kind) for seed in seeds]
-    with multiprocessing.get_context("spawn").Pool(chosen.processes) as pool:
-        reports = pool.starmap(history_in_brief, jobs, chunksize=4)
+    # Processes that were killed in a history never end there, and keep all that they refer to: hence new workers.
+    with multiprocessing.get_context("spawn").Pool(chosen.processes, maxtasksperchild=CHUNKS) as pool:
+        reports = pool.starmap(history_in_brief, jobs, chunksize=CHUNK)
     return _print(reports, time.perf_counter() - began, chosen.kind)
 
 
