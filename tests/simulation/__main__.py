@@ -7,6 +7,7 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
+from functools import partial
 
 from tests.simulation.histories import KINDS, history, history_in_brief, kind_of
 from tests.simulation.setting import Report
@@ -31,11 +32,21 @@ def main() -> int:
         return bool(report.bad)
     began = time.perf_counter()
     seeds = range(chosen.first, chosen.first + chosen.histories)
-    jobs = [(seed, chosen.kind) for seed in seeds]
     # Processes that were killed in a history never end there, and keep all that they refer to: hence new workers.
     with multiprocessing.get_context("spawn").Pool(chosen.processes, maxtasksperchild=CHUNKS) as pool:
-        reports = pool.starmap(history_in_brief, jobs, chunksize=CHUNK)
+        reports = []
+        for report in pool.imap(partial(history_in_brief, kind=chosen.kind), seeds, chunksize=CHUNK):
+            reports.append(report)
+            _tell(reports, len(seeds))
     return _print(reports, time.perf_counter() - began, chosen.kind)
+
+
+def _tell(reports: list[Report], expected: int) -> None:
+    """How far it is, where somebody looks on."""
+    if sys.stderr.isatty():
+        bad = sum(bool(report.bad) for report in reports)
+        end = "\n" if len(reports) == expected else ""
+        print(f"\r{len(reports)} of {expected}, {bad} bad", end=end, file=sys.stderr, flush=True)
 
 
 def _print(reports: list[Report], seconds: float, kind: str | None) -> int:
