@@ -124,7 +124,7 @@ async def test_what_changes_nothing_costs_no_sync(writer: Writer) -> None:
     await writer.fail(SYNC, errno.EIO)
     assert await writer.committer.put(event, NOW) == Accepted(0, 1)
     await writer.committer.run(lambda ledger: ledger.claim(PLENTY, NOW))
-    assert await writer.committer.run(lambda ledger: ledger.roster.named("prod", "u1")) == []
+    assert await writer.committer.run(lambda ledger: ledger.roster.carrying("prod", "u1")) == []
     assert await writer.committer.run(lambda ledger: ledger.prune(NOW, 10)) == 0
     with pytest.raises(Broken):
         await writer.put(ORDERS)
@@ -160,7 +160,7 @@ async def test_after_a_failing_disk_nothing_is_trusted(writer: Writer, step: Ste
         with pytest.raises(Broken, match=name):
             await writer.put(ORDERS)
     with pytest.raises(Broken, match=name):
-        await writer.committer.run(lambda ledger: ledger.roster.named("prod", "u1"))
+        await writer.committer.run(lambda ledger: ledger.roster.carrying("prod", "u1"))
     with anyio.fail_after(5):
         assert name in (await writer.committer.broken()).found
         assert not await writer.committer.close()

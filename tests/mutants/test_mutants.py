@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATCHES = ROOT / "tests" / "mutants"
 DIRECTED = "tests/simulation/test_directed.py"
 SLEEPERS = "tests/simulation/test_sleepers.py"
+ORDER = "tests/unit/test_publish_order.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
 ELSEWHERE = {"ack-before-commit.patch"}
 """Patches that other tests apply."""
@@ -103,6 +104,12 @@ TABLE = (
         "assert HINT in stage.world.files.bodies",
     ),
     Mutant(
+        "05-echo-skips-on-memory",
+        5,
+        f"{ORDER}::test_memory_skips_nothing_for_an_event_that_says_no_more_than_look",
+        "assert sorted(line.store.files) == [key_of(A), hintfile.key(AT)]",
+    ),
+    Mutant(
         "06-location-remembered-afterwards",
         6,
         f"{DIRECTED}::test_a_location_is_known_before_anything_is_written_there",
@@ -127,6 +134,12 @@ TABLE = (
         broken("moved back: name"),
     ),
     Mutant(
+        "08-other-names-do-not-count",
+        8,
+        f"{ORDER}::test_under_its_old_name_a_table_is_not_followed_back_by_a_replica_that_lags",
+        'assert line.document(A)["metadata_file_path"] == first.metadata_location',
+    ),
+    Mutant(
         "08-brake-lets-everything-pass",
         8,
         f"{DIRECTED}::test_events_of_drops_pass_no_more_than_the_brake_allows",
@@ -143,6 +156,12 @@ TABLE = (
         9,
         f"{DIRECTED}::test_the_hint_of_a_dropped_table_goes_first",
         broken("a hint without a document"),
+    ),
+    Mutant(
+        "09-newest-file-makes-room-first",
+        9,
+        f"{ORDER}::test_the_newest_file_of_a_table_makes_room_only_after_the_older_ones",
+        'assert line.document(B)["metadata_file_path"] == second.metadata_location',
     ),
     Mutant(
         "09-document-not-read-after-the-hint",

@@ -208,8 +208,7 @@ class Alike(RuleBasedStateMachine):
     @rule(name=names, place=places, uuid=uuids)
     def ask(self, name: TableName, place: str, uuid: str) -> None:
         self.agreed(lambda inbox, _: inbox.neighbours(name, place))
-        self.agreed(lambda inbox, _: inbox.named(name.catalog, uuid))
-        self.agreed(lambda inbox, _: inbox.older(name.catalog, uuid, self.clock.now()))
+        self.agreed(lambda inbox, _: inbox.carrying(name.catalog, uuid))
         self.agreed(lambda inbox, _: inbox.limit(name.catalog))
 
     @invariant()

@@ -94,7 +94,7 @@ async def test_the_roster_tells_what_is_live_dead_and_told(ground: Ground) -> No
     await ground.inbox.put([Hint(STOCK, floor=pointer(5)), Hint(CatalogName("prod"))])
     assert await ground.known() == [
         Known(ORDERS, live, "v3"),
-        Known(RETURNS, None, None, Reason.PERMANENT),
+        Known(RETURNS, None, None, Reason.PERMANENT, dead=True),
         Known(STOCK, None, None, told=pointer(5)),
     ]
     assert await ground.known("elsewhere") == []
@@ -107,18 +107,16 @@ async def test_a_roster_of_many_pages_has_every_table_once(ground: Ground) -> No
     assert [row.table for row in await ground.known()] == names
 
 
-async def test_tables_are_found_by_uuid_and_by_age(ground: Ground) -> None:
+async def test_the_rows_that_carry_a_uuid_are_as_the_roster_tells_them(ground: Ground) -> None:
     await ground.published(ORDERS)
-    between = ground.clock.turn(10)
     await ground.published(RETURNS, ELSEWHERE)
     await ground.published(STOCK, uuid="u2")
     await ground.published(table("orders", "other"))
-    assert await ground.inbox.named("prod", "u1") == [ORDERS, RETURNS]
-    assert await ground.inbox.named("prod", "u3") == []
-    assert await ground.inbox.older("prod", "u1", between) == [ORDERS]
     await ground.settled(ORDERS, Dead(Reason.PERMANENT, "its location is nonsense"))
-    assert await ground.inbox.older("prod", "u1", between) == []
-    assert await ground.inbox.named("prod", "u1") == [ORDERS, RETURNS]
+    carrying = await ground.inbox.carrying("prod", "u1")
+    assert carrying == [row for row in await ground.known() if row.table in {ORDERS, RETURNS}]
+    assert [(row.table, row.dead) for row in carrying] == [(ORDERS, True), (RETURNS, False)]
+    assert await ground.inbox.carrying("prod", "u3") == []
 
 
 async def test_neighbours_are_the_others_with_a_live_file_at_a_place(ground: Ground) -> None:
@@ -240,7 +238,7 @@ async def test_a_dead_row_keeps_what_is_known_unless_something_new_is(ground: Gr
     await ground.hint(ORDERS)
     ground.clock.turn(300)
     await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "still", Findings(Story(visited=True))))
-    assert await ground.row(ORDERS) == Known(ORDERS, None, None, Reason.PERMANENT)
+    assert await ground.row(ORDERS) == Known(ORDERS, None, None, Reason.PERMANENT, dead=True)
 
 
 async def test_a_row_has_one_open_letter_until_a_success(ground: Ground) -> None:

@@ -83,11 +83,8 @@ class SimulatedInbox:
     async def _known(self, catalog: str, after: str) -> list[tuple[str, Known]]:
         return await self._node.transact("known", lambda: self._service.ledger.roster.known(catalog, after, 10))
 
-    async def named(self, catalog: str, uuid: str) -> list[TableName]:
-        return await self._node.transact("named", lambda: self._service.ledger.roster.named(catalog, uuid))
-
-    async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
-        return await self._node.transact("older", lambda: self._service.ledger.roster.older(catalog, uuid, before))
+    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
+        return await self._node.transact("carrying", lambda: self._service.ledger.roster.carrying(catalog, uuid))
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         return await self._node.transact("neighbours", lambda: self._service.ledger.neighbours(table, location))

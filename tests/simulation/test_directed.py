@@ -236,6 +236,28 @@ def test_a_slot_that_is_freed_after_the_bell_rang_is_taken() -> None:
     assert stage.run(act, briefly=True) == []
 
 
+def test_two_refused_tables_do_not_stir_each_other_for_ever() -> None:
+    """Each was where the other is now, and in the place of each lies a file of somebody else."""
+    stage = Stage()
+
+    async def act() -> None:
+        places = {"a": (PLACE, ELSEWHERE), "b": (ELSEWHERE, PLACE)}
+        for name, (place, _) in places.items():
+            stage.create(name, place)
+            await stage.hint(name)
+        await asyncio.sleep(20)
+        for name, (was, place) in places.items():
+            key = f"metadata/_sfn/n_{name}_main.ver"
+            theirs = stage.world.files.bodies[f"{was}/{key}"].replace(b"cat0", b"cat9")
+            stage.world.files.bodies[f"{place}/{key}"] = theirs
+            stage.commit(name, place=place)
+            await stage.hint(name)
+        await asyncio.sleep(600)
+
+    stage.run(act, briefly=True)
+    assert 2 <= stage.world.counts["dead"] < 30
+
+
 def test_a_hint_that_was_put_twice_is_one() -> None:
     """De-duplication is by sender and event id."""
     stage = Stage()

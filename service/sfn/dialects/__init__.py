@@ -18,6 +18,8 @@ from sfn.words import Hint
 
 MAX_EVENTS: Final = 1_000
 """Most events of one request."""
+LOGGED: Final = 65_536
+"""Bytes of an event that are kept for the log."""
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 """As ASGI gives them: names in lower case, in the order of arrival."""
@@ -64,7 +66,7 @@ class Event:
     Attributes:
         request: what it came in.
         content: the JSON object.
-        body: its bytes as they arrived.
+        body: its bytes as they arrived, the first 64 KiB: what waits for the disk must fit into memory.
         at: the event's place in the body, a JSON pointer as URI fragment (RFC 6901, section 6).
     """
 
@@ -172,7 +174,7 @@ def _event(request: Arrived, body: bytes, at: str) -> Event:
     content = _json(_ONE, body, at)
     if not isinstance(content, dict):
         raise _unknown(at)
-    return Event(request, content, body, at)
+    return Event(request, content, body[:LOGGED], at)
 
 
 def _json(decoder: msgspec.json.Decoder[_T], body: bytes, at: str) -> _T:

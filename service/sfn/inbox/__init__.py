@@ -78,12 +78,8 @@ class Roster(Protocol):
         """Every table row of a catalog."""
         ...
 
-    async def named(self, catalog: str, uuid: str) -> list[TableName]:
-        """Rows whose live file carries this table uuid."""
-        ...
-
-    async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
-        """Of those, the ones whose document was written before a moment and that are not dead."""
+    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
+        """The rows whose live file carries this table uuid, by name."""
         ...
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:

@@ -146,19 +146,12 @@ class MemoryInbox:
         """See `Roster.known`."""
         for subject, row in list(self._rows.items()):
             if isinstance(subject, TableName) and subject.catalog == catalog:
-                yield Known(subject, row.story.live, row.memo.etag, row.reason, row.wish.floor)
+                yield _known(subject, row)
 
-    async def named(self, catalog: str, uuid: str) -> list[TableName]:
-        """See `Roster.named`."""
-        return sorted(name for name, (_, live) in self._live(catalog).items() if live.uuid == uuid)
-
-    async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
-        """See `Roster.older`."""
-        return sorted(
-            name
-            for name, (row, live) in self._live(catalog).items()
-            if live.uuid == uuid and live.written_at < before and row.state is not State.DEAD
-        )
+    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
+        """See `Roster.carrying`."""
+        live = self._live(catalog)
+        return [_known(name, row) for name, (row, published) in sorted(live.items()) if published.uuid == uuid]
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         """See `Roster.neighbours`."""
@@ -266,3 +259,8 @@ class MemoryInbox:
     def _open_letter(self, subject: Subject) -> int | None:
         found = [i for i, one in enumerate(self._letters) if one.subject == subject and one.status is Status.OPEN]
         return found[0] if found else None
+
+
+def _known(name: TableName, row: Row) -> Known:
+    dead = row.state is State.DEAD
+    return Known(name, row.story.live, row.memo.etag, row.reason, row.wish.floor, dead)

@@ -14,7 +14,8 @@
     leased          lease ran out                queued now, the crash counted; after too many dead, a catalog paused
     any held        released by an operator      queued now, waived once
 
-No row is due before its pause ends (`Row.not_before`), whatever is said of its due time.
+No row is due before its pause ends (`Row.not_before`), whatever is said of its due time. A moment that is further away
+than any pause can be was set by a clock that was ahead, and does not count.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ from sfn.words import (
 
 _LOOKS_AT_ONCE = frozenset({None, Reason.HELD_DROP, Reason.FOREIGN_CATALOG})
 """Why a row may be dead that a hint brings back without a pause; None for one that is not."""
+
+LONGEST_PAUSE = timedelta(hours=1)
+"""Between two publishes of a row."""
+SWEEP_PAUSE = timedelta(seconds=30)
+"""Between two sweeps of a catalog, at most."""
 
 
 class State(StrEnum):
@@ -141,7 +147,7 @@ def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
         row = replace(fresh, locations=fresh.locations | {ask.location})
     row = replace(row or Row(ask.table, now), seq=seq)
     waits = row.state is State.QUEUED and row.attempt == 0
-    return replace(row, due_at=min(row.due_at, _not_paused(row, now))) if waits else row
+    return replace(row, due_at=min(row.due_at, _not_paused(row, now, now))) if waits else row
 
 
 def claimed(row: Row, token: int, now: datetime, lease: timedelta) -> Row:
@@ -196,10 +202,10 @@ def expired(row: Row, now: datetime, most: int, cap: timedelta) -> Row:
     """
     row = replace(row, crashes=row.crashes + 1, lease_until=None, memo=Memo())
     if row.crashes < most:
-        return _queued(row, now)
+        return _queued(row, now, now)
     if isinstance(row.subject, TableName):
         return replace(row, state=State.DEAD, reason=Reason.POISON)
-    return _queued(row, now + cap)
+    return _queued(row, now + cap, now)
 
 
 def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timedelta) -> Row | None:
@@ -215,26 +221,27 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
             if forget and not newer:
                 return None
             row = _seen_through(_with(row, claim, findings), claim)
-            return _queued(row, now) if newer else _queued(replace(row, wish=Wish()), due_at)
+            return _queued(row, now, now) if newer else _queued(replace(row, wish=Wish()), due_at, now)
         case Swept(due_at):
-            row = _seen_through(row, claim)
-            return _queued(row, now) if newer else _queued(replace(row, wish=Wish()), due_at)
+            # Whoever sends what can't be taken, time and again, must not have the catalog swept without end.
+            row = _seen_through(replace(row, not_before=now + min((due_at - now) / 10, SWEEP_PAUSE)), claim)
+            return _queued(row, now, now) if newer else _queued(replace(row, wish=Wish()), due_at, now)
         case Later(at, _, wish, findings):
             row = _seen_through(_with(row, claim, findings), claim)
-            return _queued(row, now) if newer else _queued(replace(row, wish=wish), at)
+            return _queued(row, now, now) if newer else _queued(replace(row, wish=wish), at, now)
         case Retry(at, _):
-            return _queued(replace(row, memo=Memo()), at)
+            return _queued(replace(row, memo=Memo()), at, now)
         case Dead(reason, _, findings, look_at):
-            row = _with(row, claim, findings) if findings is not None else row
-            row = replace(row, state=State.DEAD, memo=Memo(), reason=reason)
+            row = _with(row, claim, findings) if findings is not None else replace(row, memo=Memo())
+            row = replace(row, state=State.DEAD, reason=reason)
             if look_at is not None:
-                row = _queued(replace(row, attempt=0, done_seq=claim.seq), look_at)
+                row = _queued(replace(row, attempt=0, done_seq=claim.seq), look_at, now)
             if newer:
                 state, due_at = _woken(row, now, cap)
                 row = replace(row, state=state, due_at=due_at)
             return row
         case Released(at, _):
-            row = _queued(replace(row, attempt=max(0, row.attempt - 1), memo=Memo()), at)
+            row = _queued(replace(row, attempt=max(0, row.attempt - 1), memo=Memo()), at, now)
             return row if row.attempt else replace(row, failing_since=None)
     assert_never(outcome)
 
@@ -243,7 +250,7 @@ def released(row: Row, now: datetime) -> Row:
     """A held row that an operator lets pass once; whoever has it leased is fenced."""
     story = replace(row.story, held=False, waived=True)
     row = replace(row, story=story, attempt=0, failing_since=None, reason=None, lease_until=None)
-    return _queued(row, now)
+    return _queued(row, now, now)
 
 
 def _with(row: Row, claim: Claim, findings: Findings) -> Row:
@@ -262,17 +269,20 @@ def _seen_through(row: Row, claim: Claim) -> Row:
     return replace(row, attempt=0, failing_since=None, reason=None, done_seq=claim.seq)
 
 
-def _queued(row: Row, at: datetime) -> Row:
-    return replace(row, state=State.QUEUED, due_at=_not_paused(row, at))
+def _queued(row: Row, at: datetime, now: datetime) -> Row:
+    return replace(row, state=State.QUEUED, due_at=_not_paused(row, at, now))
 
 
-def _not_paused(row: Row, at: datetime) -> datetime:
-    return at if row.not_before is None or row.not_before < at else row.not_before
+def _not_paused(row: Row, at: datetime, now: datetime) -> datetime:
+    pause_ends = row.not_before
+    return at if pause_ends is None or pause_ends > now + LONGEST_PAUSE else max(at, pause_ends)
 
 
 def _woken(row: Row, now: datetime, cap: timedelta) -> tuple[State, datetime]:
     """State and due time after a hint: it makes a row due, but not one that is leased or waits for its next attempt."""
-    if row.state is State.LEASED or (row.state is State.QUEUED and row.attempt > 0):
+    if row.state is State.LEASED:
         return row.state, row.due_at
-    due = _not_paused(row, now if row.reason in _LOOKS_AT_ONCE else now + cap)
+    if row.state is State.QUEUED and row.attempt > 0:
+        return row.state, min(row.due_at, _not_paused(row, now + cap, now))
+    due = _not_paused(row, now if row.reason in _LOOKS_AT_ONCE else now + cap, now)
     return State.QUEUED, due if row.state is State.DEAD else min(row.due_at, due)

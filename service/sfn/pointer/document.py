@@ -17,9 +17,11 @@ LIMIT = 64 * 1024
 """Bytes that a document may have."""
 HINTS_KEPT = 4
 """Entries that `hint_was` may have."""
+LAST_ORDINAL = 253_370_764_800_000
+"""Unix milliseconds of the greatest Ordinal that a metadata file gives; the year after it is left for successors."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ORDINAL = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\d{3})?")
+_ORDINAL = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\d{3})?", re.ASCII)
 
 
 class State(StrEnum):
@@ -90,7 +92,8 @@ def moment(at: datetime) -> str:
 def render_ordinal(milliseconds: int) -> str:
     """`YYYYMMDDTHHMMSSmmm` of Unix milliseconds."""
     at = _EPOCH + timedelta(milliseconds=milliseconds)
-    return f"{at:%Y%m%dT%H%M%S}{at.microsecond // 1000:03d}"
+    # Not every platform's %Y has four digits before the year 1000.
+    return f"{at.year:04d}{at:%m%dT%H%M%S}{at.microsecond // 1000:03d}"
 
 
 def parse_ordinal(text: str) -> int:
@@ -133,7 +136,7 @@ def render(document: Document) -> bytes:
         "writer": document.writer or None,
     }
     spoken = {key: value for key, value in body.items() if value is not None or key in {"guid", "snapshot_id"}}
-    return (json.dumps(spoken, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "surrogatepass")
+    return (json.dumps(spoken, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "backslashreplace")
 
 
 @lru_cache(4096)
@@ -141,12 +144,14 @@ def parse(body: bytes) -> Document:
     """The document of a file's bytes.
 
     Raises:
-        Malformed: too long, no JSON object, an unknown version, a missing or mistyped key.
+        Malformed: too long, no UTF-8 or with a byte order mark, no JSON object, an unknown version, a missing or
+            mistyped key.
     """
     if len(body) > LIMIT:
         raise _malformed(f"at most {LIMIT} bytes", f"{len(body)} or more")
     try:
-        raw = json.loads(body)
+        # Bytes it would take for UTF-16 or UTF-32 where they look like it.
+        raw = json.loads(body.decode())
     except (ValueError, RecursionError) as error:
         raise _malformed("a JSON object in UTF-8", f"{type(error).__name__}: {error}") from error
     if not isinstance(raw, dict):
@@ -156,7 +161,7 @@ def parse(body: bytes) -> Document:
         raise _malformed(f"version {VERSION}", f"version {version!r}")
     try:
         return _document(_Fields(raw))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise _malformed("the keys of the specification", str(error)) from error
 
 
@@ -199,7 +204,7 @@ class _Fields:
         if value.tzinfo is None:
             message = f"{key} has no time zone"
             raise ValueError(message)
-        return value
+        return value.astimezone(UTC)
 
     def link(self, key: str) -> Link | None:
         value = self.raw.get(key)

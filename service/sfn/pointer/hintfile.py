@@ -22,12 +22,13 @@ def stem(pointer: str) -> str | None:
     """What a hint says to name a metadata file: its name without the suffix, just the digits of `v<digits>`.
 
     Returns:
-        None where no such text exists (a suffix of its own, as `….metadata.json.gz`).
+        None where no such text exists (another suffix, as `….metadata.json.gz`, or the suffix twice).
     """
     name = pointer.rsplit("/", 1)[-1]
-    if not name.endswith(_SUFFIX) or name == _SUFFIX:
-        return None
     text = name.removesuffix(_SUFFIX)
+    # A text with the suffix would be taken for a whole name, and so for another file's.
+    if text in {"", name} or text.endswith(_SUFFIX):
+        return None
     match = _HADOOP.fullmatch(text)
     return match[1] if match else text
 

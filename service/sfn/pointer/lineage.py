@@ -8,7 +8,8 @@ from enum import StrEnum
 
 from sfn.pointer.location import canonical
 
-_NUMBERED = re.compile(r"(\d+)-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b.*")
+# Of 18 digits at most, as a longer one is no counter, and `int` refuses some thousands of them.
+_NUMBERED = re.compile(r"(\d{1,18})-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b.*", re.ASCII)
 
 
 class Relation(StrEnum):

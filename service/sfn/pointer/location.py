@@ -30,7 +30,7 @@ _ENCODED_SEPARATOR = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE)
 
 def canonical(location: str) -> str:
     """One spelling for all spellings of a place, for comparison. Never raises; nonsense stays as it is."""
-    text = f"file:{location}" if location.startswith("/") else location
+    text = f"file://{location}" if location.startswith("/") else location
     match = _SPLIT.fullmatch(text)
     if match is None:
         return location

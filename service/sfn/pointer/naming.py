@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 _STANDS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-_ORDINAL = re.compile(r"\d{8}T\d{6}(?:\d{3})?")
+_ORDINAL = re.compile(r"\d{8}T\d{6}(?:\d{3})?", re.ASCII)
 _LONGEST = 200
 _KEPT = 100
 EXTENSION = ".ver"
@@ -32,12 +32,9 @@ def file_name(namespace: Sequence[str], name: str, ref: str, *, strict: bool) ->
     Args:
         strict: `_` inside a part is `%5F`, so that no two identifiers share a name.
     """
-    levels = ".".join(_encoded(level, strict=strict) for level in namespace)
-    owner = "_".join([levels, _encoded(name, strict=strict)] if namespace else [_encoded(name, strict=strict)])
-    tail = _ref(ref, strict=strict)
-    if len(owner) + 1 + len(tail) > _LONGEST:
-        owner = _shortened(owner)
-    return f"{owner}_{tail}{EXTENSION}"
+    levels = [".".join(_encoded(level, strict=strict) for level in namespace)] if namespace else []
+    whole = "_".join([*levels, _encoded(name, strict=strict), _ref(ref, strict=strict)])
+    return (whole if len(whole) <= _LONGEST else _shortened(whole)) + EXTENSION
 
 
 def dotted(namespace: Sequence[str], name: str) -> str:
@@ -58,7 +55,8 @@ def _ref(ref: str, *, strict: bool) -> str:
     return encoded
 
 
-def _shortened(owner: str) -> str:
+def _shortened(whole: str) -> str:
+    owner, _, tail = whole.rpartition("_")
     digest = hashlib.sha256(owner.encode("ascii")).hexdigest()[:32]
     kept = re.sub(r"%[0-9A-F]?$", "", owner[:_KEPT])
-    return f"{kept}~{digest}"
+    return f"{kept}~{digest}_{tail}"

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from sfn.pointer import hintfile
+from sfn.pointer.location import canonical
 from sfn.publish.changes import Draft
 from sfn.publish.elsewhere import drop
-from sfn.publish.facts import IsListed, MayStep, WhoIsOlder
+from sfn.publish.facts import IsListed, MayStep
 from sfn.publish.policy import OnDrop
 from sfn.publish.scene import Scene, beside
 from sfn.words import Ask, Backward, Dead, Reason, Step, TableName
@@ -35,27 +36,32 @@ def settle_absent(scene: Scene, nowhere: Mapping[str, list[str]], draft: Draft) 
 
 def _is_certain(scene: Scene, uuid: str, locations: list[str], draft: Draft) -> bool:
     policy, look = scene.policy, scene.look
-    written = max(doc.written_at for location in locations if (doc := scene.own[location].doc) is not None)
-    older = _older(scene, uuid, locations, written) if uuid else []
+    written = _written_at(scene, locations)
+    older = older_files(scene, uuid, locations) if uuid else []
     if older:
         draft.ask(older)
-        draft.look_again(look.answered + policy.replica_lag, "a row with an older file of the same table goes first")
+        draft.look_again(*older_first(scene))
         return False
     if look.asked - written < policy.replica_lag:
         draft.look_again(written + policy.replica_lag, "the answer may be older than what is held")
         return False
     if scene.table is None and scene.facts.holds(IsListed(scene.name)):
-        draft.look_again(look.answered + policy.replica_lag, "not found, and yet the namespace lists it")
+        draft.look_again(look.answered + policy.pause, "not found, and yet the namespace lists it")
         return False
     return _was_absent_long_enough(scene, uuid, draft)
 
 
-def _older(scene: Scene, uuid: str, locations: list[str], written: datetime) -> list[Ask]:
+def older_files(scene: Scene, uuid: str, locations: list[str]) -> list[Ask]:
     """Rows whose file names an older pointer of the table: without ours a reader of the directory would go back to it.
 
     Those that have settled are known; one that died before it could is found by its file.
+
+    Args:
+        uuid: a table that our live files at these locations name.
     """
-    known = [Ask(name) for name in scene.facts.names(WhoIsOlder(uuid, written)) if name != scene.name]
+    written = _written_at(scene, locations)
+    others = scene.facts.others_with(uuid, scene.name)
+    known = [Ask(row.table) for row, live in others if live.written_at < written and not row.dead]
     found = [
         Ask(TableName(scene.name.catalog, doc.namespace, doc.name))
         for location in locations
@@ -63,7 +69,18 @@ def _older(scene: Scene, uuid: str, locations: list[str], written: datetime) -> 
         for doc in beside(scene.facts, scene.name, scene.policy, location)
         if doc.live and doc.guid == uuid and doc.catalog_id == mine.catalog_id and doc.as_of < mine.as_of
     ]
-    return [*known, *found]
+    return list(dict.fromkeys([*known, *found]))
+
+
+def older_first(scene: Scene) -> tuple[datetime, str]:
+    """When to look again at what makes room for `older_files`, and why: these mostly wait for an absence."""
+    pause = max(scene.policy.pause, scene.policy.absence_delay / 10)
+    return scene.look.answered + pause, "a row with an older file of the same table goes first"
+
+
+def _written_at(scene: Scene, locations: list[str]) -> datetime:
+    """When the youngest of our documents at these locations was written."""
+    return max(doc.written_at for location in locations if (doc := scene.own[location].doc) is not None)
 
 
 def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:
@@ -93,6 +110,10 @@ def _brake_allows(scene: Scene, uuid: str, locations: list[str]) -> bool:
 def _is_purged(scene: Scene, location: str) -> bool:
     if scene.claim.wish.purge:
         return True
+    doc = scene.own[location].doc
+    if doc is None or canonical(doc.metadata_file_path.rpartition("/")[0]) != f"{location}/metadata":
+        # Where the metadata lies in another folder nothing can be told from this one.
+        return False
     return set(scene.facts.folder(f"{location}/metadata/")) <= {hintfile.key(location)}
 
 

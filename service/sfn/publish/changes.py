@@ -82,6 +82,7 @@ class Draft:
         stirs: locations whose other rows should look.
         absent: when each uuid was first seen missing, for those still waited for.
         dead: what is to end as a dead letter.
+        echo: an event told of nothing that the answer shows; it gets one more look.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -90,6 +91,7 @@ class Draft:
     stirs: set[str] = field(default_factory=set)
     absent: dict[str, datetime] = field(default_factory=dict)
     dead: Dead | None = None
+    echo: bool = False
 
     def put(self, stage: Stage, key: str, body: bytes, replacing: Held | None) -> None:
         """Write a file."""

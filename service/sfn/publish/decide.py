@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 
 from sfn.errors import LocationRefused
-from sfn.pointer import hintfile
-from sfn.pointer.lineage import Relation, reaches, relate
-from sfn.pointer.location import canonical, checked
+from sfn.pointer import hintfile, naming
+from sfn.pointer.location import checked
 from sfn.publish.absence import settle_absent
 from sfn.publish.changes import Change, Draft, Plan, Put, Stage
 from sfn.publish.elsewhere import find_heirs, settle_elsewhere, withdraw
-from sfn.publish.facts import Facts, Lacking, MayStep, Question
+from sfn.publish.facts import Facts, Lacking, Question
 from sfn.publish.pointing import needs_listing, point
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene, beside, own_file
+from sfn.publish.trust import hindrance, is_backward
 from sfn.publish.verdict import conclude, nothing_there, unwritten
-from sfn.words import Backward, Claim, Dead, Done, Findings, Later, Reason, Step, Table, TableName, Unwritten
+from sfn.words import Claim, Dead, Done, Findings, Later, Reason, Table, TableName, Unwritten
 
 Verdict: TypeAlias = Question | Plan | Done | Later | Dead
 
@@ -65,7 +65,7 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
     draft = Draft()
     table = scene.table
     if table is not None:
-        stopped = _hindrance(scene, table, draft)
+        stopped = hindrance(scene, table, draft)
         if stopped is not None:
             return stopped
         scene = _with_obstacle(scene)
@@ -73,7 +73,7 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
             if needs_listing(scene, table, refresh=refresh):
                 scene.facts.require_read(hintfile.key(scene.place))
                 scene = replace(scene, siblings=beside(scene.facts, scene.name, scene.policy, scene.place))
-            point(scene, table, draft, turned=_is_backward(scene, table), refresh=refresh)
+            point(scene, table, draft, turned=is_backward(scene, table), refresh=refresh)
     heirs = find_heirs(scene, draft)
     nowhere = settle_elsewhere(scene, heirs, draft)
     settle_absent(scene, nowhere, draft)
@@ -90,9 +90,12 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
 def _withdraw(scene: Scene, jitter: float) -> Plan | Done | Later | Dead:
     """A table that gets no files (any more): ours go."""
     draft = Draft()
+    scene = replace(scene, table=None, place=None)
+    if not scene.documents:
+        return nothing_there(scene, draft)
     for location in scene.own:
         withdraw(scene, location, draft)
-    return _concluded(replace(scene, table=None, place=None), draft, refresh=False, jitter=jitter)
+    return _concluded(scene, draft, refresh=False, jitter=jitter)
 
 
 def _concluded(scene: Scene, draft: Draft, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:
@@ -125,66 +128,6 @@ def _place(table: Table | None, policy: Policy) -> tuple[str | None, Dead | None
         return None, Dead(Reason.LOCATION_REFUSED, str(refused))
 
 
-def _hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
-    """Why the catalog's answer is not followed now, if it is not; else what must be looked at once more."""
-    relation = _relation(scene, table)
-    head, look, policy, claim = scene.head, scene.look, scene.policy, scene.claim
-    backward = _is_backward(scene, table)
-    unsettled = head is not None and head.turned and relation is Relation.NEWER
-    if head is not None and (backward or unsettled) and look.asked - head.written_at < policy.replica_lag:
-        at = head.written_at + policy.replica_lag
-        return Later(at, "the answer may be older than what is held", claim.wish, Findings(claim.story))
-    if relation is Relation.OLDER and not _may_step_back(scene, table):
-        detail = f"{scene.name} stepped back to {table.metadata_location}, and the brake is on; release it to follow"
-        return Dead(Reason.HELD_DROP, detail, Findings(replace(claim.story, held=True)))
-    if scene.here is None or scene.here.obstacle is not None:
-        return None
-    if relation is Relation.UNKNOWN or backward:
-        draft.look_again(look.answered + policy.replica_lag, "the order of the pointers is unknown or turned")
-    if claim.wish.floor is not None and not reaches(table.metadata_location, table.metadata_log, claim.wish.floor):
-        draft.look_again(look.answered + policy.replica_lag, "an event told of a pointer that the catalog did not show")
-    if _is_echo(scene, table) and policy.replica_lag > timedelta(0):
-        wish = replace(claim.wish, looked_again=True)
-        at = look.answered + policy.replica_lag
-        return Later(at, "an event that the answer does not show", wish, Findings(claim.story))
-    return None
-
-
-def _relation(scene: Scene, table: Table) -> Relation | None:
-    head = scene.head
-    if head is None or not head.live or head.guid != table.uuid:
-        return None
-    memo = scene.claim.memo.table
-    log = memo.metadata_log if memo is not None and memo.metadata_location == head.metadata_file_path else ()
-    return relate(head.metadata_file_path, log, table.metadata_location, table.metadata_log)
-
-
-def _is_backward(scene: Scene, table: Table) -> bool:
-    """An older pointer, another uuid, an undrop."""
-    if scene.head is None:
-        return False
-    return _relation(scene, table) in {None, Relation.OLDER}
-
-
-def _may_step_back(scene: Scene, table: Table) -> bool:
-    story = scene.claim.story
-    if story.waived:
-        return True
-    return not story.held and scene.facts.holds(MayStep(Step(Backward.OLDER, table.uuid, table.metadata_location)))
-
-
-def _is_echo(scene: Scene, table: Table) -> bool:
-    """A hint that the answer does not show at all: it may come from a replica that has not heard yet.
-
-    After a lost race what is held may be what this very publish wrote, and that it shows the event tells nothing.
-    """
-    wish, head = scene.claim.wish, scene.head
-    told = wish.drop or wish.renamed_to is not None or wish.vague
-    if not told or wish.looked_again or head is None or not head.live or scene.facts.relist:
-        return False
-    return canonical(head.metadata_file_path) == canonical(table.metadata_location)
-
-
 def _touch(scene: Scene, draft: Draft) -> None:
     """Write what stays as it is once more, unchanged: cleaners delete unknown files by their age."""
     changed = {change.key for change in draft.changes}
@@ -209,7 +152,10 @@ def _verify(scene: Scene, changes: tuple[Change, ...]) -> None:
     if changes:
         scene.facts.require_look_after(scene.name, tuple(change.key for change in changes))
         return
+    name = scene.name
     for location, own in scene.own.items():
-        for key in (own.key, hintfile.key(location)):
+        # What stands in the way may be at either of the two names.
+        keys = naming.keys(location, name.namespace, name.name) if own.obstacle is not None else [own.key]
+        for key in (*keys, hintfile.key(location)):
             if scene.facts.file(key) is not None:
                 scene.facts.require_read(key)

@@ -10,7 +10,7 @@ from sfn.pointer import hintfile, naming
 from sfn.pointer.document import Document, Link, State, render
 from sfn.pointer.location import canonical, checked
 from sfn.publish.changes import Draft, Stage
-from sfn.publish.facts import WhoHas, WhoIsAt
+from sfn.publish.facts import WhoIsAt
 from sfn.publish.pointing import is_our_hint, spoken, successor, withdrawal
 from sfn.publish.scene import Own, Scene, hint_at, own_file
 from sfn.words import Ask, Held, Table, TableName
@@ -126,7 +126,7 @@ def _speaks_for(scene: Scene, name: TableName, location: str, hint: Held) -> boo
 
 def _candidates(scene: Scene, uuid: str) -> list[TableName]:
     told = scene.claim.wish.renamed_to
-    names = ([told] if told is not None else []) + list(scene.facts.names(WhoHas(uuid)))
+    names = ([told] if told is not None else []) + [row.table for row, _ in scene.facts.others_with(uuid, scene.name)]
     return [name for name in dict.fromkeys(names) if name != scene.name and scene.policy.interest.covers(name)]
 
 
@@ -161,7 +161,7 @@ def _rename(scene: Scene, location: str, own: Own, doc: Document, held: Held, he
         return
     if target.doc is None or not _is_current(target.doc, doc, heir):
         draft.ask([Ask(heir.name)])
-        draft.look_again(scene.look.answered + scene.policy.replica_lag, f"{heir.name} must be published first")
+        draft.look_again(scene.look.answered + scene.policy.pause, f"{heir.name} must be published first")
         return
     if scene.look.asked - doc.written_at < scene.policy.replica_lag:
         draft.look_again(doc.written_at + scene.policy.replica_lag, "the answer may be older than what is held")

@@ -12,9 +12,12 @@ from datetime import datetime
 from typing import TypeAlias, TypeVar
 
 from sfn.store import Guarantees
-from sfn.words import Held, Missing, Step, Table, TableName, Unwritten
+from sfn.words import Held, Known, Missing, Published, Step, Table, TableName, Unwritten
 
 T = TypeVar("T")
+
+LISTED = 1000
+"""Files of one folder that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +64,6 @@ class WhoHas:
 
 
 @dataclass(frozen=True, slots=True)
-class WhoIsOlder:
-    """Which of these were written before that moment?"""
-
-    uuid: str
-    before: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class IsListed:
     """Does a listing of its namespace name the table?"""
 
@@ -89,9 +84,7 @@ class Prove:
     key: str
 
 
-Question: TypeAlias = (
-    LoadTable | ReadFile | ListFolder | Remember | WhoIsAt | WhoHas | WhoIsOlder | IsListed | MayStep | Prove
-)
+Question: TypeAlias = LoadTable | ReadFile | ListFolder | Remember | WhoIsAt | WhoHas | IsListed | MayStep | Prove
 
 
 class Lacking(Exception):
@@ -142,6 +135,7 @@ class Facts:
     files: dict[str, Seen] = field(default_factory=dict)
     folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rows: dict[Question, Collection[TableName]] = field(default_factory=dict)
+    carrying: dict[str, tuple[Known, ...]] = field(default_factory=dict)
     yes: dict[Question, bool] = field(default_factory=dict)
     proven: dict[str, Guarantees] = field(default_factory=dict)
 
@@ -167,9 +161,14 @@ class Facts:
         """The keys below a prefix."""
         return _known(self.folders.get(prefix), ListFolder(prefix))
 
-    def names(self, question: Remember | WhoIsAt | WhoHas | WhoIsOlder) -> tuple[TableName, ...]:
+    def names(self, question: Remember | WhoIsAt) -> tuple[TableName, ...]:
         """Rows that answer a question, in order."""
         return tuple(sorted(_known(self.rows.get(question), question)))
+
+    def others_with(self, uuid: str, name: TableName) -> list[tuple[Known, Published]]:
+        """The rows of other names whose live file carries a table uuid, each with what it published."""
+        rows = _known(self.carrying.get(uuid), WhoHas(uuid))
+        return [(row, row.live) for row in rows if row.live is not None and row.table != name]
 
     def holds(self, question: IsListed | MayStep) -> bool:
         """A yes or no."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sfn.pointer import hintfile
-from sfn.pointer.document import HINTS_KEPT, Document, State, render
+from sfn.pointer import hintfile, naming
+from sfn.pointer.document import HINTS_KEPT, LAST_ORDINAL, Document, State, render
 from sfn.pointer.location import canonical
 from sfn.publish.changes import Draft, Put, Stage
-from sfn.publish.facts import Remember
+from sfn.publish.facts import LISTED, Remember
 from sfn.publish.scene import Own, Scene, hint_at
 from sfn.words import Held, Table
 
@@ -98,7 +98,8 @@ def _second_table(scene: Scene, table: Table) -> bool:
     """Whether another live table is in the directory: by the rows, and by the files of other catalogs or names."""
     if scene.place is None:
         return False
-    if scene.facts.names(Remember(scene.place, table.uuid)):
+    beside = scene.facts.folders.get(naming.folder(scene.place), ())
+    if scene.facts.names(Remember(scene.place, table.uuid)) or len(beside) > LISTED:
         return True
     return any(
         doc.live and (doc.guid != table.uuid or doc.catalog_id != scene.policy.catalog_id) for doc in scene.siblings
@@ -118,7 +119,7 @@ def _says(doc: Document | None, table: Table) -> bool:
 def _document(scene: Scene, table: Table, own: Own, *, hint: str | None, turned: bool) -> Document:
     same = _says(own.doc, table)
     previous = scene.previous
-    ordinal = own.doc.ordinal if own.doc and same else max(table.last_updated_ms, previous + 1)
+    ordinal = own.doc.ordinal if own.doc and same else max(min(table.last_updated_ms, LAST_ORDINAL), previous + 1)
     was = [hint] if hint is not None else []
     if own.doc is not None:
         if not same:

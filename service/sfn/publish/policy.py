@@ -68,6 +68,11 @@ class Policy:
     interest: Interest = field(default_factory=Interest)
     writer: str = "iceberg-sfn"
 
+    @property
+    def pause(self) -> timedelta:
+        """How long to wait for what another row must do first, or a replica must hear of."""
+        return max(self.replica_lag, timedelta(seconds=1))
+
 
 def _pattern(glob: str) -> re.Pattern[str]:
     parts = re.split(r"(\*\*|\*)", glob)

@@ -19,6 +19,7 @@ from sfn.pointer.location import canonical
 from sfn.publish.changes import Plan, Put, Remove, Stage
 from sfn.publish.decide import decide
 from sfn.publish.facts import (
+    LISTED,
     Facts,
     IsListed,
     ListFolder,
@@ -32,7 +33,6 @@ from sfn.publish.facts import (
     Seen,
     WhoHas,
     WhoIsAt,
-    WhoIsOlder,
 )
 from sfn.publish.policy import Policy
 from sfn.store import Moved, Stores
@@ -40,8 +40,6 @@ from sfn.words import Claim, Dead, Done, Later, Loaded, Memo, NotModified, Table
 
 RACES = 8
 """Lost races in one publish before it gives way to the others."""
-LISTED = 1000
-"""Keys of one folder that are looked at."""
 
 
 class Fenced(Exception):
@@ -120,31 +118,27 @@ class _Publish:
                 held = await ports.stores.at(key).read(key)
                 facts.files[key] = Seen(held, facts.next_turn())
             case ListFolder(prefix):
-                facts.folders[prefix] = tuple(await ports.stores.at(prefix).list(prefix, LISTED))
+                facts.folders[prefix] = tuple(await ports.stores.at(prefix).list(prefix, LISTED + 1))
             case IsListed(table):
                 facts.yes[question] = await ports.catalog.listed(table)
             case MayStep(step):
                 facts.yes[question] = await ports.worklist.permit(self.claim, step, ports.clock.now())
             case Prove(key):
                 facts.proven[key] = await ports.stores.at(key).prove(key)
-            case _:
-                facts.rows[question] = await self._ask_rows(question)
-
-    async def _ask_rows(self, question: Remember | WhoIsAt | WhoHas | WhoIsOlder) -> Collection[TableName]:
-        roster = self.ports.roster
-        match question:
-            case Remember(location, uuid):
-                others = await self.ports.worklist.remember(self.claim, location, uuid)
-                if others is None:
-                    raise Fenced
-                return others
-            case WhoIsAt(location):
-                return await roster.neighbours(self.name, location)
             case WhoHas(uuid):
-                return await roster.named(self.name.catalog, uuid)
-            case WhoIsOlder(uuid, before):
-                return await roster.older(self.name.catalog, uuid, before)
-        assert_never(question)
+                facts.carrying[uuid] = tuple(await ports.roster.carrying(self.name.catalog, uuid))
+            case WhoIsAt(location):
+                facts.rows[question] = await ports.roster.neighbours(self.name, location)
+            case Remember(location, uuid):
+                facts.rows[question] = await self._remember(location, uuid)
+            case _:
+                assert_never(question)
+
+    async def _remember(self, location: str, uuid: str | None) -> Collection[TableName]:
+        others = await self.ports.worklist.remember(self.claim, location, uuid)
+        if others is None:
+            raise Fenced
+        return others
 
     async def _load(self, table: TableName, facts: Facts) -> Look:
         memo = self.latest if table == self.name else Memo()
@@ -229,11 +223,11 @@ class _Publish:
         if hint.check is None or not await self._still_right(hint, facts):
             return False
         key, location = hint.check
-        beside = await self.ports.stores.at(key).list(naming.folder(location), LISTED)
+        beside = await self.ports.stores.at(key).list(naming.folder(location), LISTED + 1)
         return set(beside) <= {key, *facts.folders.get(naming.folder(location), ())}
 
     def _with_memo(self, outcome: Done | Later | Dead, facts: Facts) -> Done | Later | Dead:
-        if outcome.findings is None or isinstance(outcome, Dead):
+        if outcome.findings is None:
             return outcome
         tags = {key: facts.files[key].held for key in self._own_keys() if key in facts.files}
         return replace(outcome, findings=replace(outcome.findings, memo=replace(self.latest, tags=tags)))

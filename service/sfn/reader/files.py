@@ -84,8 +84,10 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _path(key: str) -> Path:
-    if not key.startswith(_SCHEME):
-        raise Unreadable(key, expected="a path or a file: URL", found="another scheme")
+    if not key.startswith(f"{_SCHEME}/"):
+        raise Unreadable(key, expected="a path or a file: URL of this machine", found="another scheme or host")
+    if "\0" in key:
+        raise Unreadable(key, expected="a path", found="a NUL in it")
     return Path(key.removeprefix(_SCHEME))
 
 

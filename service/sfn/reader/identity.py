@@ -146,7 +146,7 @@ class _Search:
         if self._depth != 1:
             return
         try:
-            self._last = str(json.loads(b'"%b"' % bytes(text)))
+            self._last = str(json.loads(f'"{text.decode()}"'))
         except ValueError:
             self._last = None
         if self._is_ours:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sfn.errors import Ambiguous, Dropped, Malformed, NameTaken, NotFound, Stale
+from sfn.errors import Ambiguous, Dropped, Malformed, NameTaken, NotFound, Stale, Unreadable
 from sfn.pointer import document, naming
 from sfn.pointer.document import Document
 from sfn.pointer.location import canonical
@@ -44,7 +44,6 @@ class Resolved:
 class _Found:
     key: str
     doc: Document
-    came_from: str
 
 
 async def resolve(files: Files, directory: str, table: Sequence[str] | None = None) -> Resolved:
@@ -56,7 +55,7 @@ async def resolve(files: Files, directory: str, table: Sequence[str] | None = No
         table: namespace levels and name; None where the directory holds one table only.
 
     Raises:
-        NotFound, Ambiguous, Dropped, NameTaken, Malformed, Stale: see `sfn.errors`.
+        Unreadable: see `sfn.errors` for its kinds.
     """
     try:
         return await _resolve(files, directory, table)
@@ -76,8 +75,14 @@ async def _resolve(files: Files, directory: str, table: Sequence[str] | None) ->
 async def _by_name(files: Files, directory: str, table: tuple[str, ...]) -> _Found:
     *namespace, name = table
     looked_at = naming.keys(directory, namespace, name)
+    malformed: Malformed | None = None
     for key in looked_at:
-        doc = await _document(files, key)
+        try:
+            doc = await _document(files, key)
+        except Malformed as error:
+            # It may be another table's: two can share the first name, and then ours has the second.
+            malformed = malformed or error
+            continue
         if doc is not None and (doc.namespace, doc.name) == (tuple(namespace), name):
             if doc.name_now is not None:
                 raise NameTaken(
@@ -86,10 +91,12 @@ async def _by_name(files: Files, directory: str, table: tuple[str, ...]) -> _Fou
                     found=f"that it is now {_called(doc.moved_to)}, and that another table is {'.'.join(table)}",
                     remedy=f"name the one you mean: {_called(doc.moved_to)}, or read {doc.name_now.sfn_file_path}",
                 )
-            followed = await _followed(files, _Found(key, doc, key))
+            followed = await _followed(files, _Found(key, doc))
             if followed is None:
                 raise Dropped(key, expected="a live table", found=f"that {'.'.join(table)} was dropped")
             return followed
+    if malformed is not None:
+        raise malformed
     raise NotFound(
         " or ".join(looked_at),
         expected=f"the SFN file of {'.'.join(table)}",
@@ -101,26 +108,25 @@ async def _by_name(files: Files, directory: str, table: tuple[str, ...]) -> _Fou
 async def _by_directory(files: Files, directory: str) -> _Found:
     folder = naming.folder(directory)
     seen = 0
-    malformed: Malformed | None = None
+    broken: Unreadable | None = None
     best: dict[tuple[str | None, str], _Found] = {}
     for key in await files.list(folder, LISTED):
         if not key.endswith(naming.EXTENSION):
             continue
         try:
             doc = await _document(files, key)
-        except Malformed as error:
-            malformed = malformed or error
+            followed = await _followed(files, _Found(key, doc)) if doc is not None else None
+        except Unreadable as error:
+            # One file that nobody can read does not hide a table that can be: only where none is it counts.
+            broken = broken or error
             continue
-        if doc is None:
-            continue
-        seen += 1
-        followed = await _followed(files, _Found(key, doc, key))
+        seen += doc is not None
         if followed is not None:
             identity = (followed.doc.guid, followed.doc.catalog_id)
             if identity not in best or followed.doc.as_of > best[identity].doc.as_of:
                 best[identity] = followed
-    if malformed is not None and not seen:
-        raise malformed
+    if broken is not None and not best:
+        raise broken
     return _only(folder, list(best.values()), seen)
 
 

@@ -1,30 +1,22 @@
 """The domain's words: frozen, checked values without behaviour of their own."""
 
-from sfn.words.claim import (
+from sfn.words.claim import Claim, Held, Lane, Memo, Published, Slots, Story, Urgency, Wish
+from sfn.words.hint import Accepted, Hint
+from sfn.words.outcome import (
     Ask,
     Backward,
-    Claim,
     Dead,
     Done,
     Findings,
-    Held,
-    Known,
-    Lane,
     Later,
-    Memo,
     Outcome,
-    Published,
     Reason,
     Released,
     Retry,
-    Slots,
     Step,
-    Story,
     Swept,
-    Urgency,
-    Wish,
 )
-from sfn.words.hint import Accepted, Hint
+from sfn.words.roster import Known
 from sfn.words.table import (
     Answer,
     CatalogName,

@@ -128,8 +128,8 @@ def state_columns(row: Row) -> list[Any]:
 
 
 def live_columns(live: Published | None) -> list[Any]:
-    """`live_uuid, live_location, live_written_at`."""
-    return [live.uuid, live.location, micros(live.written_at)] if live is not None else [None, None, None]
+    """`live_uuid, live_location`."""
+    return [live.uuid, live.location] if live is not None else [None, None]
 
 
 def wish_column(wish: Wish) -> bytes | None:

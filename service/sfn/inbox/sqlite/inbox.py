@@ -160,13 +160,9 @@ class SqliteInbox:
     async def _known_after(self, catalog: str, after: str) -> list[tuple[str, Known]]:
         return await self._committer.run(lambda ledger: ledger.roster.known(catalog, after, PAGE))
 
-    async def named(self, catalog: str, uuid: str) -> list[TableName]:
-        """See `Roster.named`."""
-        return await self._committer.run(lambda ledger: ledger.roster.named(catalog, uuid))
-
-    async def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
-        """See `Roster.older`."""
-        return await self._committer.run(lambda ledger: ledger.roster.older(catalog, uuid, before))
+    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
+        """See `Roster.carrying`."""
+        return await self._committer.run(lambda ledger: ledger.roster.carrying(catalog, uuid))
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         """See `Roster.neighbours`."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
-from sfn.inbox.sqlite.codec import keys_of_tables, micros, parse_etag, parse_story, parse_wish, subject_of
+from sfn.inbox.sqlite.codec import keys_of_tables, parse_etag, parse_story, parse_wish, subject_of
 from sfn.inbox.sqlite.rows import Rows
+from sfn.inbox.transitions import State
 from sfn.words import Known, Reason, TableName
+
+_KNOWN = (
+    "SELECT key, state, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) AS memo FROM subject"
+)
 
 
 class RosterQueries:
@@ -19,32 +23,15 @@ class RosterQueries:
 
     def known(self, catalog: str, after: str, limit: int) -> list[tuple[str, Known]]:
         """A page of a catalog's table rows with keys greater than `after`, in order, each with its key."""
-        query = (
-            "SELECT key, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) FROM subject "
-            "WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
-        )
+        query = f"{_KNOWN} WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
         start, end = keys_of_tables(catalog)
-        page = []
-        for key, reason, wish, story, memo in self._rows.select(query, (max(start, after), end, limit)):
-            subject = subject_of(key)
-            if isinstance(subject, TableName):
-                why = Reason(reason) if reason is not None else None
-                live, told = parse_story(story).live, parse_wish(wish).floor
-                page.append((key, Known(subject, live, parse_etag(memo), why, told)))
-        return page
+        return _known(self._rows.select(query, (max(start, after), end, limit)))
 
-    def named(self, catalog: str, uuid: str) -> list[TableName]:
-        """Rows whose live file carries the uuid."""
-        query = "SELECT key FROM subject WHERE catalog = ? AND live_uuid = ? ORDER BY key"
-        return _names(self._rows.select(query, (catalog, uuid)))
-
-    def older(self, catalog: str, uuid: str, before: datetime) -> list[TableName]:
-        """Those of them that are not dead and whose document was written before a moment."""
-        query = (
-            "SELECT key FROM subject WHERE catalog = ? AND live_uuid = ? AND live_written_at < ? AND state <> 'dead' "
-            "ORDER BY key"
-        )
-        return _names(self._rows.select(query, (catalog, uuid, micros(before))))
+    def carrying(self, catalog: str, uuid: str) -> list[Known]:
+        """Rows whose live file carries the uuid, by name."""
+        query = f"{_KNOWN} WHERE catalog = ? AND live_uuid = ?"
+        found = [known for _, known in _known(self._rows.select(query, (catalog, uuid)))]
+        return sorted(found, key=lambda known: known.table)
 
     def live_at(self, catalog: str, location: str) -> list[tuple[TableName, str | None]]:
         """Rows with a live file at a location, each with its table uuid."""
@@ -65,6 +52,17 @@ class RosterQueries:
         query = "SELECT count(*) FROM subject WHERE catalog = ? AND live_location IS NOT NULL"
         ((count,),) = self._rows.select(query, (catalog,))
         return int(count)
+
+
+def _known(found: Iterable[tuple[Any, ...]]) -> list[tuple[str, Known]]:
+    page = []
+    for key, state, reason, wish, story, memo in found:
+        subject = subject_of(key)
+        if isinstance(subject, TableName):
+            why = Reason(reason) if reason is not None else None
+            live, told = parse_story(story).live, parse_wish(wish).floor
+            page.append((key, Known(subject, live, parse_etag(memo), why, told, state == State.DEAD)))
+    return page
 
 
 def _names(keys: Iterable[tuple[Any, ...]]) -> list[TableName]:

@@ -28,7 +28,7 @@ KEPT = 4096
 
 _PLAIN = "not_before = ?, seq = ?, done_seq = ?, token = ?, attempt = ?, crashes = ?, failing_since = ?"
 _STATE = ", state = ?, due_at = ?, lease_until = ?, reason = ?, lane = ?"
-_LIVE = ", live_uuid = ?, live_location = ?, live_written_at = ?"
+_LIVE = ", live_uuid = ?, live_location = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ class Rows:
     def _insert(self, key: str, row: Row, lane: int) -> None:
         self._db.execute(
             "INSERT INTO subject(key, catalog, not_before, seq, done_seq, token, attempt, crashes, failing_since, "
-            "state, due_at, lease_until, reason, lane, wish, story, live_uuid, live_location, live_written_at) "
-            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "state, due_at, lease_until, reason, lane, wish, story, live_uuid, live_location) "
+            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 key,
                 row.subject.catalog,

@@ -18,7 +18,7 @@ _MIGRATIONS = (
       state TEXT NOT NULL, due_at INTEGER NOT NULL, not_before INTEGER,
       seq INTEGER NOT NULL, done_seq INTEGER NOT NULL, token INTEGER NOT NULL, lease_until INTEGER,
       attempt INTEGER NOT NULL, crashes INTEGER NOT NULL, failing_since INTEGER, reason TEXT,
-      live_uuid TEXT, live_location TEXT, live_written_at INTEGER,
+      live_uuid TEXT, live_location TEXT,
       wish BLOB, story BLOB) WITHOUT ROWID;
     CREATE INDEX subject_due ON subject(lane, due_at) WHERE state = 'queued';
     CREATE INDEX subject_lease ON subject(lease_until) WHERE state = 'leased';
@@ -44,6 +44,10 @@ _MIGRATIONS = (
 )
 
 
+_LOGGED = frozenset({"wal", "memory"})
+"""What SQLite answers where it has a write-ahead log, and where there is no file that would need one."""
+
+
 def prepare(db: sqlite3.Connection, where: str) -> None:
     """Make the database durable by its settings and bring its tables to this version, each step in one transaction.
 
@@ -52,9 +56,16 @@ def prepare(db: sqlite3.Connection, where: str) -> None:
         where: what to call it in an error.
 
     Raises:
-        Broken: the database was written by a newer version.
+        Broken: the file system can't have a write-ahead log, or a newer version wrote the database.
     """
-    db.execute("PRAGMA journal_mode=WAL")
+    (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode not in _LOGGED:
+        raise Broken(
+            where,
+            expected="a file system on which SQLite can keep a write-ahead log",
+            found=f"journal_mode {mode}",
+            remedy="put the inbox on a local disk: set `inbox.url`",
+        )
     db.execute("PRAGMA synchronous=FULL")
     db.execute("PRAGMA wal_autocheckpoint=10000")
     db.execute("PRAGMA journal_size_limit=67108864")

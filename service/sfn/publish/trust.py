@@ -1,0 +1,102 @@
+"""Whether an answer of the catalog is followed now (specification, section 4): it may come from a replica that lags."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from sfn.pointer.lineage import Relation, reaches, relate
+from sfn.pointer.location import canonical
+from sfn.publish.absence import older_files, older_first
+from sfn.publish.changes import Draft
+from sfn.publish.facts import MayStep
+from sfn.publish.scene import Scene
+from sfn.words import Ask, Backward, Dead, Findings, Later, Reason, Step, Table
+
+
+def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
+    """Why the catalog's answer is not followed now, if it is not; else what must be looked at once more."""
+    relation = _relation(scene, table)
+    look, policy, claim = scene.look, scene.policy, scene.claim
+    backward = is_backward(scene, table)
+    trusted_at = _trusted_at(scene, table, relation)
+    if look.asked < trusted_at:
+        return Later(trusted_at, "the answer may be older than what is held", claim.wish, Findings(claim.story))
+    if relation is Relation.OLDER and not _may_step_back(scene, table):
+        detail = f"{scene.name} stepped back to {table.metadata_location}, and the brake is on; release it to follow"
+        return Dead(Reason.HELD_DROP, detail, Findings(replace(claim.story, held=True)))
+    if scene.here is None or scene.here.obstacle is not None:
+        return None
+    older = _older_than_replaced(scene, table)
+    if older:
+        return Later(*older_first(scene), claim.wish, Findings(claim.story, asks=older))
+    if relation is Relation.UNKNOWN or backward:
+        draft.look_again(look.answered + policy.replica_lag, "the order of the pointers is unknown or turned")
+    if claim.wish.floor is not None and not reaches(table.metadata_location, table.metadata_log, claim.wish.floor):
+        draft.look_again(look.answered + policy.replica_lag, "an event told of a pointer that the catalog did not show")
+    if _is_echo(scene, table) and policy.replica_lag > timedelta(0):
+        draft.echo = True
+        draft.look_again(look.answered + policy.replica_lag, "an event that the answer does not show")
+    return None
+
+
+def _trusted_at(scene: Scene, table: Table, relation: Relation | None) -> datetime:
+    """From when on an answer is followed that steps back, or over a step back: replicas may not have heard before.
+
+    What the table's files say under its other names counts too: the answer may be of before it was renamed.
+    """
+    head = scene.head
+    heard = []
+    if head is not None and (is_backward(scene, table) or (head.turned and relation is Relation.NEWER)):
+        heard.append(head.written_at)
+    if relation is not Relation.SAME and table.uuid is not None:
+        heard += [
+            live.written_at
+            for _, live in scene.facts.others_with(table.uuid, scene.name)
+            if relate(live.pointer, (), table.metadata_location, table.metadata_log)
+            in {Relation.OLDER, Relation.UNKNOWN}
+        ]
+    return max(heard, default=scene.look.asked - scene.policy.replica_lag) + scene.policy.replica_lag
+
+
+def _older_than_replaced(scene: Scene, table: Table) -> tuple[Ask, ...]:
+    """Rows with older files of the table whose file makes room for another's, see `older_files`."""
+    doc = scene.here.doc if scene.here is not None else None
+    if scene.place is None or doc is None or not doc.live or doc.guid is None or doc.guid == table.uuid:
+        return ()
+    return tuple(older_files(scene, doc.guid, [scene.place]))
+
+
+def _relation(scene: Scene, table: Table) -> Relation | None:
+    head = scene.head
+    if head is None or not head.live or head.guid != table.uuid:
+        return None
+    memo = scene.claim.memo.table
+    log = memo.metadata_log if memo is not None and memo.metadata_location == head.metadata_file_path else ()
+    return relate(head.metadata_file_path, log, table.metadata_location, table.metadata_log)
+
+
+def is_backward(scene: Scene, table: Table) -> bool:
+    """An older pointer, another uuid, an undrop."""
+    if scene.head is None:
+        return False
+    return _relation(scene, table) in {None, Relation.OLDER}
+
+
+def _may_step_back(scene: Scene, table: Table) -> bool:
+    story = scene.claim.story
+    if story.waived:
+        return True
+    return not story.held and scene.facts.holds(MayStep(Step(Backward.OLDER, table.uuid, table.metadata_location)))
+
+
+def _is_echo(scene: Scene, table: Table) -> bool:
+    """A hint that the answer does not show at all: it may come from a replica that has not heard yet.
+
+    After a lost race what is held may be what this very publish wrote, and that it shows the event tells nothing.
+    """
+    wish, head = scene.claim.wish, scene.head
+    told = wish.drop or wish.renamed_to is not None or wish.vague
+    if not told or wish.looked_again or head is None or not head.live or scene.facts.relist:
+        return False
+    return canonical(head.metadata_file_path) == canonical(table.metadata_location)

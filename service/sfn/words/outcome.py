@@ -1,0 +1,165 @@
+"""What became of a piece of work, and what settles with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+from sfn.words.claim import Memo, Story, Wish
+from sfn.words.table import TableName
+
+
+class Reason(StrEnum):
+    """Why something is a dead letter."""
+
+    UNDECODABLE = "undecodable"
+    HELD_DROP = "held-drop"
+    FOREIGN_CATALOG = "foreign-catalog"
+    FOREIGN_FILE = "foreign-file"
+    LOCATION_REFUSED = "location-refused"
+    PERMANENT = "permanent"
+    EXHAUSTED = "exhausted"
+    POISON = "poison"
+
+
+class Backward(StrEnum):
+    """A step that the brake counts."""
+
+    DROP = "drop"
+    OLDER = "older"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step that asks the brake's leave.
+
+    Attributes:
+        kind: a drop, or an older pointer of the same table.
+        uuid: the table's uuid.
+        pointer: the pointer that is given up or stepped back to.
+    """
+
+    kind: Backward
+    uuid: str | None
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Another row that should look, because of what was seen here. It says nothing about the table itself.
+
+    Attributes:
+        table: whose row; it is made where there is none.
+        location: where a file under that name was seen, to be remembered.
+    """
+
+    table: TableName
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a publish leaves behind, settled in one transaction with its outcome.
+
+    Attributes:
+        story: what is known now.
+        memo: what to remember.
+        asks: other rows that should look.
+        stirs: locations whose other rows should look.
+        left: locations where none of our files lies any more.
+        did: the files written or deleted, in order.
+        not_before: no publish of the row may start earlier, whatever hints come.
+    """
+
+    story: Story = Story()
+    memo: Memo = Memo()
+    asks: tuple[Ask, ...] = ()
+    stirs: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
+    did: tuple[str, ...] = ()
+    not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """All is as it should be.
+
+    Attributes:
+        due_at: when to look again of our own accord.
+        findings: what else there is to settle.
+        forget: the row has nothing left to say and may go.
+    """
+
+    due_at: datetime
+    findings: Findings = Findings()
+    forget: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A catalog's row: one sweep is complete.
+
+    Attributes:
+        due_at: when to sweep again.
+        began: when this one began.
+        calm: it found no more absences than the brake allows.
+    """
+
+    due_at: datetime
+    began: datetime
+    calm: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Right as far as can be told; look again then.
+
+    Attributes:
+        at: when.
+        why: what is waited for, in words.
+        wish: what stays open of the wish, unless newer hints came.
+        findings: what else there is to settle.
+    """
+
+    at: datetime
+    why: str
+    wish: Wish = Wish()
+    findings: Findings = Findings()
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The table's own trouble: the attempt counts."""
+
+    at: datetime
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A dead letter: nothing more is tried until a new event or an operator.
+
+    Attributes:
+        reason: which kind.
+        detail: what happened and what to do, for a person.
+        findings: what else there is to settle; None leaves what is known as it was.
+        look_at: when files that the row has elsewhere must be looked after; None for none.
+    """
+
+    reason: Reason
+    detail: str
+    findings: Findings | None = None
+    look_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Given back unfinished (a lane's trouble, a shutdown): the attempt does not count."""
+
+    at: datetime
+    why: str
+
+
+Outcome: TypeAlias = Done | Swept | Later | Retry | Dead | Released

@@ -1,0 +1,31 @@
+"""What is known of all tables, claimed or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfn.words.claim import Published
+from sfn.words.outcome import Reason
+from sfn.words.table import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A row of the roster.
+
+    Attributes:
+        table: its name.
+        live: the pointer last published, if one is live.
+        etag: entity tag of the catalog's last answer.
+        reason: why the row has an open dead letter, None without one.
+        told: `Wish.floor` of the row, None while no wish is open. While the catalog still answers it, a sweep has no
+            news for a row that ended process after process.
+        dead: nothing more is tried of its own accord.
+    """
+
+    table: TableName
+    live: Published | None
+    etag: str | None
+    reason: Reason | None = None
+    told: str | None = None
+    dead: bool = False

@@ -1,0 +1,120 @@
+"""A catalog, a store and an inbox in memory, and a publisher that works off what is due, by a clock set by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from typing_extensions import override
+
+from sfn.catalog.memory import MemoryCatalog
+from sfn.inbox.memory import MemoryInbox
+from sfn.pointer import hintfile, naming
+from sfn.publish.policy import Policy
+from sfn.publish.protocol import Ports, publish
+from sfn.store.memory import MemoryStore
+from sfn.words import Answer, Claim, Held, Hint, Outcome, Slots, TableName
+from tests.promises.inboxes import TERMS, HandClock
+
+AT = "file:///warehouse/n/a"
+LAG = timedelta(seconds=6)
+EVERYTHING = Slots(total=100, live=99, sweeps=0)
+MOST = 100
+"""Publishes that one `work` may take: more are a loop that never ends."""
+
+
+def named(name: str) -> TableName:
+    """A table of the catalog."""
+    return TableName("prod", ("n",), name)
+
+
+A, B = named("a"), named("b")
+
+
+def key_of(table: TableName, location: str = AT) -> str:
+    """Where the file of a table is that lives at a location."""
+    return naming.keys(location, table.namespace, table.name)[0]
+
+
+class CountingCatalog(MemoryCatalog):
+    """Counts what it is asked."""
+
+    loads = 0
+
+    @override
+    async def load(self, table: TableName, known: str | None) -> Answer:
+        self.loads += 1
+        return await super().load(table, known)
+
+
+class CountingStore(MemoryStore):
+    """The one store, wherever; counts what is read."""
+
+    reads = 0
+
+    def at(self, _location: str) -> CountingStore:
+        return self
+
+    @override
+    async def read(self, key: str) -> Held | None:
+        self.reads += 1
+        return await super().read(key)
+
+
+class Line:
+    """From a hint to the files.
+
+    Attributes:
+        policy: may be replaced between two publishes, as a restart with other settings does.
+        outcomes: of every publish so far.
+    """
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self.clock = HandClock()
+        self.catalog, self.store = CountingCatalog("prod"), CountingStore()
+        self.inbox = MemoryInbox(TERMS, self.clock)
+        self.policy = policy or Policy("c1", replica_lag=LAG, swept=False)
+        self.outcomes: list[Outcome] = []
+        self.catalog.create_namespace("n")
+
+    async def hear(self, *hints: Hint, seconds: float = 0) -> None:
+        """Take events in and work off what is due by so many seconds later."""
+        await self.inbox.put(hints)
+        await self.work(seconds)
+
+    async def work(self, seconds: float = 0, only: Callable[[TableName], bool] = lambda _: True) -> None:
+        """Publish what becomes due within so many seconds.
+
+        Args:
+            only: the tables that are looked at; others stay leased, as if their worker hung.
+        """
+        end = self.clock.now() + timedelta(seconds=seconds)
+        for _ in range(MOST):
+            claimed = await self.inbox.claim(EVERYTHING, self.clock.now())
+            for claim in claimed.claims:
+                if isinstance(claim.subject, TableName) and only(claim.subject):
+                    await self._publish(claim)
+            if not claimed.claims:
+                if claimed.next_due is None or claimed.next_due > end:
+                    self.clock.turn((end - self.clock.now()).total_seconds())
+                    return
+                self.clock.turn((claimed.next_due - self.clock.now()).total_seconds())
+        raise AssertionError(f"{MOST} publishes and no end: {self.outcomes[-3:]}")
+
+    async def _publish(self, claim: Claim) -> None:
+        ports = Ports(self.inbox, self.inbox, self.catalog, self.store, self.clock)
+        outcome = await publish(claim, ports, self.policy, jitter=0)
+        assert await self.inbox.settle(claim, outcome, self.clock.now())
+        self.outcomes.append(outcome)
+
+    def document(self, table: TableName, location: str = AT) -> dict[str, Any]:
+        """The table's file as JSON, empty where there is none."""
+        body = self.store.files.get(key_of(table, location), b"{}")
+        document: dict[str, Any] = json.loads(body)
+        return document
+
+    def hint(self, location: str = AT) -> bytes | None:
+        """What the version hint says."""
+        return self.store.files.get(hintfile.key(location))

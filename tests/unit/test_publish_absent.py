@@ -1,0 +1,104 @@
+"""What becomes of files whose table is gone, or gets none any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from sfn.publish.policy import Interest, OnDrop
+from sfn.words import Done, Hint
+from tests.unit.publishing import AT, A, Line, key_of
+
+pytestmark = pytest.mark.anyio
+DAY = timedelta(days=1).total_seconds()
+
+
+async def test_a_table_that_gets_no_files_is_looked_at_once() -> None:
+    line = Line()
+    line.catalog.create(A, left_alone="it is encrypted")
+    await line.hear(Hint(A), seconds=3600)
+    assert line.catalog.loads <= 2
+    assert line.store.files == {}
+
+
+@pytest.mark.parametrize("how", ["encrypted", "excluded"])
+async def test_files_of_a_table_that_gets_none_any_more_go_and_so_does_its_row(how: str) -> None:
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    assert sorted(line.store.files) == [key_of(A), f"{AT}/metadata/version-hint.text"]
+    if how == "encrypted":
+        line.catalog.commit(A, left_alone="it is encrypted")
+    else:
+        line.policy = replace(line.policy, interest=Interest(exclude=("n.*",)))
+    loads = line.catalog.loads
+    await line.hear(Hint(A), seconds=3600)
+    assert line.store.files == {}
+    assert line.catalog.loads - loads <= 3
+    await line.work(9 * DAY)
+    assert [row async for row in line.inbox.known("prod")] == []
+
+
+@pytest.mark.parametrize(
+    ("on_drop", "state"), [(OnDrop.TOMBSTONE, "dropped"), (OnDrop.DELETE, None), (OnDrop.KEEP, "current")]
+)
+async def test_a_drop_leaves_what_the_settings_say(on_drop: OnDrop, state: str | None) -> None:
+    line = Line()
+    line.policy = replace(line.policy, on_drop=on_drop)
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert line.document(A).get("state") == state
+    assert (line.hint() is None) is (on_drop is not OnDrop.KEEP)
+
+
+async def test_a_purge_leaves_no_tombstone() -> None:
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True, purge=True), seconds=60)
+    assert line.store.files == {}
+
+
+@pytest.mark.parametrize("purged", [True, False], ids=["purged", "not purged"])
+async def test_a_purge_that_no_event_told_of_is_seen_by_the_folder(purged: bool) -> None:
+    line = Line()
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    if purged:
+        del line.store.files[table.metadata_location]
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert line.document(A).get("state") == (None if purged else "dropped")
+
+
+async def test_metadata_in_another_folder_is_no_sign_of_a_purge() -> None:
+    line = Line()
+    table = line.catalog.create(A)
+    line.catalog.drop(A)
+    line.catalog.register(A, replace(table, metadata_location="file:///elsewhere/00000-x.metadata.json"))
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+
+
+async def test_a_refused_table_heals_without_an_event() -> None:
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    theirs = line.store.files[key_of(A)].replace(b'"c1"', b'"c2"')
+    line.store.files[key_of(A)] = theirs
+    line.catalog.commit(A)
+    await line.hear(Hint(A), seconds=20)
+    assert line.store.files[key_of(A)] == theirs
+    del line.store.files[key_of(A)]
+    await line.work(line.policy.refresh_after.total_seconds())
+    assert line.document(A)["state"] == "current"
+    assert isinstance(line.outcomes[-1], Done)

@@ -1,0 +1,74 @@
+"""What an answer of the catalog is worth that may be older than what another file of ours says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from sfn.pointer import hintfile
+from sfn.publish.policy import Policy
+from sfn.words import Hint
+from tests.unit.publishing import AT, LAG, A, B, Line, key_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_memory_skips_nothing_for_an_event_that_says_no_more_than_look() -> None:
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=60)
+    line.store.files.clear()
+    await line.hear(Hint(A))
+    assert sorted(line.store.files) == [key_of(A), hintfile.key(AT)]
+
+
+async def test_such_an_event_gets_one_more_look() -> None:
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=60)
+    loads, reads = line.catalog.loads, line.store.reads
+    await line.hear(Hint(A))
+    assert (line.catalog.loads - loads, line.store.reads - reads) == (1, 2)
+    await line.work(60)
+    assert (line.catalog.loads - loads, line.store.reads - reads) == (2, 4)
+
+
+async def test_under_its_old_name_a_table_is_not_followed_back_by_a_replica_that_lags() -> None:
+    """The new name's file is ahead; that the old one still has the table may be of before the rename."""
+    line = Line(Policy("c1", replica_lag=timedelta(minutes=2), swept=False))
+    first = line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    second, third = line.catalog.commit(A), line.catalog.commit(A)
+    line.catalog.rename(A, B)
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    assert line.document(B)["metadata_file_path"] == third.metadata_location
+
+    line.catalog.drop(B)
+    line.catalog.register(A, second)
+    await line.hear(Hint(A), seconds=60)
+    assert line.document(A)["metadata_file_path"] == first.metadata_location
+    await line.work(120)
+    assert line.document(A)["metadata_file_path"] == second.metadata_location
+
+
+async def test_the_newest_file_of_a_table_makes_room_only_after_the_older_ones() -> None:
+    """Else a reader of the directory would be led back to what an older one says of a table that is gone."""
+    line = Line()
+    first = line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    second = line.catalog.commit(A)
+    line.catalog.rename(A, B)
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    line.clock.turn(2 * LAG.total_seconds())
+    line.catalog.drop(B)
+    line.catalog.create(B, AT)
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    assert line.document(A)["metadata_file_path"] == first.metadata_location
+    assert line.document(B)["metadata_file_path"] == second.metadata_location
+    await line.work(3600)
+    assert line.document(A).get("state") != "current"
+    assert line.document(B)["guid"] not in {first.uuid, None}

@@ -1,0 +1,56 @@
+"""A file that can't be read beside one that can: it hides nothing, and it is not passed over in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sfn
+from sfn.errors import Malformed, Unreadable
+from sfn.pointer.document import Link, State
+from tests.unit.directory import OTHER_UUID, Directory
+
+
+@pytest.fixture(name="place")
+def fixture_place(tmp_path: Path) -> Directory:
+    place = Directory(tmp_path / "warehouse" / "orders")
+    place.metadata()
+    return place
+
+
+def renamed(place: Directory, target: str) -> None:
+    """A tombstone of another table that forwards somewhere."""
+    link = Link(("sales",), "target", target)
+    place.write("sales.was", guid=OTHER_UUID, state=State.RENAMED, moved_to=link)
+
+
+@pytest.mark.parametrize("target", ["s3://lake/x.ver", "", "file:///a\0b", "nonsense", "itself"])
+def test_a_tombstone_that_leads_nowhere_hides_no_live_table(place: Directory, target: str) -> None:
+    renamed(place, place.sfn_file("sales.was").as_uri() if target == "itself" else target)
+    with pytest.raises(Unreadable):
+        sfn.resolve(place.path)
+    place.write()
+    assert sfn.resolve(place.path).document.name == "orders"
+
+
+def test_a_malformed_file_beside_tombstones_is_told_of(place: Directory) -> None:
+    place.write("sales.was", state=State.DROPPED)
+    place.raw(b"{")
+    with pytest.raises(Malformed, match="sales_orders_main"):
+        sfn.resolve(place.path)
+
+
+def test_a_malformed_file_under_the_name_that_two_can_share_does_not_hide_the_other_name(place: Directory) -> None:
+    place.raw(b"{", "a.b_c")
+    with pytest.raises(Malformed, match="a_b_c_main"):
+        sfn.resolve(place.path, "a.b_c")
+    place.write("a.b_c", strict=True)
+    assert sfn.resolve(place.path, "a.b_c").document.name == "b_c"
+
+
+@pytest.mark.parametrize("pointer", ["file:///a\0b", "", "nonsense"])
+def test_a_pointer_that_is_no_path_is_refused(place: Directory, pointer: str) -> None:
+    place.write(metadata_file_path=pointer)
+    with pytest.raises(Unreadable):
+        sfn.resolve(place.path)
