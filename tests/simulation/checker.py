@@ -180,7 +180,9 @@ class Checker:
         if had is None:
             self.blame(f"lie: {reader[0]}", f"{reader} {pointer}")
             return
-        rank, before = max(had), self.last.get(reader, -1)
+        before = self.last.get(reader, -1)
+        # A pointer that was stepped back to has two ranks: it counts as the first that is no step back from the last.
+        rank = min((rank for rank in had if rank >= before), default=max(had))
         if rank < before and not self.ignore_moves_back:
             if at is not None and any(self._is_stated(reader, at, back) for back in self.ranks.rolled_back[uuid]):
                 self.stated += 1

@@ -90,7 +90,7 @@ class _Rest:
             self.blame("a hint in a shared directory", f"{place} {pointer}")
 
     def _check_only(self, place: str, one: Resting, pointer: str | None) -> None:
-        inside = one.table.metadata_location.startswith(f"{place}/metadata/")
+        inside = one.table.metadata_location.rpartition("/")[0] == f"{place}/metadata"
         foreign = any(doc["catalog_id"] != one.catalog_id for _, doc in self.checker.documents(place))
         unheard = pointer is None and not self.one_catalog and self.when == "rest"
         if foreign or unheard:
