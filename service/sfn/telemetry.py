@@ -50,15 +50,8 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(target)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_last(readable=readable)],
-        )
-    )
     root = logging.getLogger()
-    root.handlers = [handler]
+    root.handlers = [_handler(target, shared, readable=readable)]
     root.setLevel(level.upper())
     _route_servers()
 
@@ -78,6 +71,18 @@ def _redacted(key: str, value: object, deeper: int) -> object:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
         return [_redacted("", inner, deeper - 1) for inner in value] if deeper else "…"
     return value
+
+
+def _handler(target: TextIO, shared: Sequence[Processor], *, readable: bool) -> logging.Handler:
+    """Writes every record, also of those who know the standard library alone."""
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_last(readable=readable)],
+        )
+    )
+    return handler
 
 
 def _last(*, readable: bool) -> list[Processor]:

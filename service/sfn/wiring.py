@@ -17,11 +17,10 @@ from sfn.admin.app import routes
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Sender
-from sfn.errors import Broken
+from sfn.errors import Broken, SfnError
 from sfn.inbox import Brake, Intake
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
-from sfn.pointer.location import canonical
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
@@ -29,7 +28,7 @@ from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import Known, Senders, anonymous
 from sfn.receiver.tokens import TokenFile, Tokens
-from sfn.settings import CatalogSettings, Settings
+from sfn.settings import CatalogSettings, Misconfigured, Settings
 from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
 from sfn.store.router import Router
@@ -39,8 +38,6 @@ from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Inbox, Source, Terms, Worker
 
 DISTRIBUTION: Final = "iceberg-sfn"
-LOCAL: Final = "file://"
-"""What every canonical location of a local file begins with."""
 
 STARTING: Final = "starting"
 """Why a process is not ready at first."""
@@ -133,7 +130,7 @@ class Reached:
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
     """How a catalog's tables are published."""
-    ours = settings.catalogs[catalog]
+    ours, every = settings.catalogs[catalog], settings.sweep.every
     return Policy(
         catalog_id=catalog_id,
         replica_lag=ours.replica_lag,
@@ -143,9 +140,9 @@ def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
         min_publish_interval=ours.min_publish_interval,
         on_drop=OnDrop(ours.on_drop),
         version_hint=ours.version_hint == "auto",
-        allowed=tuple(canonical(prefix) for prefix in ours.allowed_locations),
-        swept=settings.sweep.every is not None,
-        sweep_every=settings.sweep.every or _NEVER,
+        allowed=ours.allowed_locations,
+        swept=every is not None,
+        sweep_every=_NEVER if every is None else every,
         interest=_interest(ours),
         writer=f"{DISTRIBUTION} {version(DISTRIBUTION)}",
     )
@@ -168,11 +165,27 @@ def worker_terms(settings: Settings) -> Terms:
     )
 
 
+def check(settings: Settings) -> None:
+    """Refuse settings that only an adapter can tell are wrong.
+
+    Raises:
+        Misconfigured: with everything that is wrong.
+    """
+    problems: list[SfnError] = []
+    for name, one in settings.catalogs.items():
+        try:
+            rest_settings(name, one)
+        except Misconfigured as error:
+            problems.extend(error.problems)
+    if problems:
+        raise Misconfigured(problems)
+
+
 def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
     """How a catalog is asked.
 
     Raises:
-        Broken: it can't be; no secret is repeated.
+        Misconfigured: it can't be; no secret is repeated.
     """
     try:
         return RestSettings(
@@ -191,7 +204,7 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
         )
     except ValueError as error:
         expected = "settings that a REST catalog can be asked with"
-        raise Broken(f"catalogs.{name}", expected=expected, found=str(error)) from None
+        raise Misconfigured([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
 
 
 def _worker(
@@ -242,7 +255,7 @@ def _operators(settings: Settings, brake: Brake, clock: Clock) -> list[APIRouter
 
 def _senders(settings: Settings) -> Senders:
     if not settings.senders:
-        return anonymous(settings.listener.host, settings.catalogs)
+        return anonymous(settings.catalogs)
     known = []
     for name, one in settings.senders.items():
         named = {token: secret.get_secret_value() for token, secret in one.secrets.items()}
@@ -262,14 +275,6 @@ def _interest(catalog: CatalogSettings) -> Interest:
 
 
 def _stores(settings: Settings) -> dict[str, PointerStore]:
-    stores: dict[str, PointerStore] = {}
-    for name, one in settings.stores.items():
-        prefix = canonical(one.prefix)
-        if prefix != LOCAL and not prefix.startswith(f"{LOCAL}/"):
-            raise Broken(
-                f"stores.{name}.prefix",
-                expected="an absolute path or a file: URL: this version has no other store",
-                found=repr(one.prefix),
-            )
-        stores[prefix] = LocalStore(prefix, unsafe=one.unsafe_unconditional_writes)
-    return stores
+    return {
+        one.prefix: LocalStore(one.prefix, unsafe=one.unsafe_unconditional_writes) for one in settings.stores.values()
+    }

@@ -104,3 +104,11 @@ def test_without_the_jars_it_says_what_to_do(tmp_path: Path) -> None:
     done = subprocess.run([SFN, "demo"], env=surroundings, capture_output=True, text=True, timeout=MINUTE, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "make jars" in done.stderr
+
+
+def test_without_its_dependencies_it_says_what_to_do() -> None:
+    without = "import sys; sys.modules['httpx'] = None; sys.argv[1:] = ['demo']; from sfn.cli import main; main()"
+    command = [sys.executable, "-c", without]
+    done = subprocess.run(command, env=SURROUNDINGS, capture_output=True, text=True, timeout=MINUTE, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "sfn demo: expected what it needs beside the service, found no httpx; pip install '.[demo]'\n"

@@ -25,36 +25,61 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
 
 
+def commands() -> list[str]:
+    """Every command, each on one line and without the remark beside it."""
+    lines = "".join(blocks("sh")).replace("\\\n", " ").splitlines()
+    return [line.split("  # ")[0].rstrip() for line in lines if line and not line.startswith(" ")]
+
+
+def answers() -> list[str]:
+    """What is said that commands print."""
+    return re.findall(r"^ +# (\{.*?\})", "".join(blocks("sh")), re.MULTILINE)
+
+
+# One more of them is one more to test.
+DEMO, TEST, INSTALL, SERVE, POST, RESOLVE, RELEASE = commands()
+TAKEN, RELEASED = answers()
+
+
 def test_its_make_targets_exist() -> None:
     makefile = (README.parent / "Makefile").read_text()
-    for target in re.findall(r"^make (\w+)", "".join(blocks("sh")), re.MULTILINE):
+    for target in (command.removeprefix("make ") for command in (DEMO, TEST)):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
+def test_its_way_to_install_it(tmp_path: Path) -> None:
+    # Everything else is there: what is tested is the package.
+    offline = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", f"--target={tmp_path}"]
+    subprocess.run([BIN / "python", "-m", *shlex.split(INSTALL), *offline], cwd=README.parent, check=True, timeout=120)
+    where = "import sfn; print(sfn.__file__)"
+    for command, expected in ((["-c", where], f"{tmp_path}/sfn/__init__.py"), (["-m", "sfn", "--version"], "sfn ")):
+        surroundings = {"PYTHONPATH": str(tmp_path)}
+        told = subprocess.run([BIN / "python", *command], env=surroundings, capture_output=True, text=True, check=True)
+        assert told.stdout.startswith(expected)
+
+
 async def test_its_five_minutes(tmp_path: Path, unused_port: int) -> None:
-    """Serve with its settings, post its event, resolve its directory."""
-    serve, post = blocks("sh")[1:]
+    """Serve with its settings, post its event, resolve its directory, release its brake."""
     async with lake(tmp_path) as catalog:
         pointer = catalog.commit("orders")
         text = blocks("toml")[0].replace("http://127.0.0.1:8181", catalog.uri)
         text = text.replace("/warehouse", f"{tmp_path}/warehouse")
         settings = f"[listener]\nport = {unused_port}\n[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n{text}"
         (tmp_path / "sfn.toml").write_text(settings)
-        command = shlex.split(serve)
-        process = _started(command, tmp_path)
+        process = _started(shlex.split(SERVE), tmp_path)
         try:
             await until(lambda: catalog.published("orders") == pointer)
-            script = post.replace("8085", str(unused_port)).replace(
-                "/warehouse/sales/orders", str(catalog.directory("orders"))
-            )
             pointer = catalog.commit("orders")
-            answer = await anyio.to_thread.run_sync(_ran, script.split("sfn resolve")[0])
-            assert answer.startswith("HTTP/1.1 202"), answer
+            event = re.sub(r'/warehouse/sales/orders/[^"]*', pointer, POST.replace("8085", str(unused_port)))
+            assert pointer in event
+            assert await anyio.to_thread.run_sync(_ran, event) == TAKEN
             await until(lambda: catalog.published("orders") == pointer)
-            resolve = next(line for line in script.splitlines() if line.startswith("sfn resolve"))
+            directory = str(catalog.directory("orders"))
+            resolve = RESOLVE.replace("/warehouse/sales/orders", directory)
             assert _ran(f"{BIN}/{resolve}").strip() == pointer
-            found = sfn.resolve(catalog.directory("orders"), table="sales.orders")
+            found = sfn.resolve(directory, table="sales.orders")
             assert found.metadata_location == pointer
+            assert await anyio.to_thread.run_sync(_ran, RELEASE.replace("8085", str(unused_port))) == RELEASED
         finally:
             process.terminate()
             assert process.wait(30) == 0

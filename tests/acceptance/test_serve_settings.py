@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 SFN = Path(sys.executable).with_name("sfn")
 
 
-def sfn(*arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def sfn(
+    *arguments: str, environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
     return subprocess.run(
         [SFN, *arguments],
         env={**inherited, **(environ or {})},
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=60,
@@ -47,6 +52,35 @@ def test_a_settings_file_that_is_not_there_exits_with_2(tmp_path: Path) -> None:
     done = sfn("serve", "--config", str(tmp_path / "absent.toml"))
     assert done.returncode == 2
     assert "absent.toml" in done.stderr
+
+
+def test_without_any_settings_it_shows_what_to_write(tmp_path: Path) -> None:
+    done = sfn("serve", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "settings: catalogs: expected at least one, found none; "
+        'write [catalogs.NAME] uri = "https://…", or set SFN_CATALOGS__NAME__URI\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[worker]\nlease = ['30s']", "sfn.toml: [worker] lease: expected a duration such as 30s"),
+        (
+            "[catalogs.prod]\nuri = 'http://catalog'\ntoken = 's3cret'\ntoken_file = '/x'",
+            "catalogs.prod: expected settings that a REST catalog can be asked with",
+        ),
+    ],
+)
+def test_one_wrong_setting_is_one_line_and_2(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "sfn.toml"
+    file.write_text(text)
+    done = sfn("serve", "--config", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == 1
+    assert "s3cret" not in done.stderr
 
 
 def test_an_unknown_command_exits_with_2() -> None:

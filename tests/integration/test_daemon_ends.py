@@ -176,10 +176,10 @@ async def test_an_inbox_that_cannot_be_written_is_one_line_and_1(world: Lake) ->
     assert status == 1
 
 
-async def test_a_store_of_an_unknown_kind_is_one_line_and_1(world: Lake) -> None:
+async def test_a_store_of_an_unknown_kind_is_one_line_and_2(world: Lake) -> None:
     status, told = await refused(configure(world, '[stores.far]\nprefix = "s3://bucket"'))
-    assert_one_line(told, "stores.far.prefix")
-    assert status == 1
+    assert_one_line(told, "[stores.far] prefix")
+    assert status == 2
 
 
 async def test_without_a_token_it_does_not_listen_to_the_network(world: Lake) -> None:

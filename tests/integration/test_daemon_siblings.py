@@ -118,7 +118,7 @@ def service(
     sweeps: tuple[Hint, ...],
 ) -> Service:
     readiness = Readiness(STARTING)
-    senders = anonymous("127.0.0.1", ["prod"])
+    senders = anonymous(["prod"])
     ingest = Ingest(inbox, senders, readiness, limits=Limits(1000), interest=lambda _: True, on_broken=failure.tell)
     worker = Worker(
         Inbox(inbox, inbox, inbox, inbox),

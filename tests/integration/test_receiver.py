@@ -145,7 +145,7 @@ async def test_tokens_are_rotated_by_writing_their_file(tmp_path: Path) -> None:
 
 
 async def test_without_senders_no_token_is_asked_for() -> None:
-    service = Service(senders=anonymous("127.0.0.1", ["prod"]))
+    service = Service(senders=anonymous(["prod"]))
     async with listening(service.application()) as connect:
         assert (await answer(connect, request(body=EVENT.replace(b"theirs", b"prod"), token=None))).status == 202
     assert service.inbox.taken[0].sender == "anonymous"

@@ -24,9 +24,23 @@ def test_nothing_needs_no_unit() -> None:
     assert duration(0) == timedelta()
 
 
+@pytest.mark.parametrize("text", ["36500d", "876000h", "52560000m"])
+def test_a_duration_is_a_hundred_years_at_most(text: str) -> None:
+    assert duration(text) == timedelta(days=36_500)
+
+
+@pytest.mark.parametrize("text", ["36500.001d", "876001h", "999999999d", "999999999.999999999d"])
+def test_a_longer_one_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="a duration of at most 36500d"):
+        duration(text)
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "30", 31, 1.5, "s", "-1s", "1S", "1w", "1h30m", "1e3s", "٣s", "1s\n", "9" * 10 + "d", None, True, False],
+    [
+        *("", "30", 31, 1.5, "s", "-1s", "1S", "1w", "1h30m", "1e3s", "٣s", "1s\n", "9" * 10 + "d"),
+        *(None, True, False, ["30s"], {"a": 1}),
+    ],
 )
 def test_no_durations(text: object) -> None:
     with pytest.raises(ValueError, match="a duration such as 30s"):
@@ -41,7 +55,7 @@ def test_sizes(text: str, count: int) -> None:
     assert size(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "1", 2, "1mib", "1M", "-1B", "1.5B", "0.3KiB", "1MiB ", None])
+@pytest.mark.parametrize("text", ["", "1", 2, "1mib", "1M", "-1B", "1.5B", "0.3KiB", "1MiB ", None, ["1MiB"], {"a": 1}])
 def test_no_sizes(text: object) -> None:
     with pytest.raises(ValueError, match=r"a size such as 1MiB|whole number of bytes"):
         size(text)

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from sfn.inbox.transitions import LONGEST_PAUSE
 from sfn.settings import load
 from tests.unit.settings_ground import CATALOG, Ground
+
+LEAST = {"SFN_CATALOGS__PROD__URI": "https://catalog.example/api"}
 
 
 @pytest.fixture
@@ -18,7 +21,7 @@ def ground(tmp_path: Path) -> Ground:
 
 
 def test_the_defaults_are_those_of_the_specification() -> None:
-    settings = load(None, {})
+    settings = load(None, LEAST)
     listener = settings.listener
     assert (listener.host, listener.port, listener.body_limit) == ("127.0.0.1", 8085, 1_048_576)
     assert (listener.drain, listener.queue_limit) == (timedelta(seconds=30), 10_000)
@@ -28,7 +31,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
     assert (retry.base, retry.cap, retry.budget) == (timedelta(seconds=1), timedelta(minutes=5), timedelta(hours=24))
     assert retry.max_attempts == 100
     assert settings.sweep.every == timedelta(minutes=15)
-    assert (settings.senders, settings.catalogs, settings.stores) == ({}, {}, {})
+    assert (settings.senders, settings.stores) == ({}, {})
     assert (settings.admin.token, settings.admin.token_file) == (None, None)
 
 
@@ -89,8 +92,33 @@ def test_a_file_with_every_key_is_read(ground: Ground) -> None:
     assert (settings.listener.body_limit, settings.retry.base) == (65_536, timedelta(milliseconds=500))
 
 
+@pytest.mark.parametrize(
+    ("prefix", "place"),
+    [
+        ("/w", "file:///w"),
+        ("file:/w/", "file:///w"),
+        ("FILE:///w", "file:///w"),
+        ("/", "file://"),
+        ("file:///", "file://"),
+    ],
+)
+def test_every_spelling_of_a_prefix_is_one(ground: Ground, prefix: str, place: str) -> None:
+    settings = ground.load(f"{CATALOG}allowed_locations = ['{prefix}']\n[stores.here]\nprefix = '{prefix}'")
+    assert (settings.stores["here"].prefix, settings.catalogs["prod"].allowed_locations) == (place, (place,))
+
+
+def test_a_prefix_may_be_a_whole_bucket(ground: Ground) -> None:
+    settings = ground.load(f"{CATALOG}allowed_locations = ['s3a://bucket/', 'gs://b/a%20b']")
+    assert settings.catalogs["prod"].allowed_locations == ("s3://bucket", "gs://b/a%20b")
+
+
+def test_the_longest_pause_is_one_that_the_inbox_keeps(ground: Ground) -> None:
+    catalog = ground.load(f"{CATALOG}min_publish_interval = '1h'").catalogs["prod"]
+    assert catalog.min_publish_interval == LONGEST_PAUSE
+
+
 def test_the_default_inbox_lies_below_the_working_directory() -> None:
-    assert load(None, {}).inbox.path == Path("sfn/inbox.db")
+    assert load(None, LEAST).inbox.path == Path("sfn/inbox.db")
 
 
 def test_the_environment_wins_over_the_file(ground: Ground) -> None:
@@ -131,16 +159,17 @@ def test_a_variable_finds_a_name_with_capitals_hyphens_and_dots(ground: Ground) 
 
 def test_variables_of_orchestrators_are_not_ours() -> None:
     environ = {
+        **LEAST,
         "SFN_PORT": "tcp://10.0.0.1:8085",
         "SFN_SERVICE_HOST": "10.0.0.1",
         "sfn_listener__port": "x",
         "PATH": "/",
     }
-    assert load(None, environ) == load(None, {})
+    assert load(None, environ) == load(None, LEAST)
 
 
 @pytest.mark.parametrize("key", ["host", "port"])
 def test_settings_are_frozen(key: str) -> None:
-    listener = load(None, {}).listener
+    listener = load(None, LEAST).listener
     with pytest.raises(ValidationError):
         setattr(listener, key, getattr(listener, key))

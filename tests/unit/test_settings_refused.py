@@ -20,7 +20,7 @@ def ground(tmp_path: Path) -> Ground:
 
 def test_a_variable_that_fits_nowhere_is_named(ground: Ground) -> None:
     assert "SFN_LISTENER__PORT__X: expected a table listener.port" in ground.problem(
-        "[listener]\nport = 1\n", {"SFN_LISTENER__PORT__X": "1"}
+        "[listener]\nport = 1\n" + CATALOG, {"SFN_LISTENER__PORT__X": "1"}
     )
 
 
@@ -81,22 +81,44 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
         ("[listener]\nbody_limit = '0B'", "[listener] body_limit"),
         ("[listener]\nbody_limit = 1048576", "a size such as 1MiB"),
         ("[listener]\ndrain = 30", "a duration such as 30s"),
-        ("[worker]\nlease = '0s'", "[worker] lease"),
+        ("[listener]\ndrain = '36501d'", "[listener] drain: expected a duration of at most 36500d, found '36501d'"),
+        ("[listener]\ndrain = { a = 1 }", "[listener] drain: expected a duration such as 30s"),
+        ("[worker]\nlease = '0s'", "[worker] lease: expected a duration from 1s to 36500d, found '0s'"),
+        ("[worker]\nlease = '999ms'", "[worker] lease: expected a duration from 1s to 36500d, found '999ms'"),
+        ("[worker]\nlease = ['30s']", "[worker] lease: expected a duration such as 30s"),
+        ("[sweep]\nevery = '0s'", "[sweep] every: expected a duration from 1s to 36500d, found '0s'"),
+        ("[sweep]\nevery = 0", "[sweep] every: expected a duration from 1s to 36500d, found 0"),
+        ("[sweep]\nevery = '36501d'", "[sweep] every: expected a duration of at most 36500d"),
+        (
+            CATALOG + "min_publish_interval = '61m'",
+            "[catalogs.prod] min_publish_interval: expected a duration from 0s to 1h, found '61m'",
+        ),
         ("[inbox]\nurl = 'postgresql://x'", "sqlite:///"),
         ("[inbox]\nurl = 'sqlite:///'", "sqlite:///"),
         ("[sweep]\nevery = 'never'", "a duration such as 30s"),
         ("[telemetry]\nlevel = 'loud'", "found 'loud'"),
         ("listener = 3", "sfn.toml: listener: expected a table, found another value"),
         ("[admin]\ntoken_file = ''", "the path of a file"),
+        ("[admin]\ntoken_file = ['a']", "[admin] token_file: expected the path of a file, found an array"),
         ("[admin]\ntoken = ''", "visible ASCII"),
         ("[stores.s]\nprefix = ''", "[stores.s] prefix"),
+        ("[stores.s]\nprefix = 'warehouse'", "[stores.s] prefix: expected an absolute path or a file: URL"),
+        ("[stores.s]\nprefix = 's3://bucket'", "this version has no other store, found 's3://bucket'"),
+        ("[stores.s]\nprefix = 'file://host/warehouse'", "[stores.s] prefix: expected an absolute path or"),
+        ("[stores.s]\nprefix = '/w/../x'", "without empty, `.` or `..` segments, found '/w/../x'"),
+        ("[stores.s]\nprefix = '/w/*'", "[stores.s] prefix: expected a prefix without `*`: all that lies below it"),
+        (
+            CATALOG + "allowed_locations = ['/w', 'warehouse']",
+            "allowed_locations: expected a prefix such as /warehouse",
+        ),
+        (CATALOG + "allowed_locations = ['/w/*']", "allowed_locations: expected a prefix without `*`: all that lies"),
+        (CATALOG + "allowed_locations = ['http://x/w']", "abfss, file, gs, s3, wasbs, found 'http://x/w'"),
+        (CATALOG + "allowed_locations = ['s3://']", "[catalogs.prod] allowed_locations"),
         ("[stores.'a b']\nprefix = 'file:///x'", "letters, digits"),
         ("[stores.'a:b']\nprefix = 'file:///x'", "letters, digits"),
         (CATALOG + "type = 'told'", "[catalogs.prod] type"),
         (CATALOG + "max_drops = -1", "[catalogs.prod] max_drops"),
         (CATALOG + "include = ['']", "[catalogs.prod] include: expected at least 1 character"),
-        (CATALOG + "headers = { 'X Y' = 'z' }", "that HTTP can carry"),
-        (CATALOG + 'headers = { X = "a\\r\\nb" }', "that HTTP can carry"),
         ("[catalogs.prod]\nuri = 'catalog:8181'", "an absolute http or https URL"),
         ("[catalogs.prod]\nuri = 'ftp://catalog'", "an absolute http or https URL"),
         ("[catalogs.prod]\nuri = 'http://catalog:port'", "an absolute http or https URL"),
@@ -115,18 +137,36 @@ def test_a_wrong_value_is_named_with_what_was_expected(ground: Ground, text: str
         (CATALOG + "[senders.a]\nsecrets = { m = 't' }\ncatalog = 'prot'", "did you mean prod?"),
         (CATALOG + "[senders.a]\nsecrets = { m = 't' }\ncatalogs = { x = 'dev' }", "[senders.a.catalogs] x"),
         (CATALOG + "[senders.a]\nsecrets = { m = 't' }\ncatalog = 'prod'\ncatalogs = { x = 'prod' }", "found both"),
-        ("[senders.a]\nsecrets = { m = 't' }", "[senders.a] catalog: expected the catalog that it speaks for"),
+        ("", "sfn.toml: catalogs: expected at least one, found none"),
+        (
+            "[senders.a]\nsecrets = { m = 't' }",
+            'write [catalogs.NAME] uri = "https://…", or set SFN_CATALOGS__NAME__URI',
+        ),
         (CATALOG + CATALOG.replace("prod", "dev") + "[senders.a]\nsecrets = { m = 't' }", "are: prod, dev"),
         (CATALOG + "[senders.a]\nsecrets = { m = 't' }\n[senders.b]\nsecrets = { n = 't' }", "the sender a"),
-        (CATALOG + "token = 'a'\ncredential = 'b'", "found token and credential"),
-        (CATALOG + "token_file = 'a'\ntoken = 'b'", "found token and token_file"),
-        ("[admin]\ntoken = 'a'\ntoken_file = 'b'", "found token and token_file"),
-        ("[retry]\nbase = '10m'", "[retry] base: expected at most the cap"),
-        ("[stores.a]\nprefix = 'file:///w'\n[stores.b]\nprefix = 'file:///w/'", "the store a"),
+        (CATALOG + "[admin]\ntoken = 'a'\ntoken_file = 'b'", "[admin] token_file: expected either"),
+        (CATALOG + "[retry]\nbase = '10m'", "[retry] base: expected at most the cap"),
+        (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = '/w/'", "[stores.b] prefix: expected a prefix of"),
+        (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = 'file:///w'", "found the one of the store a"),
+        (CATALOG + "[stores.a]\nprefix = '/'\n[stores.b]\nprefix = 'FILE:/'", "found the one of the store a"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(ground: Ground, text: str, said: str) -> None:
     assert said in ground.problem(text)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "[::1]", "localhost", "LOCALHOST"])
+def test_a_loopback_address_needs_no_sender(ground: Ground, host: str) -> None:
+    assert ground.load(f"[listener]\nhost = '{host}'\n{CATALOG}").senders == {}
+
+
+@pytest.mark.parametrize(
+    "host", [NETWORK, "::", "10.0.0.1", "example.org", "::ffff:10.0.0.1", "127.0.0.1.nip.io", "localhost.example.org"]
+)
+def test_another_address_needs_one(ground: Ground, host: str) -> None:
+    problem = ground.problem(f"[listener]\nhost = '{host}'\n{CATALOG}")
+    assert problem.startswith("sfn.toml: [listener] host: expected a loopback address")
+    assert "[senders.NAME] secrets" in problem
 
 
 def test_a_network_address_is_fine_with_a_sender(ground: Ground) -> None:
@@ -167,8 +207,9 @@ def test_no_representation_tells_a_secret(ground: Ground) -> None:
         CATALOG + "[senders.etl]\nsecrets = 's3cret'",
         CATALOG + "[senders.etl]\nsecrets = ['s3cret']",
         CATALOG + "[senders.etl]\nsecrets = { main = 's3cret s3cret' }",
-        CATALOG + 'headers = { X = "s3cret\\n" }',
         "[catalogs.prod]\nuri = 'ftp://user:s3cret@x'",
+        CATALOG + "allowed_locations = ['s3://user:s3cret@bucket/w']",
+        "[stores.s]\nprefix = 's3://user:s3cret@bucket/w'",
         CATALOG + "oauth2_uri = 'user:s3cret@x'",
     ],
 )

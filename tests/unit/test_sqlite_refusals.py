@@ -11,6 +11,7 @@ import pytest
 
 from sfn.errors import Broken, Scope, Transient
 from sfn.inbox.sqlite.refusals import refusal
+from sfn.inbox.sqlite.schema import prepare
 
 
 @pytest.fixture
@@ -85,3 +86,15 @@ def test_a_statement_that_is_wrong_says_nothing_of_the_inbox(db: sqlite3.Connect
 def test_an_error_without_a_code_says_nothing_of_the_inbox(db: sqlite3.Connection) -> None:
     db.close()
     assert refusal(provoked(lambda: db.execute("SELECT 1")), "inbox.db") is None
+
+
+def test_a_file_system_without_a_write_ahead_log_is_refused_by_name(tmp_path: Path) -> None:
+    """SQLite's twin of a file system without shared memory: it answers, and stays with the journal that it had."""
+    path = tmp_path / "inbox.db"
+    with closing(sqlite3.connect(f"{path.as_uri()}?vfs=unix-dotfile", uri=True, isolation_level=None)) as db:
+        with pytest.raises(Broken) as refused:
+            prepare(db, str(path))
+        assert db.execute("SELECT * FROM sqlite_schema").fetchall() == []
+    assert (refused.value.where, refused.value.found) == (str(path), "journal_mode delete")
+    assert "a local disk" in refused.value.remedy
+    assert "inbox.url" in refused.value.remedy

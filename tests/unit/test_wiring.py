@@ -15,8 +15,8 @@ from sfn.catalog.rest import RestSettings
 from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Interest, OnDrop, Policy
-from sfn.settings import Settings
-from sfn.wiring import Reached, assembled, inbox_terms, policy, rest_settings, worker_terms
+from sfn.settings import Misconfigured, Settings
+from sfn.wiring import Reached, assembled, check, inbox_terms, policy, rest_settings, worker_terms
 from sfn.words import CatalogName, Hint
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Terms
@@ -210,17 +210,29 @@ async def test_a_start_asks_for_a_sweep_of_each_catalog(ground: Ground, tmp_path
         assert service.readiness.reasons == ("starting",)
 
 
-@pytest.mark.parametrize("prefix", ["s3://bucket", "warehouse", "file://host/warehouse"])
-async def test_only_local_stores_are_known(ground: Ground, tmp_path: Path, prefix: str) -> None:
-    settings = local(ground, tmp_path, f'[stores.far]\nprefix = "{prefix}"')
-    with pytest.raises(Broken, match=r"stores\.far\.prefix"):
-        async with assembled(settings, never):
-            pass
-
-
-async def test_a_catalog_that_cannot_be_asked_is_told_by_its_setting(ground: Ground, tmp_path: Path) -> None:
-    more = '[catalogs.other]\nuri = "https://catalog.example"\ncredential = "s3cret\\nof ours"'
-    with pytest.raises(Broken, match=r"catalogs\.other\.credential") as caught:
-        async with assembled(local(ground, tmp_path, more), never):
-            pass
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('credential = "s3cret\\nof ours"', "catalogs.prod.credential: "),
+        ('token = "s3cret"\ncredential = "s3cret"', "catalogs.prod: token and credential exclude each other"),
+        ('token_file = "/s3cret"\ntoken = "s3cret"', "catalogs.prod: token and token_file exclude each other"),
+        ("headers = { 'X Y' = 's3cret' }", "catalogs.prod.headers: 'X Y' cannot be sent"),
+        ('headers = { X = "s3cret\\r\\nb" }', "catalogs.prod.headers: 'X' cannot be sent"),
+    ],
+)
+def test_a_catalog_that_cannot_be_asked_is_told_by_its_setting(ground: Ground, more: str, said: str) -> None:
+    with pytest.raises(Misconfigured) as caught:
+        check(ground.load(CATALOG + more))
+    (problem,) = caught.value.problems
+    assert said in problem.found
     assert "s3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_all_catalogs_that_cannot_be_asked_are_told_at_once(ground: Ground) -> None:
+    both = "token = 'a'\ncredential = 'b'\n"
+    with pytest.raises(Misconfigured) as caught:
+        check(
+            ground.load(f"{CATALOG}{both}[catalogs.fine]\nuri = 'http://x'\n[catalogs.dev]\nuri = 'http://x'\n{both}")
+        )
+    assert [problem.where for problem in caught.value.problems] == ["catalogs.prod", "catalogs.dev"]

@@ -26,10 +26,15 @@ def demo(
 
     Java and jars are those that `make jars` fetched, unless they are given.
     """
-    from sfn.demo.fixture import locate  # noqa: PLC0415 - start-up time
-    from sfn.demo.story import tell  # noqa: PLC0415 - start-up time
     from sfn.errors import SfnError  # noqa: PLC0415 - start-up time
 
+    try:
+        from sfn.demo.fixture import locate  # noqa: PLC0415 - an optional dependency
+        from sfn.demo.story import tell  # noqa: PLC0415 - an optional dependency
+    except ModuleNotFoundError as error:
+        expected, remedy = "what it needs beside the service", "pip install '.[demo]'"
+        typer.echo(str(SfnError("sfn demo", expected=expected, found=f"no {error.name}", remedy=remedy)), err=True)
+        raise typer.Exit(FAILED) from None
     # Else the temporary folder would outlive a demo that is told to end.
     signal.signal(signal.SIGTERM, _end)
     try:

@@ -21,11 +21,13 @@ def serve(
 
     try:
         settings = load(config)
+
+        from sfn import daemon, wiring  # noqa: PLC0415 - start-up time
+
+        wiring.check(settings)
     except Misconfigured as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
         raise typer.Exit(WRONG_USAGE) from None
-
-    from sfn import daemon  # noqa: PLC0415 - start-up time
 
     raise typer.Exit(daemon.run(settings))

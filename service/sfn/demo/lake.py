@@ -32,7 +32,7 @@ def require() -> None:
                 "sfn demo",
                 expected="PyIceberg and DuckDB",
                 found=f"no {error.name or name}",
-                remedy="pip install 'iceberg-sfn[demo]'",
+                remedy="pip install '.[demo]'",
             ) from error
 
 

@@ -14,7 +14,6 @@ class Status(StrEnum):
     OPEN = "open"
     SUPERSEDED = "superseded"
     REPLAYED = "replayed"
-    DISCARDED = "discarded"
 
 
 @dataclass(frozen=True, slots=True)

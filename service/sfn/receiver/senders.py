@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sfn.dialects import Sender
-from sfn.errors import Broken
 from sfn.receiver.tokens import Tokens, bearer, match
 
 
@@ -51,31 +49,12 @@ class Senders:
         return None if index is None else active[index][0]
 
 
-def anonymous(host: str, catalogs: Iterable[str]) -> Senders:
+def anonymous(catalogs: Iterable[str]) -> Senders:
     """Everybody who reaches the listener, bound to all catalogs under our own names of them.
 
+    Only for a listener that is reached from this machine alone: the settings see to that.
+
     Args:
-        host: the address that the listener binds.
         catalogs: all configured ones.
-
-    Raises:
-        Broken: the address is not a loopback one.
     """
-    if not is_loopback(host):
-        raise Broken(
-            "listener.host",
-            expected="a loopback address, as no sender is configured",
-            found=host,
-            remedy="configure a sender with a token",
-        )
     return Senders((), Sender("anonymous", {catalog: catalog for catalog in catalogs}))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine alone. Names but `localhost` are not looked up."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
-    except ValueError:
-        return False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import ipaddress
+from collections.abc import Iterator
 
 from sfn.errors import SfnError
-from sfn.receiver.senders import is_loopback
 from sfn.settings.complaints import nearest
 from sfn.settings.model import SenderSettings, Settings
 from sfn.settings.sources import Sources
@@ -14,23 +14,44 @@ from sfn.settings.sources import Sources
 def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...]:
     """Everything that does not fit together."""
     return (
+        *_catalogs(settings, sources),
         *_open_to_the_network(settings, sources),
         *_senders(settings, sources),
         *_secrets_shared(settings, sources),
-        *_secrets_twice(settings, sources),
+        *_admin(settings, sources),
         *_retry(settings, sources),
         *_stores(settings, sources),
     )
 
 
+def _catalogs(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    if not settings.catalogs:
+        yield SfnError(
+            sources.place(("catalogs",)),
+            expected="at least one",
+            found="none",
+            remedy='write [catalogs.NAME] uri = "https://…", or set SFN_CATALOGS__NAME__URI',
+        )
+
+
 def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    if not settings.senders and not is_loopback(settings.listener.host):
+    if not settings.senders and not _is_loopback(settings.listener.host):
         yield SfnError(
             sources.place(("listener", "host")),
             expected="a loopback address, as everybody may send events while no sender is configured",
             found=settings.listener.host,
             remedy='configure one: [senders.NAME] secrets = { main = "…" }',
         )
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reached from this machine alone. Names but `localhost` are not looked up."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _senders(settings: Settings, sources: Sources) -> Iterator[SfnError]:
@@ -50,12 +71,12 @@ def _bindings(name: str, sender: SenderSettings, settings: Settings, sources: So
     if sender.catalog is not None and sender.catalogs:
         place = sources.place(("senders", name, "catalog"))
         yield SfnError(place, expected="either catalog or catalogs", found="both")
-    if sender.catalog is None and not sender.catalogs and len(known) != 1:
+    if sender.catalog is None and not sender.catalogs and len(known) > 1:
         yield SfnError(
             sources.place(("senders", name, "catalog")),
-            expected="the catalog that it speaks for, as there is not exactly one",
+            expected="the catalog that it speaks for, as there are several",
             found="none",
-            remedy=f"configured are: {', '.join(known) or 'none'}",
+            remedy=f"configured are: {', '.join(known)}",
         )
     meant: dict[tuple[str, ...], str] = {("catalogs", theirs): ours for theirs, ours in sender.catalogs.items()}
     if sender.catalog is not None:
@@ -83,25 +104,11 @@ def _secrets_shared(settings: Settings, sources: Sources) -> Iterator[SfnError]:
                 )
 
 
-def _secrets_twice(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    for name, catalog in settings.catalogs.items():
-        given: Mapping[str, object] = {
-            "token": catalog.token,
-            "token_file": catalog.token_file,
-            "credential": catalog.credential,
-            "credential_file": catalog.credential_file,
-        }
-        yield from _at_most_one(("catalogs", name), given, sources)
-    yield from _at_most_one(
-        ("admin",), {"token": settings.admin.token, "token_file": settings.admin.token_file}, sources
-    )
-
-
-def _at_most_one(table: tuple[str, ...], given: Mapping[str, object], sources: Sources) -> Iterator[SfnError]:
-    present = [key for key, value in given.items() if value is not None]
-    if len(present) > 1:
-        place = sources.place((*table, present[1]))
-        yield SfnError(place, expected=f"at most one of {', '.join(given)}", found=" and ".join(present))
+def _admin(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    admin = settings.admin
+    if admin.token is not None and admin.token_file is not None:
+        place = sources.place(("admin", "token_file"))
+        yield SfnError(place, expected="either token or token_file", found="both")
 
 
 def _retry(settings: Settings, sources: Sources) -> Iterator[SfnError]:
@@ -114,7 +121,7 @@ def _retry(settings: Settings, sources: Sources) -> Iterator[SfnError]:
 def _stores(settings: Settings, sources: Sources) -> Iterator[SfnError]:
     owners: dict[str, str] = {}
     for name, store in settings.stores.items():
-        owner = owners.setdefault(store.prefix.rstrip("/"), name)
+        owner = owners.setdefault(store.prefix, name)
         if owner != name:
             place = sources.place(("stores", name, "prefix"))
             yield SfnError(place, expected="a prefix of its own", found=f"the one of the store {owner}")

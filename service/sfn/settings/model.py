@@ -13,20 +13,25 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StringConstraints
 
 from sfn.settings import texts
-from sfn.settings.quantities import Duration, DurationOrOff, PositiveDuration, Size
+from sfn.settings.quantities import Duration, DurationOrOff, PositiveDuration, Size, between
 
 Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 """What an operator may call a catalog, a sender or a store: it goes into URLs, metrics and logs."""
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(texts.array)]
+Prefix: TypeAlias = Annotated[Text, AfterValidator(texts.prefix)]
+Prefixes: TypeAlias = Annotated[tuple[Prefix, ...], BeforeValidator(texts.array)]
+LocalPrefix: TypeAlias = Annotated[Text, AfterValidator(texts.local_prefix)]
 File: TypeAlias = Annotated[Path, BeforeValidator(texts.path)]
 Url: TypeAlias = Annotated[str, AfterValidator(texts.http_url)]
 Secret: TypeAlias = Annotated[SecretStr, Field(min_length=1)]
 Token: TypeAlias = Annotated[SecretStr, AfterValidator(texts.bearer_token)]
 Tokens: TypeAlias = Annotated[Mapping[Text, Token], BeforeValidator(texts.table)]
-HttpHeaders: TypeAlias = Annotated[Mapping[str, SecretStr], BeforeValidator(texts.table), AfterValidator(texts.headers)]
+HttpHeaders: TypeAlias = Annotated[Mapping[str, SecretStr], BeforeValidator(texts.table)]
 Names: TypeAlias = Annotated[Mapping[Text, Text], BeforeValidator(texts.table)]
+Pause: TypeAlias = Annotated[Duration, between("0s", "1h")]
+"""The inbox takes a longer one for a clock that jumped, and passes over it."""
 AtLeastOne: TypeAlias = Annotated[int, Field(ge=1)]
 
 
@@ -80,7 +85,7 @@ class WorkerSettings(Section):
     """
 
     concurrency: AtLeastOne = 32
-    lease: PositiveDuration = timedelta(seconds=30)
+    lease: Annotated[Duration, between("1s", "36500d")] = timedelta(seconds=30)
 
 
 class RetrySettings(Section):
@@ -106,7 +111,7 @@ class SweepSettings(Section):
         every: from one walk to the next, None for never (`off`).
     """
 
-    every: DurationOrOff = timedelta(minutes=15)
+    every: Annotated[DurationOrOff, between("1s", "36500d")] = timedelta(minutes=15)
 
 
 class SenderSettings(Section):
@@ -146,7 +151,7 @@ class CatalogSettings(Section):
         max_drops: steps back that are let pass an hour; None for the greater of 10 and 1 % of the tables.
         include: globs of the tables that are published; none is all.
         exclude: globs of those that are not.
-        allowed_locations: prefixes that locations must lie below; none is any below a store.
+        allowed_locations: canonical prefixes that locations must lie below; none is any below a store.
         version_hint: whether to keep `version-hint.text`.
         on_drop: what becomes of a dropped table's files.
         expire_after: how long a tombstone stays.
@@ -171,23 +176,23 @@ class CatalogSettings(Section):
     max_drops: Annotated[int, Field(ge=0)] | None = None
     include: Texts = ()
     exclude: Texts = ()
-    allowed_locations: Texts = ()
+    allowed_locations: Prefixes = ()
     version_hint: Literal["auto", "off"] = "auto"
     on_drop: Literal["tombstone", "delete", "keep"] = "tombstone"
     expire_after: PositiveDuration = timedelta(days=7)
     refresh_after: PositiveDuration = timedelta(hours=8)
-    min_publish_interval: Duration = timedelta(seconds=1)
+    min_publish_interval: Pause = timedelta(seconds=1)
 
 
 class StoreSettings(Section):
     """Where tables lie.
 
     Attributes:
-        prefix: locations below it are this store's.
+        prefix: canonical; locations below it are this store's.
         unsafe_unconditional_writes: use a store that cannot compare and swap.
     """
 
-    prefix: Text
+    prefix: LocalPrefix
     unsafe_unconditional_writes: bool = False
 
 

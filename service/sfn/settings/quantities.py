@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Annotated, Final, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 DURATIONS: Final = {
     "ms": timedelta(milliseconds=1),
@@ -17,7 +17,12 @@ DURATIONS: Final = {
 }
 SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 
-# Nine digits: the largest is a number of days that a timedelta holds, and no regular expression meets a longer one.
+LONGEST: Final = timedelta(days=36_500)
+"""Of all durations: so long from now is still a date."""
+
+_NOTHING: Final = ("0", 0)
+"""What needs no unit. No set, for a value of a wrong type may have no hash."""
+
 _QUANTITY: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([A-Za-z]{1,3})", re.ASCII)
 
 
@@ -29,11 +34,14 @@ def duration(text: object) -> timedelta:
     """
     if isinstance(text, timedelta):
         return text
-    if text in {"0", 0} and not isinstance(text, bool):
+    if text in _NOTHING and not isinstance(text, bool):
         return timedelta()
     number, unit = _split(text)
     if unit not in DURATIONS:
         raise ValueError(f"a duration such as 30s: a number and one of {', '.join(DURATIONS)}")
+    # Before they are multiplied: the product may be more than a timedelta holds.
+    if float(number) > LONGEST / DURATIONS[unit]:
+        raise ValueError(f"a duration of at most {LONGEST.days}d")
     return float(number) * DURATIONS[unit]
 
 
@@ -44,6 +52,22 @@ def duration_or_off(text: object) -> timedelta | None:
         ValueError: it is neither.
     """
     return None if text is None or text == "off" else duration(text)
+
+
+def between(shortest: str, longest: str) -> AfterValidator:
+    """Refuses other durations; none at all (`off`) passes.
+
+    Args:
+        shortest, longest: as people write them.
+    """
+    least, most = duration(shortest), duration(longest)
+
+    def check(value: timedelta | None) -> timedelta | None:
+        if value is not None and not least <= value <= most:
+            raise ValueError(f"a duration from {shortest} to {longest}")
+        return value
+
+    return AfterValidator(check)
 
 
 def size(text: object) -> int:

@@ -5,17 +5,16 @@ Each function raises `ValueError` with what it expected, never with what it was 
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from sfn.errors import LocationRefused
+from sfn.pointer.location import canonical, checked, store_of
 from sfn.receiver.tokens import well_formed
 
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_LOCAL = "file://"
 _SQLITE = "sqlite:///"
 
 
@@ -35,7 +34,7 @@ def table(value: object) -> object:
 
 def path(value: object) -> object:
     """The path of a file."""
-    if value in {"", "."}:
+    if not isinstance(value, str) or value in {"", "."}:
         raise ValueError("the path of a file")
     return value
 
@@ -44,14 +43,6 @@ def bearer_token(value: SecretStr) -> SecretStr:
     """A secret that a header of the scheme Bearer can carry."""
     if not well_formed(value.get_secret_value()):
         raise ValueError("visible ASCII characters without spaces, and at least one")
-    return value
-
-
-def headers(value: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    """Header fields that can be sent (RFC 9110, section 5)."""
-    for name, content in value.items():
-        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(content.get_secret_value()):
-            raise ValueError("names and values that HTTP can carry")
     return value
 
 
@@ -65,6 +56,25 @@ def http_url(value: str) -> str:
     if not right:
         raise ValueError("an absolute http or https URL")
     return value
+
+
+def prefix(value: str) -> str:
+    """A location below which tables may lie, in the one spelling of its place."""
+    if "*" in value:
+        raise ValueError("a prefix without `*`: all that lies below it is meant")
+    try:
+        # Of a table below it, for a prefix may be a whole bucket.
+        checked(f"{value.rstrip('/')}/table")
+    except LocationRefused as refused:
+        raise ValueError(f"a prefix such as /warehouse or s3://bucket/warehouse: {refused.expected}") from None
+    return canonical(value)
+
+
+def local_prefix(value: str) -> str:
+    """The same, on this machine."""
+    if store_of(canonical(value)) != _LOCAL:
+        raise ValueError("an absolute path or a file: URL: this version has no other store")
+    return prefix(value)
 
 
 def sqlite_url(value: str) -> str:

@@ -14,7 +14,6 @@ from sfn.words.table import TableName
 class Reason(StrEnum):
     """Why something is a dead letter."""
 
-    UNDECODABLE = "undecodable"
     HELD_DROP = "held-drop"
     FOREIGN_CATALOG = "foreign-catalog"
     FOREIGN_FILE = "foreign-file"

@@ -19,7 +19,7 @@ class Known:
         etag: entity tag of the catalog's last answer.
         reason: why the row has an open dead letter, None without one.
         told: `Wish.floor` of the row, None while no wish is open. While the catalog still answers it, a sweep has no
-            news for a row that ended process after process.
+            news for a row that was given up.
         dead: nothing more is tried of its own accord.
     """
 

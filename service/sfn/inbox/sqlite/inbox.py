@@ -68,13 +68,7 @@ class SqliteInbox:
             Broken: another process has it, a newer version wrote it, or it can't be read and written.
             Transient: scope inbox: the disk is full.
         """
-        lock = InboxLock(path)
-        try:
-            ledger = await anyio.to_thread.run_sync(_opened, path, terms, clock.now())
-            lock.watch()
-        except BaseException:
-            lock.release()
-            raise
+        lock, ledger = await _locked(path, terms, clock.now())
         bell = Bell(clock)
 
         def committed(commit: Commit) -> None:
@@ -179,6 +173,18 @@ class SqliteInbox:
     async def release(self, catalog: str, now: datetime) -> int:
         """See `Brake.release`."""
         return await self._committer.run(lambda ledger: ledger.release(catalog, now), stirring=True)
+
+
+async def _locked(path: Path, terms: Terms, now: datetime) -> tuple[InboxLock, Ledger]:
+    """The right to a file, and what is in it."""
+    lock = InboxLock(path)
+    try:
+        ledger = await anyio.to_thread.run_sync(_opened, path, terms, now)
+        lock.watch()
+    except BaseException:
+        lock.release()
+        raise
+    return lock, ledger
 
 
 def _opened(path: Path, terms: Terms, now: datetime) -> Ledger:

@@ -1,0 +1,47 @@
+"""What the project says that it needs is what it imports, no more and no less."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PACKAGE = ROOT / "service" / "sfn"
+DEMO = sorted(PACKAGE.glob("demo/*.py"))
+SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO))
+
+BY_NAME = {"httptools", "uvloop"}
+"""uvicorn and anyio are told to use them."""
+BROUGHT = {"pydantic_core", "starlette", "yarl"}
+"""Parts of another one's interface, and of its version."""
+EXTENSIONS = {"duckdb_extension_avro", "duckdb_extension_httpfs", "duckdb_extension_iceberg"}
+"""Files that DuckDB loads."""
+
+
+def declared(requirements: Iterable[str]) -> set[str]:
+    return {re.split(r"[^\w-]", requirement)[0].replace("-", "_") for requirement in requirements}
+
+
+def imported(files: Iterable[Path]) -> set[str]:
+    names: set[str] = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.add(node.module or "")
+    return {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"sfn"}
+
+
+def test_the_service_needs_what_it_imports() -> None:
+    assert declared(PROJECT["dependencies"]) == (imported(SERVICE) - BROUGHT) | BY_NAME
+
+
+def test_the_demo_needs_what_it_imports_beside() -> None:
+    needed = (imported(DEMO) - imported(SERVICE)) | EXTENSIONS
+    assert declared(PROJECT["optional-dependencies"]["demo"]) == needed
