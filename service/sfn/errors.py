@@ -1,6 +1,7 @@
 """Every error of this project, and what its class says about what to do next.
 
     SfnError(where, expected, found, remedy)
+    ├ Misconfigured         the settings are wrong: nothing is started (`sfn.settings`)
     ├ Rejected(status)      the sender's fault: answered with that HTTP status
     ├ Unreadable            the reader refuses
     │   ├ NotFound          nothing of ours lies there

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from sfn.catalog import Skip, Withheld
 from sfn.errors import Permanent, Scope
 from sfn.words import Loaded, Missing, NotModified, TableName
 from tests.promises import catalogs
@@ -25,7 +26,13 @@ async def loaded(world: World, table: TableName) -> Loaded:
 
 
 async def listing(world: World) -> list[TableName]:
-    return sorted([table async for table in world.catalog.tables() if table.namespace[0] == world.space])
+    return sorted([table for table in await walked(world) if isinstance(table, TableName)])
+
+
+async def walked(world: World, skip: Skip | None = None) -> list[TableName | Withheld]:
+    """What a walk finds below this test's own namespace."""
+    found = [one async for one in world.catalog.tables(skip)]
+    return [one for one in found if one.namespace[:1] == (world.space,)]
 
 
 async def test_a_created_table_is_loaded(world: World) -> None:
@@ -170,15 +177,40 @@ async def test_a_walk_survives_a_namespace_that_vanishes(world: World) -> None:
         await world.create_namespace(table.namespace[-1])
         await world.create(table)
     found = []
-    async for table in world.catalog.tables():
-        if table in both:
-            found.append(table)
+    async for seen in world.catalog.tables():
+        if isinstance(seen, TableName) and seen in both:
+            found.append(seen)
             if len(found) == 1:
-                (other,) = set(both) - {table}
+                (other,) = set(both) - {seen}
                 await world.drop(other)
                 await world.drop_namespace(other.namespace[-1])
     assert found[0] in both
     assert set(found) <= set(both)
+
+
+async def test_a_closed_namespace_is_told_of_once_and_all_others_are_walked(world: World) -> None:
+    closed = await world.close_namespace()
+    await world.create_namespace("inner")
+    expected = [named(world, "t"), named(world, "t", "inner")]
+    for table in expected:
+        await world.create(table)
+    found = await walked(world)
+    assert sorted(table for table in found if isinstance(table, TableName)) == expected
+    (withheld,) = (space for space in found if isinstance(space, Withheld))
+    assert withheld.namespace == (world.space, closed)
+    assert withheld.why
+    with pytest.raises(Permanent) as caught:
+        await world.catalog.listed(named(world, "t", closed))
+    assert caught.value.scope is Scope.TABLE
+
+
+async def test_what_nobody_wants_is_not_walked(world: World) -> None:
+    closed = await world.close_namespace()
+    for levels in (("inner",), ("inner", "most"), ("innermost",)):
+        await world.create_namespace(*levels)
+        await world.create(named(world, "t", *levels))
+    unwanted = {(world.space, "inner"), (world.space, closed)}
+    assert await walked(world, unwanted.__contains__) == [named(world, "t", "innermost")]
 
 
 async def test_names_are_told_apart(world: World) -> None:

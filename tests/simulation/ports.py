@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from sfn.catalog import Skip, Withheld
 from sfn.errors import Scope, Transient, Unsure
 from sfn.inbox import Claimed
 from sfn.store import Gone, Guarantees, Moved
@@ -112,7 +113,7 @@ class SimulatedCatalog:
     async def listed(self, table: TableName) -> bool:
         return isinstance(await self._answer(f"listed {table}", lambda at: self._truth.get(table, at)), Table)
 
-    async def tables(self) -> AsyncIterator[TableName]:
+    async def tables(self, skip: Skip | None = None) -> AsyncIterator[TableName | Withheld]:
         def listing(at: float) -> list[TableName]:
             return [name for name in sorted(self._truth.history) if isinstance(self._truth.get(name, at), Table)]
 

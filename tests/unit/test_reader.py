@@ -53,6 +53,11 @@ def test_a_slash_at_the_end_of_a_directory_means_nothing(place: Directory) -> No
     assert sfn.resolve(f"{place.path}/") == sfn.resolve(place.path)
 
 
+def test_a_second_slash_at_the_start_of_a_directory_makes_no_host_of_its_first_folder(place: Directory) -> None:
+    place.write()
+    assert sfn.resolve(f"/{place.path}").document == place.document()
+
+
 @pytest.mark.parametrize("table", ["", ".", "sales.", ("sales", ""), ()])
 def test_an_identifier_with_empty_parts_is_a_mistake_of_the_caller(place: Directory, table: str) -> None:
     with pytest.raises(ValueError, match="identifier"):
@@ -175,6 +180,9 @@ def version_2(body: bytes) -> bytes:
         pytest.param(b"", "JSONDecodeError", id="empty"),
         pytest.param(b"x" * (10 << 20), "65537 or more", id="10 MiB"),
         pytest.param(b'{"version": "\xff"}', "UnicodeDecodeError", id="not UTF-8"),
+        pytest.param('{"version": 1}'.encode("utf-16"), "UnicodeDecodeError", id="UTF-16"),
+        pytest.param('{"version": 1}'.encode("utf-32-le"), "JSONDecodeError", id="UTF-32 without a mark"),
+        pytest.param('{"version": 1}'.encode("utf-8-sig"), "JSONDecodeError", id="byte order mark"),
         pytest.param(b"[" * 60_000, "Error", id="deep"),
         pytest.param(b"[]", "a JSON list", id="no object"),
         pytest.param(b"{}", "version None", id="no version"),
@@ -267,9 +275,10 @@ def test_what_waits_for_something_cannot_be_run_without_a_loop() -> None:
         finish(asyncio.sleep(0))
 
 
-def test_another_store_is_refused() -> None:
-    with pytest.raises(Unreadable, match="another scheme"):
-        sfn.resolve("s3://bucket/orders")
+@pytest.mark.parametrize("directory", ["s3://bucket/orders", "file://host/orders"])
+def test_another_store_is_refused(directory: str) -> None:
+    with pytest.raises(Unreadable, match="another scheme or host"):
+        sfn.resolve(directory)
 
 
 def test_a_folder_that_may_not_be_read_is_refused_and_not_taken_for_empty(place: Directory) -> None:

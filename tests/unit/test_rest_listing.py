@@ -8,8 +8,9 @@ from urllib.parse import parse_qs
 import pytest
 from aiohttp import web
 
+from sfn.catalog import Skip, Withheld
 from sfn.catalog.rest import RestCatalog
-from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.errors import Scope, Transient, Trouble
 from sfn.words import TableName
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, opening, reply, running
 
@@ -47,10 +48,19 @@ def catalog_of(namespaces: Namespaces, special: Mapping[str, Responder] | None =
 
 
 async def walked(catalog: RestCatalog, into: list[str] | None = None) -> list[str]:
+    """The tables; what is withheld fails."""
     found = [] if into is None else into
     async for table in catalog.tables():
+        assert isinstance(table, TableName)
         found.append(table.identifier)
     return found
+
+
+async def seen(catalog: RestCatalog, skip: Skip | None = None) -> tuple[list[str], list[Withheld]]:
+    """The tables, and what is withheld."""
+    found = [one async for one in catalog.tables(skip)]
+    tables = sorted(one.identifier for one in found if isinstance(one, TableName))
+    return tables, [one for one in found if isinstance(one, Withheld)]
 
 
 async def test_namespaces_are_walked_level_by_level(server: Server, opened: Open) -> None:
@@ -150,17 +160,39 @@ async def test_the_outermost_namespaces_cannot_vanish(server: Server, opened: Op
         await walked(opened(server))
 
 
-async def test_a_closed_namespace_fails_the_walk_after_all_others(server: Server, opened: Open) -> None:
+async def test_a_closed_namespace_is_withheld_and_all_others_are_walked(server: Server, opened: Open) -> None:
     forbidden = complaint("ForbiddenException", 403)
     tree = {"": [["a"], ["b"], ["c"]], "a": [["a", "x"]]}
     server.other = catalog_of(tree, {"t:a": forbidden, "t:b": forbidden, "n:b": forbidden})
-    found: list[str] = []
-    with pytest.raises(Permanent) as caught:
-        await walked(opened(server), found)
-    assert sorted(found) == ["a.x.t", "c.t"]
-    assert caught.value.scope is Scope.TABLE
-    assert "/namespaces/a/tables" in caught.value.where
-    assert "3 of the catalog's listings" in caught.value.found
+    tables, withheld = await seen(opened(server))
+    assert tables == ["a.x.t", "c.t"]
+    assert [one.namespace for one in withheld] == [("a",), ("b",)]
+    assert "/namespaces/a/tables" in withheld[0].why
+    assert "ForbiddenException" in withheld[0].why
+
+
+async def test_a_namespace_whose_children_may_not_be_listed_is_withheld(server: Server, opened: Open) -> None:
+    server.other = catalog_of({"": [["a"], ["b"]]}, {"n:a": complaint("ForbiddenException", 403)})
+    tables, withheld = await seen(opened(server))
+    assert (tables, [one.namespace for one in withheld]) == (["a.t", "b.t"], [("a",)])
+
+
+async def test_a_catalog_whose_namespaces_may_not_be_listed_is_withheld_as_a_whole(
+    server: Server, opened: Open
+) -> None:
+    server.other = complaint("ForbiddenException", 403)
+    tables, withheld = await seen(opened(server))
+    assert (tables, [one.namespace for one in withheld]) == ([], [()])
+
+
+async def test_nothing_is_asked_about_what_nobody_wants(server: Server, opened: Open) -> None:
+    forbidden = complaint("ForbiddenException", 403)
+    tree = {"": [["a"], ["b"], ["c"]], "a": [["a", "x"], ["a", "y"]]}
+    server.other = catalog_of(tree, {"t:b": forbidden, "n:b": forbidden})
+    assert await seen(opened(server), {("b",), ("a", "x")}.__contains__) == (["a.t", "a.y.t", "c.t"], [])
+    parents, spaces = ("", "parent=a&", "parent=c&", "parent=a%1Fy&"), ("a", "c", "a%1Fy")
+    asked = [f"/v1/namespaces?{parent}pageToken=" for parent in parents]
+    assert sorted(server.asked) == sorted(asked + [f"/v1/namespaces/{space}/tables?pageToken=" for space in spaces])
 
 
 @pytest.mark.parametrize("status", [401, 429, 500])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -221,6 +222,15 @@ def test_what_came_while_it_was_leased_is_seen(outcome: Outcome, due: datetime) 
     after = ended(outcome, newer)
     assert (after.state, after.due_at, after.wish) == (State.QUEUED, due, Wish(floor="f", drop=True))
     assert after.lane.urgency is Urgency.LIVE
+
+
+def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -> None:
+    """Else a table that was rolled back meanwhile would never be known for the one that was given up."""
+    older, newer = (f"s3://lake/orders/metadata/0000{number}-{UUID(int=number)}.json" for number in (8, 9))
+    given_up = replace(dead(Reason.POISON), wish=Wish(floor=newer))
+    assert hinted(given_up, Hint(ORDERS, floor=older), 9, NOW, CAP).wish.floor == older
+    assert hinted(given_up, HINT, 9, NOW, CAP).wish.floor == newer
+    assert hinted(replace(QUEUED, wish=Wish(floor=newer)), Hint(ORDERS, floor=older), 9, NOW, CAP).wish.floor == newer
 
 
 def test_a_row_that_has_nothing_left_to_say_goes() -> None:

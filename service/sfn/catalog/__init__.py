@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 from sfn.words import Answer, TableName
+
+Skip: TypeAlias = Callable[[tuple[str, ...]], bool]
+"""Whether a namespace, and all that lies below it, is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """What a catalog does not let us see: whether a table of that namespace exists, or of one below it, is not known.
+
+    Attributes:
+        namespace: its levels, outermost first; none for the whole catalog.
+        why: what happened and what to do, for a person.
+    """
+
+    namespace: tuple[str, ...]
+    why: str
 
 
 class Catalog(Protocol):
@@ -28,9 +45,16 @@ class Catalog(Protocol):
         """Whether a complete listing of the table's namespace names it; a missing namespace lists nothing."""
         ...
 
-    def tables(self) -> AsyncIterator[TableName]:
-        """Every table of every namespace, pages followed."""
+    def tables(self, skip: Skip | None = None) -> AsyncIterator[TableName | Withheld]:
+        """Every table of every namespace, pages followed, and once each namespace that is withheld.
+
+        No trouble is raised for one namespace that may not be listed, and will not be until somebody changes
+        something: all others are walked. Some of its tables may come all the same.
+
+        Args:
+            skip: namespaces that nothing is asked about; None for none.
+        """
         ...
 
 
-__all__ = ["Catalog"]
+__all__ = ["Catalog", "Skip", "Withheld"]

@@ -8,7 +8,8 @@ from hashlib import sha256
 from itertools import count
 from uuid import UUID
 
-from sfn.errors import Trouble
+from sfn.catalog import Skip, Withheld
+from sfn.errors import Permanent, Scope, Trouble
 from sfn.words import Answer, Loaded, Missing, NotModified, Table, TableName, Unwritten
 
 _EPOCH_MS = 1_700_000_000_000
@@ -38,6 +39,7 @@ class MemoryCatalog:
         self._warehouse = warehouse
         self._serial = count(1)
         self._namespaces: set[tuple[str, ...]] = set()
+        self._closed: set[tuple[str, ...]] = set()
         self._rows: dict[TableName, _Row] = {}
 
     async def load(self, table: TableName, known: str | None) -> Answer:
@@ -52,12 +54,20 @@ class MemoryCatalog:
 
     async def listed(self, table: TableName) -> bool:
         self._raise_trouble()
+        if not self._closed.isdisjoint(_path(table.namespace)):
+            closed = f"catalog {self.name}: namespace of {table.identifier}"
+            raise Permanent(closed, scope=Scope.TABLE, expected="a listing", found="a closed namespace")
         return table in self._written()
 
-    async def tables(self) -> AsyncGenerator[TableName]:
+    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
         self._raise_trouble()
+        skipped = {space for space in self._namespaces if skip is not None and skip(space)}
+        for space in sorted(self._closed):
+            if skipped.isdisjoint(_path(space)):
+                yield Withheld(space, f"namespace {'.'.join(space)} is closed")
         for table in self._written():
-            yield table
+            if (skipped | self._closed).isdisjoint(_path(table.namespace)):
+                yield table
 
     def create_namespace(self, *levels: str) -> None:
         """Create a namespace and those that it lies in."""
@@ -66,6 +76,10 @@ class MemoryCatalog:
     def drop_namespace(self, *levels: str) -> None:
         """Remove an empty namespace."""
         self._namespaces.remove(levels)
+
+    def close_namespace(self, *levels: str) -> None:
+        """Let nobody list a namespace, nor what lies below it."""
+        self._closed.add(levels)
 
     def create(self, table: TableName, location: str | None = None, left_alone: str | None = None) -> Table:
         """A new table with a new uuid; also writes what was staged."""
@@ -131,6 +145,11 @@ class MemoryCatalog:
     def _raise_trouble(self) -> None:
         if self.trouble is not None:
             raise self.trouble
+
+
+def _path(namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """A namespace and all that it lies in."""
+    return [namespace[:depth] for depth in range(len(namespace) + 1)]
 
 
 def _etag(version: Table) -> str:

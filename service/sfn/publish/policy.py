@@ -33,6 +33,12 @@ class Interest:
             return False
         return not self.include or any(_pattern(glob).fullmatch(name) for glob in self.include)
 
+    def leaves_out(self, namespace: tuple[str, ...]) -> bool:
+        """Whether `exclude` covers whatever may lie in a namespace, at any depth."""
+        start = dotted(namespace, "")
+        # What ends in `**` and matches how all those names begin matches all of them.
+        return any(glob.endswith("**") and _pattern(glob).fullmatch(start) for glob in self.exclude)
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:

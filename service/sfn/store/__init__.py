@@ -34,12 +34,16 @@ class Guarantees:
 class PointerStore(Protocol):
     """Files by key: a normalised absolute URL such as `file:///warehouse/t/metadata/_sfn/ns_t_main.ver`.
 
-    Every verb raises `Transient` (try later), `Unsure` (a write or delete may have been applied) or `Permanent`
-    (permissions, a full disk, a read-only folder), each with its scope. None of them ever leaves a partial file.
+    Every verb raises `Transient` (try later: a full disk, no answer, another writer in the way), `Unsure` (a write or
+    delete may have been applied) or `Permanent` (permissions, a read-only file system, what is no regular file, a body
+    longer than a document may be), each with its scope. None of them ever leaves a partial file.
     """
 
     async def read(self, key: str) -> Held | None:
-        """Body and tag in one request, None where there is no such file."""
+        """Body and tag in one request, None where there is no such file.
+
+        Of a body longer than a document may be, just so much that its decoder sees one too long.
+        """
         ...
 
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
@@ -51,14 +55,19 @@ class PointerStore(Protocol):
         ...
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        """Keys below a prefix that ends in `/`, in order, at most `limit`, without folders; [] where nothing is."""
+        """Keys directly below a prefix that ends in `/`, in order, at most `limit`; [] where nothing is.
+
+        Without folders, but with whatever else has a name that can be a key: a link too, which `read` then refuses.
+        """
         ...
 
     async def prove(self, key: str) -> Guarantees:
-        """Try the conditions on an existing real file without changing its content; cached per store.
+        """Try the conditions on an existing real file without changing its content; what was proven is kept.
 
         Raises:
-            Permanent: scope store, where a write on a made-up condition is accepted.
+            Permanent: scope store, where a create-only write replaced the file or a made-up tag was accepted, unless
+                the settings allow it.
+            Transient: scope table, where the file is missing or somebody deleted it meanwhile.
         """
         ...
 

@@ -30,7 +30,7 @@ class Proof:
 
         Raises:
             Permanent: scope store, where a create-only write replaced a file or a made-up tag was accepted.
-            Transient: scope table, where the file went away or changed in between.
+            Transient: scope table, where the file is missing or somebody deleted it meanwhile.
         """
         if self._guarantees is None:
             self._guarantees = await prove(store, key, made_up=self._made_up, unsafe=self._unsafe)

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream
 
-from sfn.catalog import Catalog
+from sfn.catalog import Catalog, Withheld
 from sfn.clock import Clock
-from sfn.errors import Scope, Trouble
+from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster
 from sfn.publish.policy import Policy
 from sfn.words import CatalogName, Hint, Known, Loaded, Missing, Reason, Swept, TableName
@@ -19,6 +20,13 @@ WIDTH = 16
 """Loads in flight."""
 BATCH = 200
 """Hints in one transaction."""
+NAMED = 100
+"""Withheld namespaces that one record names."""
+
+_LEFT_TO_OTHERS = frozenset({Reason.HELD_DROP, Reason.POISON})
+"""Dead letters of rows that are not told that their table is gone: an operator knows, or must look first."""
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,7 @@ class Sweep:
     """One sweep.
 
     What differs becomes a hint as it is found. Absences become hints only after every table was looked at, all of them
-    marked `held` when they are more than the brake allows.
+    marked `held` when they are more than the brake allows. What the catalog withholds counts as present.
     """
 
     def __init__(self, subject: CatalogName, ports: SweepPorts, policy: Policy) -> None:
@@ -44,7 +52,7 @@ class Sweep:
         self._hints: list[Hint] = []
         self._absent: list[TableName] = []
         self._listed: set[TableName] = set()
-        self._trouble: Trouble | None = None
+        self._withheld: dict[str, str] = {}
 
     async def run(self, jitter: float) -> Swept:
         """Do it.
@@ -54,39 +62,43 @@ class Sweep:
 
         Raises:
             Trouble: the catalog or the inbox failed; no absence was told of.
+            Broken: the inbox can't be trusted any more.
         """
         began = self._ports.clock.now()
         known = {row.table: row async for row in self._ports.roster.known(self._subject.catalog)}
-        await self._look_at_all(known)
+        try:
+            await self._look_at_all(known)
+        except Trouble:
+            await self._tell()
+            raise
         await self._tell()
-        if self._trouble is not None:
-            raise self._trouble
+        self._tell_withheld()
         calm = await self._tell_absences(known)
         pause = self._policy.sweep_every * (0.9 + jitter / 5)
         return Swept(due_at=began + pause, began=began, calm=calm)
 
     async def _look_at_all(self, known: Mapping[TableName, Known]) -> None:
         send, receive = anyio.create_memory_object_stream[TableName](WIDTH)
-        async with anyio.create_task_group() as tasks, send:
-            for _ in range(WIDTH):
-                tasks.start_soon(self._look_at_each, receive.clone(), known)
-            receive.close()
-            await self._list_into(send)
-
-    async def _list_into(self, send: MemoryObjectSendStream[TableName]) -> None:
         try:
-            async for table in self._interesting():
-                self._listed.add(table)
-                if self._trouble is not None:
-                    break
-                await send.send(table)
-        except Trouble as trouble:
-            self._trouble = trouble
+            async with anyio.create_task_group() as tasks, send:
+                for _ in range(WIDTH):
+                    tasks.start_soon(self._look_at_each, receive.clone(), known)
+                receive.close()
+                async for table in self._interesting():
+                    self._listed.add(table)
+                    await send.send(table)
+        except ExceptionGroup as group:
+            gravest = _gravest(group)
+        else:
+            return
+        raise gravest
 
     async def _interesting(self) -> AsyncIterator[TableName]:
-        async for table in self._ports.catalog.tables():
-            if self._policy.interest.covers(table):
-                yield table
+        async for found in self._ports.catalog.tables(self._policy.interest.leaves_out):
+            if isinstance(found, Withheld):
+                self._withheld[".".join(found.namespace)] = found.why
+            elif self._policy.interest.covers(found):
+                yield found
 
     async def _look_at_each(
         self, tables: MemoryObjectReceiveStream[TableName], known: Mapping[TableName, Known]
@@ -97,8 +109,7 @@ class Sweep:
                     await self._look_at(table, known.get(table))
                 except Trouble as trouble:
                     if trouble.scope is not Scope.TABLE:
-                        self._trouble = trouble
-                        return
+                        raise
 
     async def _look_at(self, table: TableName, row: Known | None) -> None:
         etag = row.etag if row is not None and row.live is not None else None
@@ -119,25 +130,49 @@ class Sweep:
         """Whether there were few enough."""
         gone = set(self._absent) | (set(known) - self._listed)
         rows = [
-            row for table, row in sorted(known.items()) if table in gone and row.live is not None and row.reason is None
+            table
+            for table, row in sorted(known.items())
+            if table in gone and row.live is not None and row.reason not in _LEFT_TO_OTHERS
         ]
-        absent = [row.table for row in rows if self._policy.interest.covers(row.table)]
-        excluded = [row.table for row in rows if not self._policy.interest.covers(row.table)]
+        absent = [table for table in rows if self._policy.interest.covers(table) and not self._is_withheld(table)]
+        excluded = [table for table in rows if not self._policy.interest.covers(table)]
         calm = len(absent) <= await self._ports.brake.limit(self._subject.catalog)
         self._hints = [Hint(table, sender="sweep", held=not calm) for table in absent]
         self._hints += [Hint(table, sender="sweep") for table in excluded]
         await self._tell()
         return calm
 
+    def _is_withheld(self, table: TableName) -> bool:
+        """Whether nobody can tell that a table is gone that was not listed."""
+        if table in self._listed:
+            return False
+        # By dotted names: some catalogs list a nested namespace as one level with dots.
+        levels = table.identifier.split(".")
+        return any(".".join(levels[:depth]) in self._withheld for depth in range(len(levels)))
+
+    def _tell_withheld(self) -> None:
+        if self._withheld:
+            _log.warning(
+                "namespaces withheld",
+                catalog=self._subject.catalog,
+                namespaces=[namespace or "(all)" for namespace in list(self._withheld)[:NAMED]],
+                number=len(self._withheld),
+                why=next(iter(self._withheld.values())),
+            )
+
+
+def _gravest(group: ExceptionGroup[Exception]) -> Exception:
+    """Of what was raised at once, what says most about what to do next."""
+    return min(group.exceptions, key=lambda error: (not isinstance(error, Broken), not isinstance(error, Trouble)))
+
 
 def _differs(answer: Loaded, row: Known | None) -> bool:
     """Whether a row should look.
 
-    A dead one too, or what was refused by mistake would never heal by itself; but what ended the process again and
-    again is left alone until there is something new.
+    One that was given up looks by itself after a while, if it may heal: it is told only of what it was not told yet.
     """
-    if row is not None and row.reason is Reason.POISON:
-        return row.told != answer.table.metadata_location
+    if row is not None and row.reason is not None and row.told == answer.table.metadata_location:
+        return False
     if row is None or row.live is None:
         return answer.table.left_alone is None
     same = (row.live.pointer, row.live.uuid) == (answer.table.metadata_location, answer.table.uuid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +16,7 @@ import anyio
 from sfn.catalog.rest import answers, paths
 from sfn.catalog.rest.refusals import Refusal, Refused, Reply, retry_after
 from sfn.catalog.rest.settings import RestSettings, sendable
+from sfn.catalog.rest.unheard import unheard
 from sfn.errors import Scope
 
 Post = Callable[[str, Mapping[str, str]], Awaitable[Reply]]
@@ -98,7 +100,8 @@ class TokenFile:
 class ClientCredentials:
     """OAuth2 client credentials (RFC 6749, 4.4), one request for a token at a time.
 
-    A token is renewed before its end, and once when the catalog refuses it.
+    A token is renewed before its end, and once when the catalog refuses it. Whoever waits for a request shares its
+    outcome, good or bad. It may take as long as `/v1/config`, which it stands before.
 
     Args:
         settings: with `credential` or `credential_file`.
@@ -110,22 +113,21 @@ class ClientCredentials:
         self._post = post
         self._url = settings.oauth2_uri or f"{paths.base(settings.uri)}/v1/oauth/tokens"
         self._asking = anyio.Lock()
+        self._asked = 0
+        self._refusal: Refusal | None = None
         self._value: str | None = None
         self._until: float | None = None
         self._recent: tuple[str, ...] = ()
 
     async def authorization(self) -> str | None:
         if not self._fresh():
-            async with self._asking:
-                if not self._fresh():
-                    await self._renew()
+            await self._anew()
         return self._value
 
     async def renewed(self, refused: str | None) -> bool:
-        async with self._asking:
-            # Another request met the same refusal and has a new token already.
-            if self._value == refused:
-                await self._renew()
+        # Another request may have met the same refusal and have a new token already.
+        if self._value == refused:
+            await self._anew()
         return self._value != refused
 
     def secrets(self) -> tuple[str, ...]:
@@ -134,21 +136,44 @@ class ClientCredentials:
     def _fresh(self) -> bool:
         return self._value is not None and (self._until is None or anyio.current_time() < self._until)
 
-    async def _renew(self) -> None:
-        credential = self._credential()
-        client, colon, secret = credential.partition(":")
-        if not colon:
-            client, secret = "", credential
-        self._remember(credential, secret)
-        form = {"grant_type": "client_credentials", "scope": self._settings.scope, "client_secret": secret}
-        asked = anyio.current_time()
-        reply = await self._post(self._url, form | ({"client_id": client} if client else {}))
-        token = self._granted(reply)
+    async def _anew(self) -> None:
+        """Have a token by a request that ended after this call; raises Refused for none."""
+        before = self._asked
+        async with self._asking:
+            # Without sharing, the last of many that wait on a dead server would wait for all their failures in turn.
+            if self._asked == before:
+                self._refusal = await self._renew()
+                self._asked += 1
+            refusal = self._refusal
+        if refusal is not None:
+            raise Refused(refusal)
+
+    async def _renew(self) -> Refusal | None:
+        """Ask for a token and keep it, or say why there is none."""
+        try:
+            credential = self._credential()
+            client, colon, secret = credential.partition(":")
+            if not colon:
+                client, secret = "", credential
+            self._remember(credential, secret)
+            form = {"grant_type": "client_credentials", "scope": self._settings.scope, "client_secret": secret}
+            asked = anyio.current_time()
+            token = self._granted(await self._reply(form | ({"client_id": client} if client else {})))
+        except Refused as refused:
+            return replace(refused.refusal, reach=Scope.CATALOG)
         self._remember(token.value)
         self._value = f"Bearer {token.value}"
         self._until = None
         if token.lasts is not None:
             self._until = asked + token.lasts - min(EARLY, token.lasts / 5)
+        return None
+
+    async def _reply(self, form: Mapping[str, str]) -> Reply:
+        seconds = self._settings.config_timeout
+        with anyio.move_on_after(seconds):
+            return await self._post(self._url, form)
+        where = f"catalog {self._settings.name}: POST {paths.base(self._url)}"
+        raise Refused(unheard(where, TimeoutError(), seconds))
 
     def _credential(self) -> str:
         if self._settings.credential_file is not None:

@@ -1,4 +1,8 @@
-"""Where a catalog wants to be asked: `/v1/config`, asked once, and again when there was trouble."""
+"""Where a catalog wants to be asked: `/v1/config`, asked once, and again when there was trouble.
+
+The first answer says whose tables these are, for as long as the process runs. Were a later one followed elsewhere, the
+tables there would be written under the identity of the first.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +69,7 @@ class Directions:
         self._settings = settings
         self._client = client
         self._looking = anyio.Lock()
+        self._first: Route | None = None
         self._route: Route | None = None
         self._last: Route | Refusal | None = None
         self._looked_at = 0.0
@@ -105,11 +110,23 @@ class Directions:
             refusal = refused.refusal
         else:
             if reply.status == HTTPStatus.OK:
-                return route(settings, reply)
+                found = route(settings, reply)
+                return self._as_before(found, reply.where) if isinstance(found, Route) else found
             refusal = of_status(reply, expected=_EXPECTED)
             if reply.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
                 refusal = replace(refusal, remedy=_check(settings, "uri (without /v1) and warehouse"))
         return replace(refusal, reach=Scope.CATALOG)
+
+    def _as_before(self, found: Route, where: str) -> Route | Refusal:
+        """The route, unless it leads elsewhere than the first."""
+        first = self._first = self._first or found
+        if (found.home, found.prefix) == (first.home, first.prefix):
+            return found
+        old, new = (f"{one.home} with prefix {one.prefix!r}" for one in (first, found))
+        remedy = "have the catalog's configuration mended, or restart the service: it takes the new one then"
+        return Refusal(
+            where, f"to be led to {old}, as at first", f"{new} instead of {old}", remedy, reach=Scope.CATALOG
+        )
 
 
 def route(settings: RestSettings, reply: Reply) -> Route | Refusal:

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 from urllib.parse import quote
 
+from sfn.catalog import Skip, Withheld
 from sfn.catalog.rest import answers
 from sfn.catalog.rest.answers import Page
 from sfn.catalog.rest.asking import Asking
@@ -94,33 +95,36 @@ class Listings:
             token = page.next
             seen.add(token)
 
-    async def walk(self) -> AsyncGenerator[TableName]:
-        """Every table of every namespace.
+    async def walk(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+        """Every table of every namespace, and each namespace that we may not look into or whose name is refused.
 
         A namespace is entered once, so catalogs that ignore `parent` or list all levels at once are walked too.
 
+        Args:
+            skip: as the port has it.
+
         Raises:
-            Transient, Permanent: of scope catalog at once. What concerns one namespace and will not pass (we may not
-                look into it, its name is refused) is raised at the end: all others were listed.
+            Transient: it may pass, whosever trouble it is.
+            Permanent: scope catalog.
         """
-        withheld: list[Permanent] = []
         seen: set[tuple[str, ...]] = {()}
         waiting = deque[tuple[str, ...]]([()])
         while waiting:
             namespace = waiting.popleft()
+            refusals: list[Permanent] = []
             if namespace:
-                with _withholding(withheld):
+                with _withholding(refusals):
                     async with aclosing(self.items(self.tables(namespace))) as tables:
                         async for levels, name in tables:
                             yield TableName(self._catalog, levels, name)
-            with _withholding(withheld):
+            with _withholding(refusals):
                 async with aclosing(self.items(self.namespaces(namespace))) as children:
                     async for child in children:
-                        if child not in seen:
+                        if child not in seen and not (skip is not None and skip(child)):
                             seen.add(child)
                             waiting.append(child)
-        if withheld:
-            raise _incomplete(withheld)
+            if refusals:
+                yield Withheld(namespace, str(refusals[0]))
 
     async def _page(self, listing: Listing[T], token: str, seen: set[str]) -> Page[T]:
         def target(paths: Paths) -> str:
@@ -141,21 +145,10 @@ class Listings:
 
 
 @contextmanager
-def _withholding(withheld: list[Permanent]) -> Iterator[None]:
+def _withholding(refusals: list[Permanent]) -> Iterator[None]:
     try:
         yield
     except Permanent as trouble:
         if trouble.scope is not Scope.TABLE:
             raise
-        withheld.append(trouble)
-
-
-def _incomplete(withheld: list[Permanent]) -> Permanent:
-    first = withheld[0]
-    return Permanent(
-        first.where,
-        scope=Scope.TABLE,
-        expected=first.expected,
-        found=f"{first.found} ({len(withheld)} of the catalog's listings failed like this, all others are complete)",
-        remedy=first.remedy,
-    )
+        refusals.append(trouble)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from typing import Final
 from urllib.parse import urlsplit
 
 from sfn.catalog.rest import answers
@@ -19,6 +20,9 @@ from sfn.errors import Permanent, Scope, Transient
 
 ICEBERG_TOKEN_EXPIRED = 419
 """The REST specification's own status: credentials timed out."""
+
+LONGEST_WAIT: Final = 300.0
+"""Seconds: a server that asks for more, by mistake or for a day of maintenance, is asked again all the same."""
 
 _SHORTEST_SECRET = 4
 _LONGEST_FOUND = 400
@@ -51,7 +55,7 @@ class Refusal:
     Attributes:
         permanent: somebody must change something first.
         reach: whose trouble it is; None: `/v1/config` decides between table and catalog.
-        retry_after: seconds that the server asked us to wait.
+        retry_after: seconds that the server asked us to wait, in bounds.
     """
 
     where: str
@@ -177,15 +181,19 @@ def _described(reply: Reply) -> str:
 
 
 def retry_after(reply: Reply) -> float | None:
-    """Seconds to wait (RFC 9110, 10.2.3): a number, or a date counted from the server's own Date if it has one."""
+    """Seconds to wait (RFC 9110, 10.2.3): a number, or a date counted from the server's own Date if it has one.
+
+    Returns:
+        At most `LONGEST_WAIT`; None for nothing, or nothing that makes sense.
+    """
     value = reply.headers.get("Retry-After", "").strip()
-    if re.fullmatch(r"[0-9]{1,9}", value):
-        return float(value)
+    if re.fullmatch(r"[0-9]+", value):
+        return min(LONGEST_WAIT, float(value))
     until = _date(value)
     if until is None:
         return None
     since = _date(reply.headers.get("Date", "")) or reply.at
-    return max(0.0, (until - since).total_seconds())
+    return min(LONGEST_WAIT, max(0.0, (until - since).total_seconds()))
 
 
 def _date(value: str) -> datetime | None:

@@ -37,7 +37,7 @@ class RestSettings:
         ca_file: certificates (PEM) that are trusted instead of the system's.
         connect_timeout: seconds to get a connection.
         request_timeout: seconds for one request, body included.
-        config_timeout: seconds for `/v1/config`, which also tells a table's trouble from the catalog's.
+        config_timeout: seconds for a token, and for `/v1/config`, which tells a table's trouble from the catalog's too.
         page_size: tables or namespaces a page; None leaves it to the catalog (some refuse what they find too many).
         max_in_flight: connections at once.
         body_limit: bytes of an answer, the metadata of one table above all.

@@ -1,0 +1,136 @@
+"""A catalog, an inbox, and sweeps of the one into the other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+import anyio
+from typing_extensions import override
+
+from sfn.catalog import Skip, Withheld
+from sfn.catalog.memory import MemoryCatalog
+from sfn.errors import Scope, Transient
+from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.terms import Terms
+from sfn.publish.policy import Policy
+from sfn.words import (
+    Accepted,
+    Answer,
+    CatalogName,
+    Dead,
+    Done,
+    Findings,
+    Hint,
+    Missing,
+    Published,
+    Reason,
+    Story,
+    Swept,
+    Table,
+    TableName,
+)
+from sfn.work.sweep import Sweep, SweepPorts
+from tests.promises.inboxes import Ground, HandClock
+
+POLICY = Policy(catalog_id="id")
+
+
+class Slow(MemoryCatalog):
+    """A catalog that lists more quickly than it answers.
+
+    Attributes:
+        fails_after: loads that are answered before its trouble begins.
+        fails_with: the trouble, or what nobody expected.
+        torn: a namespace of which no more is listed than what was.
+        lost: tables that are listed and not found.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("prod")
+        self.fails_after = 0
+        self.fails_with: Exception | None = None
+        self.torn: tuple[str, ...] | None = None
+        self.lost: set[TableName] = set()
+
+    @override
+    async def load(self, table: TableName, known: str | None) -> Answer:
+        await anyio.sleep(0.003)
+        self.fails_after -= 1
+        if self.fails_with is not None and self.fails_after < 0:
+            raise self.fails_with
+        return Missing() if table in self.lost else await super().load(table, known)
+
+    @override
+    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+        async for found in super().tables(skip):
+            yield found
+        if self.torn is not None:
+            yield Withheld(self.torn, "the second page may not be seen")
+
+
+class Noting(MemoryInbox):
+    """An inbox that keeps the hints of sweeps, or takes none.
+
+    Attributes:
+        noted: the hints.
+        fails_with: raised by every put.
+    """
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(Terms(max_drops={"prod": 1000}), clock)
+        self.noted: list[Hint] = []
+        self.fails_with: Exception | None = None
+
+    @override
+    async def put(self, notes: Sequence[Hint]) -> Accepted:
+        await anyio.lowlevel.checkpoint()
+        if self.fails_with is not None:
+            raise self.fails_with
+        self.noted += [note for note in notes if note.sender == "sweep"]
+        return await super().put(notes)
+
+
+class World:
+    """What there is, and what came of the last sweep."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.catalog, self.inbox = Slow(), Noting(self.clock)
+        self.ground = Ground(self.inbox, self.clock)
+        self.tables: dict[TableName, Table] = {}
+
+    def create(self, name: str, *namespace: str) -> TableName:
+        """A new table; of `sales` where no namespace is given."""
+        self.catalog.create_namespace(*(namespace or ("sales",)))
+        table = TableName("prod", namespace or ("sales",), name)
+        self.tables[table] = self.catalog.create(table)
+        return table
+
+    def commit(self, table: TableName) -> str:
+        """One more version; its pointer."""
+        self.tables[table] = self.catalog.commit(table)
+        return self.tables[table].metadata_location
+
+    async def published(self, table: TableName, reason: Reason | None = None, *, live: bool = True) -> None:
+        """The row as it is once the table was published, or once that was given up."""
+        found = self.tables[table]
+        file = Published(found.metadata_location, found.uuid, found.location, self.clock.now())
+        findings = Findings(Story(live=file if live else None, visited=True))
+        ended = Done(self.ground.after(1e6), findings) if reason is None else Dead(reason, "so it is", findings)
+        await self.ground.settled(table, ended)
+
+    async def swept(self, policy: Policy = POLICY) -> Swept:
+        """One sweep."""
+        self.inbox.noted.clear()
+        ports = SweepPorts(self.catalog, self.inbox, self.inbox, self.inbox, self.clock)
+        return await Sweep(CatalogName("prod"), ports, policy).run(0.5)
+
+    @property
+    def told(self) -> list[str]:
+        """Tables that the last sweep put hints of."""
+        return sorted(hint.subject.identifier for hint in self.inbox.noted if isinstance(hint.subject, TableName))
+
+
+def trouble(scope: Scope = Scope.CATALOG) -> Transient:
+    """No answer."""
+    return Transient("prod", scope=scope, expected="an answer", found="none")

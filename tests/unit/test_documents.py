@@ -1,0 +1,121 @@
+"""What the codec of SFN documents promises (specification, section 1)."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.errors import Malformed
+from sfn.pointer.document import HINTS_KEPT, LIMIT, Document, Link, State, parse, render
+from tests.unit.telling import anything
+
+DAY_ONE, LAST_DAY = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+
+texts = st.text(max_size=6)
+halves = st.sampled_from("\ud800\udfff")
+"""Of surrogate pairs, which JSON can spell and UTF-8 can't."""
+moments = st.integers((DAY_ONE - EPOCH) // MILLISECOND, (LAST_DAY - EPOCH) // MILLISECOND)
+times = moments.map(lambda milliseconds: EPOCH + milliseconds * MILLISECOND)
+namespaces = st.lists(texts, max_size=3).map(tuple)
+links = st.builds(Link, namespaces, texts, texts)
+documents = st.builds(
+    Document,
+    catalog_id=texts,
+    namespace=namespaces,
+    name=texts,
+    guid=st.none() | texts,
+    metadata_file_path=texts,
+    ordinal=moments,
+    written_at=times,
+    asked_at=st.none() | times,
+    state=st.sampled_from(State),
+    ref=texts.filter(bool),
+    snapshot_id=st.none() | st.integers(-(2**63), 2**63 - 1),
+    metadata_file_relative=st.none() | texts,
+    moved_to=st.none() | links,
+    name_now=st.none() | links,
+    expires_at=st.none() | times,
+    hint_was=st.lists(texts, max_size=HINTS_KEPT).map(tuple),
+    turned=st.booleans(),
+    writer=texts,
+)
+
+PLAIN = Document("id", ("größe",), "🧊", None, "/t/1.metadata.json", 0, EPOCH)
+TIMES = ["Ordinal", "ordinal", "written_at", "asked_at", "expires_at"]
+KEYS = sorted([*json.loads(render(PLAIN)), *TIMES, "moved_to", "name_now", "hint_was"])
+
+
+def parsed(body: bytes) -> Document | None:
+    """None for what is refused; any other error fails the test."""
+    try:
+        return parse(body)
+    except Malformed:
+        return None
+
+
+@given(documents)
+def test_what_is_written_is_read_again(document: Document) -> None:
+    assert parse(render(document)) == document
+
+
+@given(documents, st.lists(st.characters() | halves, max_size=4).map("".join))
+def test_what_is_written_is_utf_8_whatever_a_name_holds(document: Document, name: str) -> None:
+    body = json.loads(render(document)) | {"name": name}
+    again = parse(json.dumps(body).encode())
+    assert parse(render(again)) == again
+    assert render(again).decode()
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "latin-1"]
+)
+def test_no_other_encoding_is_guessed(encoding: str) -> None:
+    text = render(PLAIN).decode().replace("🧊", "eis")
+    with pytest.raises(Malformed, match="expected a JSON object in UTF-8, found"):
+        parse(text.encode(encoding))
+
+
+@given(st.sampled_from([b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80"]), st.integers(0, 10**4))
+def test_no_byte_that_is_not_utf_8_is_passed_over(odd: bytes, where: int) -> None:
+    body = render(PLAIN)
+    at = where % len(body)
+    assert parsed(body[:at] + odd + body[at:]) is None
+
+
+@given(st.binary(max_size=40) | anything.map(lambda value: json.dumps(value).encode()))
+def test_what_is_no_document_is_refused_and_nothing_worse(body: bytes) -> None:
+    assert parsed(body) is None
+
+
+THAI_DIGITS = {ord("0") + digit: ord("\N{THAI DIGIT ZERO}") + digit for digit in range(10)}
+odd_times = st.sampled_from(
+    ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z"]
+)
+odd_ordinals = st.sampled_from(["00010101T000000000", "00681231T000000", "20260230T000000", "20260821T120000"])
+odd = odd_times | odd_ordinals | odd_ordinals.map(lambda text: text.translate(THAI_DIGITS))
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), anything, max_size=3) | st.dictionaries(st.sampled_from(TIMES), odd))
+def test_what_is_read_can_be_written_and_read_again(changed: dict[str, object]) -> None:
+    document = parsed(json.dumps(json.loads(render(PLAIN)) | changed).encode())
+    if document is not None:
+        assert parse(render(document)) == document
+
+
+def test_an_ordinal_is_spelled_in_ascii() -> None:
+    body = json.loads(render(PLAIN))
+    assert parsed(json.dumps(body | {"Ordinal": "20260821T120000"}).encode()) is not None
+    assert parsed(json.dumps(body | {"Ordinal": "20260821T120000".translate(THAI_DIGITS)}).encode()) is None
+
+
+def test_a_document_has_so_many_bytes_and_not_one_more() -> None:
+    body = render(PLAIN)
+    assert parse(body + b" " * (LIMIT - len(body))) == PLAIN
+    with pytest.raises(Malformed, match="65537 or more"):
+        parse(body + b" " * (LIMIT + 1 - len(body)))

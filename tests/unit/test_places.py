@@ -1,0 +1,178 @@
+"""One spelling for every place, and none for what nobody may write to (specification, section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.errors import LocationRefused, Scope
+from sfn.pointer.location import below, canonical, checked, store_of
+
+FAMILIES = {
+    "file": ("file",),
+    "s3": ("s3", "s3a", "s3n"),
+    "gs": ("gs", "gcs"),
+    "abfss": ("abfs", "abfss"),
+    "wasbs": ("wasb", "wasbs"),
+}
+FORBIDDEN = "\\?#\x7f" + "".join(map(chr, range(0x20)))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place on a store, whatever it is called.
+
+    Attributes:
+        family: the first of the schemes that mean the same.
+        authority: bucket or container, none for files.
+        segments: of its path.
+    """
+
+    family: str
+    authority: str
+    segments: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        return "".join(f"/{segment}" for segment in self.segments)
+
+    @property
+    def canonical(self) -> str:
+        return f"{self.family}://{self.authority}{self.path}"
+
+    def spelled(self, draw: st.DataObject) -> str:
+        """One of the spellings that mean this place."""
+        scheme = draw.draw(st.sampled_from(FAMILIES[self.family]))
+        starts = [f"{scheme}://{self.authority}", f"{scheme.upper()}://{self.authority}"]
+        if self.family == "file":
+            starts += ["file:", "FILE:", ""]
+        return draw.draw(st.sampled_from(starts)) + self.path + "/" * draw.draw(st.integers(0, 2))
+
+
+def is_plain(segment: str) -> bool:
+    return segment not in {".", ".."} and not any(code in segment.lower() for code in ("%2e", "%2f", "%5c", "%00"))
+
+
+segments = st.text(st.characters(exclude_characters=f"/{FORBIDDEN}"), min_size=1, max_size=6).filter(is_plain)
+paths = st.lists(segments, min_size=1, max_size=4).map(tuple)
+buckets = st.from_regex(r"[a-z0-9][a-z0-9.-]{1,8}", fullmatch=True)
+containers = st.builds("{}@{}.dfs.core.windows.net".format, buckets, buckets)
+places = (
+    st.builds(Place, st.just("file"), st.just(""), paths)
+    | st.builds(Place, st.sampled_from(["s3", "gs"]), buckets, paths)
+    | st.builds(Place, st.sampled_from(["abfss", "wasbs"]), containers, paths)
+)
+nonsense = st.text(max_size=12) | st.text("/:.%2eEfF\\?#@s3a\n ~", max_size=12)
+
+
+@given(places, st.data())
+def test_all_spellings_of_a_place_are_one(place: Place, data: st.DataObject) -> None:
+    spelled = place.spelled(data)
+    assert canonical(spelled) == place.canonical
+    assert checked(spelled) == place.canonical
+
+
+@given(places, places, st.data())
+def test_two_places_stay_two(place: Place, other: Place, data: st.DataObject) -> None:
+    assert (canonical(place.spelled(data)) == canonical(other.spelled(data))) == (place == other)
+
+
+@given(nonsense | st.builds("{}:{}{}".format, st.sampled_from(["s3", "file", "C", "x+y"]), st.just("//"), nonsense))
+def test_a_canonical_spelling_stays_as_it_is(text: str) -> None:
+    assert canonical(canonical(text)) == canonical(text)
+
+
+@given(nonsense | st.builds("{}{}".format, st.sampled_from(["s3://b/", "file:/", "/"]), nonsense))
+def test_what_is_not_refused_is_fit_to_be_written_to(text: str) -> None:
+    try:
+        place = checked(text)
+    except LocationRefused:
+        return
+    assert place == canonical(text) == checked(place)
+    scheme, _, authority, *path = place.split("/")
+    assert scheme.removesuffix(":") in FAMILIES
+    assert (authority == "") == (scheme == "file:")
+    assert all(segment and is_plain(segment) for segment in path)
+    assert not set(place) & set(FORBIDDEN)
+
+
+def test_a_path_with_two_slashes_is_a_path_and_no_host() -> None:
+    assert canonical("//warehouse/orders") == canonical("file:////warehouse/orders") != "file://warehouse/orders"
+
+
+@given(places, st.data())
+def test_no_segment_leads_out_of_its_folder(place: Place, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(place.segments)))
+    bad = data.draw(st.sampled_from([".", "..", "%2e%2E", "%2e", "a%2Fb", "a%5cb", "a%00b"]))
+    segments = (*place.segments[:at], bad, *place.segments[at:])
+    spelled = Place(place.family, place.authority, segments).spelled(data)
+    with pytest.raises(LocationRefused):
+        checked(spelled)
+
+
+@given(places, st.data(), st.sampled_from(FORBIDDEN))
+def test_no_character_is_taken_that_means_something_else_to_somebody(
+    place: Place, data: st.DataObject, bad: str
+) -> None:
+    at = data.draw(st.integers(0, len(place.segments) - 1))
+    segments = list(place.segments)
+    where = data.draw(st.integers(0, len(segments[at])))
+    segments[at] = segments[at][:where] + bad + segments[at][where:]
+    with pytest.raises(LocationRefused):
+        checked(Place(place.family, place.authority, tuple(segments)).spelled(data))
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "",
+        "/",
+        "//host/share",
+        "/a//b",
+        "warehouse/orders",
+        "file:orders",
+        "file://",
+        "file://host/orders",
+        "s3://lake",
+        "s3://lake/",
+        "s3:///orders",
+        "s3:/lake/orders",
+        "s3://key:secret@lake/orders",
+        "gs://user@lake/orders",
+        "abfss:///orders",
+        "http://catalog/orders",
+        "hdfs://lake/orders",
+        "s3:lake/orders",
+        "C:/orders",
+        "C:\\orders",
+    ],
+)
+def test_what_is_no_place_of_ours_is_refused(location: str) -> None:
+    with pytest.raises(LocationRefused) as refused:
+        checked(location)
+    assert repr(location) in refused.value.where
+    assert refused.value.scope is Scope.TABLE
+
+
+@given(places, st.data(), segments)
+def test_only_what_lies_in_an_allowed_place_is_taken(place: Place, data: st.DataObject, segment: str) -> None:
+    allowed = [place.canonical, "gs://another/place"]
+    inside = Place(place.family, place.authority, (*place.segments, segment))
+    beside = Place(place.family, place.authority, (*place.segments[:-1], place.segments[-1] + segment))
+    assert checked(place.spelled(data), allowed) == place.canonical
+    assert checked(inside.spelled(data), allowed) == inside.canonical
+    with pytest.raises(LocationRefused, match="outside"):
+        checked(beside.spelled(data), allowed)
+
+
+@given(places, places)
+def test_a_store_holds_whole_authorities(place: Place, other: Place) -> None:
+    store = store_of(place.canonical)
+    assert store == f"{place.family}://{place.authority}"
+    assert below(place.canonical, store)
+    assert below(other.canonical, store) == (store_of(other.canonical) == store)
+    assert below(place.canonical, f"{place.family}://")
+    assert not below(f"{place.canonical}s", place.canonical)

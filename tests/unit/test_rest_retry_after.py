@@ -1,0 +1,54 @@
+"""How long a catalog may make us wait: what it asks for, within bounds, and nothing where it makes no sense."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.catalog.rest.refusals import LONGEST_WAIT, Reply, retry_after
+
+AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DATE = r"[A-Z][a-z]{2}, [0-3][0-9] (Jan|Feb|Dec) [0-9]{4,12} [0-2][0-9]:[0-5][0-9]:[0-6][0-9] (GMT|[+-][0-9]{4})"
+
+
+def waited(value: str, **headers: str) -> float | None:
+    return retry_after(Reply("catalog lake", 503, AT, {"Retry-After": value, **headers}, b""))
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0.0),
+        ("7", 7.0),
+        ("300", 300.0),
+        ("301", LONGEST_WAIT),
+        ("999999999", LONGEST_WAIT),
+        ("9" * 5000, LONGEST_WAIT),
+        ("Sat, 21 Nov 2026 12:01:30 GMT", 90.0),
+        ("Sat, 21 Nov 2026 11:00:00 GMT", 0.0),
+        ("Thu, 01 Jan 0001 00:00:00 GMT", 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_WAIT),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", LONGEST_WAIT),
+    ],
+)
+def test_no_wait_is_longer_than_five_minutes_or_less_than_none(value: str, seconds: float) -> None:
+    assert waited(value) == seconds
+
+
+@pytest.mark.parametrize("value", ["", "soon", "-5", "1.5", "1e9", "inf", "٣", "31 Dec 99999999999 23:59:59 GMT"])
+def test_what_makes_no_sense_is_ignored(value: str) -> None:
+    assert waited(value) is None
+
+
+def test_a_date_counts_from_the_servers_own() -> None:
+    assert waited("Fri, 31 Dec 9999 23:59:59 GMT", Date="Fri, 31 Dec 9999 23:59:00 GMT") == 59.0
+    assert waited("Sat, 21 Nov 2026 12:00:10 GMT", Date="nonsense") == 10.0
+
+
+@given(st.text(max_size=40) | st.from_regex(r"-?[0-9]{1,20}", fullmatch=True) | st.from_regex(DATE, fullmatch=True))
+def test_whatever_is_sent_the_wait_is_bounded(value: str) -> None:
+    wait = waited(value)
+    assert wait is None or 0 <= wait <= LONGEST_WAIT

@@ -1,0 +1,146 @@
+"""A stop waits for no sweep: it is given back at once, and the next process begins it anew."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from datetime import datetime, timedelta
+
+import anyio
+import pytest
+from typing_extensions import override
+
+from sfn.catalog import Skip, Withheld
+from sfn.catalog.memory import MemoryCatalog
+from sfn.inbox import Claimed
+from sfn.publish.policy import Policy
+from sfn.store.memory import MemoryStore
+from sfn.words import CatalogName, Done, Hint, Released, Slots, TableName
+from sfn.work.worker import Source, Terms
+from tests.promises.inboxes import HandClock
+from tests.unit.working import TABLE, Desk, WatchedInbox
+
+CATALOG = CatalogName("prod")
+DRAIN = timedelta(seconds=60)
+AT_ONCE = 5.0
+"""Seconds: much less than the drain, much more than a busy machine takes."""
+
+
+class Endless(MemoryCatalog):
+    """A catalog whose listing has no end.
+
+    Attributes:
+        reached: it was asked for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(CATALOG.catalog)
+        self.reached = anyio.Event()
+
+    @override
+    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+        async for found in super().tables(skip):
+            yield found
+        self.reached.set()
+        await anyio.sleep_forever()
+
+
+class SlowStore(MemoryStore):
+    """A store that takes its time.
+
+    Attributes:
+        reached: it was asked.
+        answers: from then on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.answers = anyio.Event(), anyio.Event()
+
+    @override
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        self.reached.set()
+        await self.answers.wait()
+        return await super().list(prefix, limit)
+
+
+class SlowInbox(WatchedInbox):
+    """An inbox that takes its time to say what was claimed.
+
+    Attributes:
+        claimed: something was.
+        answers: from then on.
+    """
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.claimed, self.answers = anyio.Event(), anyio.Event()
+
+    @override
+    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+        claimed = await super().claim(slots, now)
+        if claimed.claims:
+            self.claimed.set()
+            await self.answers.wait()
+        return claimed
+
+
+class Stage:
+    """A worker, a catalog that can't be walked to its end, and what is slow."""
+
+    def __init__(self) -> None:
+        clock = HandClock()
+        self.catalog, self.store, self.inbox = Endless(), SlowStore(), SlowInbox(clock)
+        self.catalog.create_namespace(*TABLE.namespace)
+        self.catalog.create(TABLE)
+        self.desk = Desk(Terms(drain=DRAIN), clock=clock, inbox=self.inbox)
+        self.desk.source = Source(self.catalog, Policy("c1"))
+        self.desk.store = self.store
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    return Stage()
+
+
+async def test_a_sweep_ends_at_a_stop_and_a_table_when_it_is_done(stage: Stage) -> None:
+    stage.inbox.answers.set()
+    await stage.inbox.put([Hint(CATALOG), Hint(TABLE)])
+    stop = anyio.Event()
+    with anyio.fail_after(AT_ONCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stage.desk.worker.run, stop)
+            await stage.catalog.reached.wait()
+            await stage.store.reached.wait()
+            stop.set()
+            while not stage.desk.book.outcomes:  # noqa: ASYNC110 - a journal has no event
+                await anyio.sleep(0.001)
+            assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Released]
+            stage.store.answers.set()
+    assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Released, Done]
+    assert stage.desk.book.lost == []
+
+
+async def test_the_next_process_begins_it_at_once_and_no_attempt_was_counted(stage: Stage) -> None:
+    stage.inbox.answers.set()
+    await stage.inbox.put([Hint(CATALOG)])
+    stop = anyio.Event()
+    with anyio.fail_after(AT_ONCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stage.desk.worker.run, stop)
+            await stage.catalog.reached.wait()
+            stop.set()
+    (claim,) = (await stage.inbox.claim(stage.inbox.slots, stage.desk.clock.now())).claims
+    assert (claim.subject, claim.attempt) == (CATALOG, 1)
+
+
+async def test_a_sweep_that_is_claimed_while_the_stop_comes_ends_too(stage: Stage) -> None:
+    await stage.inbox.put([Hint(CATALOG)])
+    stop = anyio.Event()
+    with anyio.fail_after(AT_ONCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stage.desk.worker.run, stop)
+            await stage.inbox.claimed.wait()
+            stop.set()
+            await anyio.wait_all_tasks_blocked()
+            stage.inbox.answers.set()
+    assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Released]
