@@ -5,12 +5,15 @@
     tending    keeps the inbox small
     signals    SIGTERM or SIGINT: drain and end with 0; a second one: end at once with 1
 
-A drain: `/readyz` and events are answered with 503, nothing more is claimed, what runs may end for `listener.drain`,
-the rest is given back, requests are answered, the inbox is closed.
+A drain: `/readyz` and events are answered with 503, nothing more is claimed, sweeps are given back, tables that run may
+end for `listener.drain`, the rest is given back, requests are answered, the inbox is closed. Each of these waits has a
+deadline of its own. What the system still does not let go of then, such as a call on a mount whose server is gone, is
+told of and left behind.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import math
 import os
 import socket
@@ -28,10 +31,16 @@ from typing_extensions import override
 from sfn import telemetry, wiring
 from sfn.errors import Broken, SfnError, Trouble
 from sfn.settings import Settings
+from sfn.store.threads import unfinished
 
 ENDED, FAILED = 0, 1
 BACKLOG: Final = 2048
 """Connections that wait to be accepted."""
+
+CLOSING: Final = 90.0
+"""Seconds from the end of a drain within which every wait that has a deadline has ended."""
+LINGER: Final = 1.0
+"""Seconds that calls have in the end which were given up a moment ago."""
 
 _ASK_AGAIN: Final = 1.0
 
@@ -45,17 +54,24 @@ def run(settings: Settings, through: wiring.Adapter | None = None) -> int:
         through: put around each store.
 
     Returns:
-        The exit code: 0 after a drain, 1 after a failure, which was logged.
+        The exit code: 0 after a drain, 1 after a failure, which was logged, or where a call hangs.
     """
     telemetry.configure(settings.telemetry.level, settings.telemetry.format)
+    code = ENDED
     try:
         anyio.run(_serve, settings, through, backend_options={"use_uvloop": True})
     except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged
         for cause in causes(error):
             expected = isinstance(cause, SfnError)
             _log.error("the service ends", error=str(cause), exc_info=None if expected else cause)
-        return FAILED
-    return ENDED
+        code = FAILED
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    hanging = unfinished(LINGER)
+    if hanging:
+        _log.error("the service ends without what hangs", hanging=hanging, remedy="see whether a mount hangs")
+        code = FAILED
+    return code
 
 
 async def _serve(settings: Settings, through: wiring.Adapter | None) -> None:
@@ -65,8 +81,21 @@ async def _serve(settings: Settings, through: wiring.Adapter | None) -> None:
         async with wiring.assembled(settings, failure.tell, through) as service:
             with bound(settings.listener.host, settings.listener.port) as listener:
                 _announce(settings, listener)
-                await Daemon(service, listener, settings.listener.drain, failure).run(signals)
+                drain = settings.listener.drain
+                await Daemon(service, listener, drain, failure).run(_heeded_in_time(signals, drain))
         _log.info("ended")
+
+
+async def _heeded_in_time(signals: AsyncIterator[Signals], drain: timedelta) -> AsyncIterator[Signals]:
+    """The signals; from the first one on the process ends in time, whatever else does not.
+
+    The very last resort, for a wait that has no deadline by a defect, or a system call that blocks the loop from then
+    on. It prints where every thread is and ends the process with 1, from a thread that needs neither the loop nor the
+    interpreter. The inbox is in no danger: it survives a death at any instruction.
+    """
+    async for number in signals:
+        faulthandler.dump_traceback_later(drain.total_seconds() + CLOSING, exit=True)
+        yield number
 
 
 class Failure:

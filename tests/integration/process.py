@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from tests.integration.lake import Lake
 from tests.integration.waiting import until
 
 TOKEN = "a-token-for-tests"  # noqa: S105 - it opens nothing
+SFN = ("sfn",)
 CONFIGURATION = """\
 [listener]
 port = 0
@@ -91,12 +92,14 @@ def configure(lake: Lake, more: str = "", drain: str = "10s") -> Path:
     return file
 
 
-def start(configuration: Path, log: Path, environ: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+def start(
+    configuration: Path, log: Path, environ: Mapping[str, str] | None = None, command: Sequence[str] = SFN
+) -> subprocess.Popen[bytes]:
     """Start a process; its output goes to a file."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
     with log.open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "sfn", "serve", "--config", configuration],
+            [sys.executable, "-m", *command, "serve", "--config", configuration],
             env={**inherited, **(environ or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -105,10 +108,16 @@ def start(configuration: Path, log: Path, environ: Mapping[str, str] | None = No
 
 
 @asynccontextmanager
-async def serving(configuration: Path, environ: Mapping[str, str] | None = None) -> AsyncGenerator[Daemon]:
-    """A process that is ready; killed in the end if it still runs."""
+async def serving(
+    configuration: Path, environ: Mapping[str, str] | None = None, command: Sequence[str] = SFN
+) -> AsyncGenerator[Daemon]:
+    """A process that is ready; killed in the end if it still runs.
+
+    Args:
+        command: a module, and arguments of its own.
+    """
     log = configuration.with_name(f"{len(list(configuration.parent.glob('*.log')))}.log")
-    process = start(configuration, log, environ)
+    process = start(configuration, log, environ, command)
     try:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with httpx.AsyncClient(headers=headers, timeout=10.0, trust_env=False) as client:

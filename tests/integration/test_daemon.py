@@ -12,6 +12,8 @@ import pytest
 from sfn.receiver.problem import MEDIA_TYPE
 from tests.integration.lake import Lake, lake
 from tests.integration.process import TOKEN, configure, serving
+from tests.integration.waiting import until
+from tests.unit.rest_server import reply, running
 
 FIELDS = {"catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files"}
 
@@ -97,20 +99,25 @@ async def test_a_catalog_that_is_away_at_the_start_is_waited_for(world: Lake) ->
         assert daemon.records("catalog reached", catalog="prod")
 
 
-async def test_a_catalog_that_is_away_holds_up_no_other(world: Lake, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    away = Lake(world.folder)
-    await away.open()
-    await away.close()
-    more = f'[catalogs.away]\nuri = "{away.uri}"\n[senders.away]\nsecrets = {{ main = "other" }}\ncatalog = "away"'
-    async with serving(configure(world, more)) as daemon:
-        world.commit("orders")
-        other = {"Authorization": "Bearer other"}
-        event = {"namespace": ["sales"], "name": "orders"}
-        assert (await daemon.client.post("/v1/events", json=event, headers=other)).status_code == 202
-        await daemon.until_logged("settled", catalog="away", outcome="released")
-        await daemon.tell("orders")
-        await world.until_published("orders")
+async def test_a_catalog_that_is_away_holds_up_no_other(world: Lake) -> None:
+    """It wants to be left alone for longer than anything here is waited for: so would be what shared its breaker."""
+    async with running() as away:
+        away.config = away.other = reply({}, 503, retry_after="120")
+        more = f'[catalogs.away]\nuri = "{away.uri}"\n[senders.away]\nsecrets = {{ main = "other" }}\ncatalog = "away"'
+        async with serving(configure(world, f'{more}\n[sweep]\nevery = "off"')) as daemon:
+            other = {"Authorization": "Bearer other"}
+            event = {"namespace": ["sales"], "name": "orders"}
+            assert (await daemon.client.post("/v1/events", json=event, headers=other)).status_code == 202
+            await daemon.until_logged("settled", catalog="away", outcome="released")
+            asked = len(away.requests)
+            for name in ("orders", "customers"):
+                world.commit(name)
+                await daemon.tell(name)
+            await world.until_published("orders", "customers")
+            assert (await daemon.client.post("/v1/events", json=event, headers=other)).status_code == 202
+            await daemon.tell("orders")
+            await until(lambda: len(daemon.records("settled", catalog="prod", outcome="done")) == 3)
+            assert len(away.requests) == asked
 
 
 async def test_the_catalog_says_whose_the_files_are(world: Lake) -> None:

@@ -75,6 +75,21 @@ async def test_a_stop_waits_for_what_runs(world: Lake, number: signal.Signals) -
     await world.until_published("orders")
 
 
+async def test_a_stop_waits_for_no_sweep(world: Lake) -> None:
+    world.delay = 60
+    world.commit("orders")
+    configuration = configure(world, drain="60s")
+    async with serving(configuration) as daemon:
+        await until(lambda: world.loads)
+        daemon.send(signal.SIGTERM)
+        assert await daemon.ended(10) == 0
+        (record,) = daemon.records("settled", table=None)
+        assert (record["outcome"], record["why"]) == ("released", "the service stops")
+    world.delay = 0
+    async with serving(configuration):
+        await world.until_published("orders")
+
+
 async def test_a_stop_during_the_start_is_a_stop_too(world: Lake) -> None:
     log = world.folder / "start.log"
     process = start(configure(world), log)
@@ -91,7 +106,7 @@ async def test_a_stop_during_the_start_is_a_stop_too(world: Lake) -> None:
 async def test_what_does_not_end_in_time_is_given_back_without_an_attempt(world: Lake) -> None:
     world.delay = 60
     world.commit("orders")
-    configuration = configure(world, drain="300ms")
+    configuration = configure(world, '[sweep]\nevery = "off"', drain="300ms")
     async with serving(configuration) as daemon:
         await daemon.tell("orders")
         await until(lambda: "orders" in world.loads)
@@ -108,7 +123,7 @@ async def test_what_does_not_end_in_time_is_given_back_without_an_attempt(world:
 async def test_while_it_drains_it_takes_nothing_and_says_so(world: Lake) -> None:
     world.delay = 60
     world.commit("orders")
-    async with serving(configure(world, drain="3s")) as daemon:
+    async with serving(configure(world, '[sweep]\nevery = "off"', drain="3s")) as daemon:
         await daemon.tell("orders")
         await until(lambda: "orders" in world.loads)
         daemon.send(signal.SIGTERM)
@@ -124,7 +139,8 @@ async def test_while_it_drains_it_takes_nothing_and_says_so(world: Lake) -> None
 async def test_a_second_signal_ends_it_at_once(world: Lake, second: signal.Signals) -> None:
     world.delay = 60
     world.commit("orders")
-    async with serving(configure(world, drain="60s")) as daemon:
+    async with serving(configure(world, '[sweep]\nevery = "off"', drain="60s")) as daemon:
+        await daemon.tell("orders")
         await until(lambda: world.loads)
         daemon.send(signal.SIGTERM)
         await daemon.until_logged("draining")

@@ -84,17 +84,26 @@ class Catalogs:
         return None
 
 
+class Siblings(Daemon):
+    """A daemon whose server can be made to end, as nothing of ours does."""
+
+    def end_listening(self) -> None:
+        self._server.should_exit = True
+
+
 @dataclass(slots=True)
 class Running:
     """A daemon in this process, with twins for its parts.
 
     Attributes:
+        siblings: the daemon itself.
         signals: what it is sent.
         client: asks it.
         ended: it has.
         causes: why, if it failed.
     """
 
+    siblings: Siblings
     inbox: Troubled
     catalogs: Catalogs
     signals: MemoryObjectSendStream[Signals]
@@ -143,9 +152,9 @@ async def running(
     send, receive = anyio.create_memory_object_stream[Signals](1)
     with bound("127.0.0.1", 0) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        daemon = Daemon(service(inbox, catalogs, failure, tend, sweeps), listener, timedelta(seconds=1), failure)
+        daemon = Siblings(service(inbox, catalogs, failure, tend, sweeps), listener, timedelta(seconds=1), failure)
         async with httpx.AsyncClient(base_url=url, timeout=5, trust_env=False) as client:
-            made = Running(inbox, catalogs, send, client)
+            made = Running(daemon, inbox, catalogs, send, client)
 
             async def run() -> None:
                 try:
@@ -178,6 +187,15 @@ async def test_when_the_worker_fails_all_of_it_ends(error: Exception) -> None:
         assert (await daemon.client.post("/v1/events", json=EVENT)).status_code == 202
         await until(lambda: daemon.ended)
         assert daemon.causes == [error]
+
+
+async def test_when_the_listener_ends_by_itself_all_of_it_ends() -> None:
+    async with running() as daemon:
+        daemon.siblings.end_listening()
+        await until(lambda: daemon.ended)
+        (error,) = daemon.causes
+        assert isinstance(error, Broken)
+        assert (error.where, error.found) == ("listener", "one that ended")
 
 
 async def test_when_a_publish_finds_the_inbox_broken_all_of_it_ends() -> None:

@@ -6,13 +6,13 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sfn.errors import Permanent, Scope
+from sfn.errors import Permanent, Scope, Transient
 from sfn.store.content import READ_AT_MOST
 from sfn.store.refusal import found, settling, unsure
 
@@ -23,6 +23,11 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _PREPARE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def never() -> bool:
+    """Of a call whose caller waits until it returns: it is never given up."""
+    return False
 
 
 class Folder:
@@ -37,14 +42,16 @@ class Folder:
     Args:
         path: the folder; it and the folders above it may be symbolic links, the files in it may not.
         where: its name in messages.
+        given_up: whether nobody waits for a change any more. It is not made then, unless it was already on its way.
 
     Raises:
         OSError: from every method, for whatever the system refuses.
     """
 
-    def __init__(self, path: Path, where: str) -> None:
+    def __init__(self, path: Path, where: str, given_up: Callable[[], bool] = never) -> None:
         self._path = path
         self._where = where
+        self._given_up = given_up
         self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def __enter__(self) -> Self:
@@ -91,6 +98,7 @@ class Folder:
         """
         with self._prepared(body):
             try:
+                self._check_wanted()
                 with settling(self._where):
                     os.link(
                         TEMPORARY,
@@ -115,6 +123,7 @@ class Folder:
             Unsure: it may have been done, or may not outlive a power cut.
         """
         with self._prepared(body):
+            self._check_wanted()
             with settling(self._where):
                 os.replace(TEMPORARY, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
             self.sync()
@@ -125,6 +134,7 @@ class Folder:
         Raises:
             Unsure: it may have been done, or may not outlive a power cut.
         """
+        self._check_wanted()
         with settling(self._where):
             os.unlink(name, dir_fd=self._descriptor)
         self.sync()
@@ -155,6 +165,11 @@ class Folder:
             # Whether it can be removed changes nothing about the outcome: the next writer removes it too.
             with suppress(OSError):
                 os.unlink(TEMPORARY, dir_fd=self._descriptor)
+
+    def _check_wanted(self) -> None:
+        """A file system may hang for hours: what was decided before must not be done when others have gone on since."""
+        if self._given_up():
+            raise Transient(self._where, scope=Scope.STORE, expected="somebody who waits for a change", found="nobody")
 
     def _is_where_it_was(self) -> bool:
         """A folder that was moved away while its lock was waited for is no longer the one that readers look into."""

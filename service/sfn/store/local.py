@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
-from anyio import to_thread
 
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import Permanent, Scope, Transient, Unsure
 from sfn.pointer.document import LIMIT
 from sfn.pointer.location import below
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import check_length, tag_of
-from sfn.store.folder import TEMPORARY, Folder, content, make
+from sfn.store.folder import TEMPORARY, Folder, content, make, never
 from sfn.store.prove import Proof
 from sfn.store.refusal import refusals
+from sfn.store.threads import GivenUp, Late, Threads
 from sfn.words import Held
 
 T = TypeVar("T")
@@ -29,6 +29,8 @@ THREADS = 8
 """Files that one store works on at the same time."""
 PATIENCE = 10.0
 """Seconds that a change waits for others to give a folder's lock back."""
+ANSWERED_WITHIN = 30.0
+"""Seconds that a file system has for one call: a mount whose server is gone may never answer."""
 _SHORTEST, _LONGEST = 0.001, 0.02
 """Seconds between two attempts to get a lock."""
 
@@ -39,7 +41,7 @@ class Busy:
 
 
 class LocalFiles:
-    """The verbs of a store as blocking calls. None of them ever waits for another process.
+    """The verbs of a store as blocking calls. None of them waits for another process, but all for the file system.
 
     A key is `file://` and an absolute path in UTF-8; a percent sign is a character of the file's name. Folders may be
     symbolic links, a file of ours may not: what lies behind a link is refused, as is a pipe or a device.
@@ -63,12 +65,16 @@ class LocalFiles:
                 return None
             return Held(body, tag_of(body))
 
-    def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved | Busy:
-        """As `PointerStore.write`. A file's mode is that of a new file, under the process's umask."""
+    def write(self, key: str, body: bytes, replacing: Held | None, given_up: GivenUp = never) -> Held | Moved | Busy:
+        """As `PointerStore.write`. A file's mode is that of a new file, under the process's umask.
+
+        Args:
+            given_up: as of `Folder`.
+        """
         check_length(key, body)
         path = self._path(key)
         with refusals(key):
-            folder = self._folder(path.parent, key, missing_ok=replacing is not None)
+            folder = self._folder(path.parent, key, given_up, missing_ok=replacing is not None)
             if folder is None:
                 return Moved()
             with folder:
@@ -76,11 +82,15 @@ class LocalFiles:
                     return Busy()
                 return _swap(folder, path.name, key, body, replacing)
 
-    def delete(self, key: str, expected: Held) -> Gone | Moved | Busy:
-        """As `PointerStore.delete`; an emptied folder stays."""
+    def delete(self, key: str, expected: Held, given_up: GivenUp = never) -> Gone | Moved | Busy:
+        """As `PointerStore.delete`; an emptied folder stays.
+
+        Args:
+            given_up: as of `Folder`.
+        """
         path = self._path(key)
         with refusals(key):
-            folder = self._folder(path.parent, key, missing_ok=True)
+            folder = self._folder(path.parent, key, given_up, missing_ok=True)
             if folder is None:
                 return Gone()
             with folder:
@@ -101,16 +111,16 @@ class LocalFiles:
                 self._check_root()
                 return []
 
-    def _folder(self, path: Path, key: str, *, missing_ok: bool) -> Folder | None:
+    def _folder(self, path: Path, key: str, given_up: GivenUp, *, missing_ok: bool) -> Folder | None:
         where = key.rpartition("/")[0]
         try:
-            return Folder(path, where)
+            return Folder(path, where, given_up)
         except FileNotFoundError:
             self._check_root()
             if missing_ok:
                 return None
         make(path)
-        return Folder(path, where)
+        return Folder(path, where, given_up)
 
     def _path(self, key: str) -> Path:
         path = key.removeprefix("file://")
@@ -138,50 +148,65 @@ class LocalFiles:
 
 
 class LocalStore:
-    """Implements `PointerStore` with threads: no verb blocks the loop, and a cancelled change is carried through first.
+    """Implements `PointerStore` with threads: no verb blocks the loop, and none waits for ever.
+
+    A cancelled look is left alone. A cancelled change is carried through first, but for one that the file system does
+    not answer: that one may still happen, long after others have gone on, as if its process had been suspended.
 
     Args:
         root: as of `LocalFiles`.
         threads: files worked on at the same time.
         patience: seconds that a change waits for a folder's lock.
+        limit: seconds that the file system has for one call.
         unsafe: `unsafe_unconditional_writes`.
     """
 
     def __init__(
-        self, root: str = "file://", *, threads: int = THREADS, patience: float = PATIENCE, unsafe: bool = False
+        self,
+        root: str = "file://",
+        *,
+        threads: int = THREADS,
+        patience: float = PATIENCE,
+        limit: float = ANSWERED_WITHIN,
+        unsafe: bool = False,
     ) -> None:
         self._files = LocalFiles(root)
-        self._limiter = anyio.CapacityLimiter(threads)
-        self._patience = patience
+        self._threads = Threads(threads, limit)
+        self._patience, self._limit = patience, limit
         self._proof = Proof(unsafe=unsafe)
 
     async def read(self, key: str) -> Held | None:
-        return await self._in_thread(partial(self._files.read, key))
+        return await self._looked(f"read {key}", lambda _: self._files.read(key))
 
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
-        return await self._when_free(key, partial(self._files.write, key, body, replacing))
+        return await self._changed("write", key, partial(self._files.write, key, body, replacing))
 
     async def delete(self, key: str, expected: Held) -> Gone | Moved:
-        return await self._when_free(key, partial(self._files.delete, key, expected))
+        return await self._changed("delete", key, partial(self._files.delete, key, expected))
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        return await self._in_thread(partial(self._files.list, prefix, limit))
+        return await self._looked(f"list {prefix}", lambda _: self._files.list(prefix, limit))
 
     async def prove(self, key: str) -> Guarantees:
         return await self._proof.of(self, key)
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await to_thread.run_sync(call, limiter=self._limiter)
+    async def _looked(self, name: str, look: Callable[[GivenUp], T]) -> T:
+        answer = await self._threads.run(name, look)
+        if isinstance(answer, Late):
+            raise self._silent(Transient, name)
+        return answer
 
-    async def _when_free(self, key: str, call: Callable[[], T | Busy]) -> T:
-        """Repeat a change until the lock is free. The loop waits, not a thread: others need those.
+    async def _changed(self, verb: str, key: str, change: Callable[[GivenUp], T | Busy]) -> T:
+        """Make a change once the lock is free. The loop waits for it, not a thread: others need those.
 
         Raises:
-            Transient: scope table, after `patience`.
+            Transient: scope table, after `patience`; scope store, where all threads hang and nothing was begun.
+            Unsure: scope store, where the file system does not answer.
         """
+        name = f"{verb} {key}"
         give_up_at = anyio.current_time() + self._patience
         pause = _SHORTEST
-        while isinstance(answer := await self._in_thread(call), Busy):
+        while isinstance(answer := await self._threads.run(name, change, shielded=True), Busy):
             if anyio.current_time() >= give_up_at:
                 raise Transient(
                     key,
@@ -192,7 +217,18 @@ class LocalStore:
                 )
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST)
+        if isinstance(answer, Late):
+            raise self._silent(Unsure if answer.begun else Transient, name)
         return answer
+
+    def _silent(self, kind: type[Transient], name: str) -> Transient:
+        return kind(
+            name,
+            scope=Scope.STORE,
+            expected=f"an answer of the file system within {self._limit:g} s",
+            found="none",
+            remedy="see whether its mount hangs: its server may be gone",
+        )
 
 
 def _swap(folder: Folder, name: str, key: str, body: bytes, replacing: Held | None) -> Held | Moved:

@@ -3,19 +3,23 @@
 A breaker belongs to one catalog or one store, and so to every lane of it.
 
     closed      every slot
-    open        no slot until `until`: 0.5 s, doubling to `LONGEST`
+    open        no slot until `until`: 0.5 s, doubling to `LONGEST`, or as long as the other side asks for
     half open   `width` slots: 1 at first, doubled by each success, until it is closed again
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from sfn.errors import Scope
 from sfn.words import Lane, Slots, Urgency
+from sfn.work.retry import heeded
+
+_Key: TypeAlias = tuple[Scope, str, str]
+"""What a breaker belongs to: its scope, and the name of a catalog or of a store; the other one is empty."""
 
 FIRST = timedelta(seconds=0.5)
 LONGEST = timedelta(seconds=1)
@@ -48,7 +52,7 @@ class Lanes:
         self._concurrency = concurrency
         self._running: Counter[Lane] = Counter()
         self._seen: set[Lane] = set()
-        self._breakers: dict[tuple[Scope, str], Breaker] = {}
+        self._breakers: dict[_Key, Breaker] = {}
 
     def started(self, lane: Lane) -> None:
         """A claim of the lane began."""
@@ -65,20 +69,27 @@ class Lanes:
         Args:
             retry_after: seconds that the other side asked for.
         """
-        key = (scope, lane.catalog if scope is Scope.CATALOG else lane.store)
+        key = _catalog(lane) if scope is Scope.CATALOG else _store(lane)
         old = self._breakers.get(key)
+        asked = now + heeded(retry_after)
         if old is not None and now < old.until:
-            return old.until
-        pause = min(LONGEST, old.pause * 2) if old is not None else FIRST
-        until = now + max(pause, timedelta(seconds=retry_after or 0))
-        self._breakers[key] = Breaker(until, pause)
-        return until
+            new = replace(old, until=max(old.until, asked))
+        else:
+            pause = min(LONGEST, old.pause * 2) if old is not None else FIRST
+            new = Breaker(max(now + pause, asked), pause)
+        self._breakers[key] = new
+        return new.until
 
-    def success(self, lane: Lane) -> None:
-        """The lane's catalog and store answered."""
-        for key in _keys(lane):
+    def success(self, lane: Lane, now: datetime, *, stored: bool) -> None:
+        """The lane's catalog answered, and its store where it was asked; what is open does not believe it.
+
+        Args:
+            stored: the store was asked.
+        """
+        for key in _keys(lane) if stored else [_catalog(lane)]:
             breaker = self._breakers.get(key)
-            if breaker is None:
+            # Who was in flight when the trouble came knows less than the trouble.
+            if breaker is None or now < breaker.until:
                 continue
             if breaker.width * 2 >= self._concurrency:
                 del self._breakers[key]
@@ -99,21 +110,27 @@ class Lanes:
         """When the next open breaker becomes half open."""
         return min((breaker.until for breaker in self._breakers.values() if breaker.until > now), default=None)
 
-    def is_open(self, lane: Lane, now: datetime) -> bool:
-        """Whether nothing of the lane may run now."""
-        return any(now < breaker.until for _, breaker in self._of(lane))
-
-    def _of(self, lane: Lane) -> Iterable[tuple[tuple[Scope, str], Breaker]]:
-        return [(key, self._breakers[key]) for key in _keys(lane) if key in self._breakers]
-
     def _free(self, lane: Lane, now: datetime) -> int | None:
         """The lane's free slots where a breaker bounds them."""
         bounds = []
-        for (scope, name), breaker in self._of(lane):
-            running = sum(count for other, count in self._running.items() if (scope, name) in _keys(other))
+        for key in _keys(lane):
+            breaker = self._breakers.get(key)
+            if breaker is None:
+                continue
+            running = sum(count for other, count in self._running.items() if key in _keys(other))
             bounds.append(0 if now < breaker.until else max(0, breaker.width - running))
         return min(bounds, default=None)
 
 
-def _keys(lane: Lane) -> list[tuple[Scope, str]]:
-    return [(Scope.CATALOG, lane.catalog), (Scope.STORE, lane.store)]
+def _keys(lane: Lane) -> list[_Key]:
+    """A sweep asks no store."""
+    return [_catalog(lane)] if lane.urgency is Urgency.SWEEP else [_catalog(lane), _store(lane)]
+
+
+def _catalog(lane: Lane) -> _Key:
+    return Scope.CATALOG, lane.catalog, ""
+
+
+def _store(lane: Lane) -> _Key:
+    """One that is not known yet may be any: what it refuses holds up its own catalog, not the others."""
+    return Scope.STORE, "" if lane.store else lane.catalog, lane.store

@@ -1,9 +1,27 @@
-"""When a table's own trouble is tried again: pure."""
+"""When a row's own trouble is tried again: pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
+
+LONGEST_WISH: Final = timedelta(minutes=5)
+"""How long we wait because the other side asked for it: a mistaken date must not close a lane for years."""
+
+_DOUBLINGS: Final = 70
+"""The shortest pause, doubled so often, is longer than any time that there is."""
+
+
+def heeded(wish: float | None) -> timedelta:
+    """How much of a wish for a pause is heeded.
+
+    Args:
+        wish: seconds that the other side asked us to wait, as it said them: any number at all.
+    """
+    if wish is None or not wish > 0:
+        return timedelta()
+    return timedelta(seconds=min(wish, LONGEST_WISH.total_seconds()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +40,18 @@ class RetryPolicy:
     budget: timedelta = timedelta(hours=24)
     max_attempts: int = 100
 
+    def pause(self, attempt: int, jitter: float) -> timedelta:
+        """The pause after a failed attempt.
+
+        Args:
+            attempt: its number, from 1.
+            jitter: in [0, 1).
+        """
+        factor: int = 2 ** min(attempt - 1, _DOUBLINGS)
+        # Compared before it is multiplied: the product may be longer than any time that there is.
+        pause = self.cap if factor > self.cap // self.base else self.base * factor
+        return pause / 2 + pause / 2 * jitter
+
     def next_attempt(self, attempt: int, since: datetime, now: datetime, jitter: float) -> datetime | None:
         """The next try after a failed one; None when the budget is spent.
 
@@ -33,6 +63,4 @@ class RetryPolicy:
         """
         if attempt >= self.max_attempts or now - since >= self.budget:
             return None
-        factor: int = 2 ** min(attempt - 1, 32)
-        pause = min(self.cap, self.base * factor)
-        return now + pause / 2 + pause / 2 * jitter
+        return now + self.pause(attempt, jitter)

@@ -16,17 +16,21 @@ from sfn.errors import Broken, Permanent, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import Fenced, Ports, publish
-from sfn.store import Stores
+from sfn.store import PointerStore, Stores
 from sfn.words import CatalogName, Claim, Dead, Hint, Outcome, Reason, Released, Retry, TableName
 from sfn.work.journal import Journal
 from sfn.work.lanes import Lanes
 from sfn.work.lease import Leases
-from sfn.work.retry import RetryPolicy
+from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
 from sfn.work.sweep import Sweep, SweepPorts
+from sfn.work.sweeps import Sweeps
 
 SURPRISES = 3
 """Attempts that may end in an error that nobody expected."""
+LOOKED_AT_AFTER = timedelta(hours=8)
+"""When a table is looked at again whose catalog is not known: as long as `refresh_after` is where it is not set."""
 _SETTLE_AGAIN = 1.0
+_STOPPED = "the service stops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,22 @@ class Terms:
     retry: RetryPolicy = RetryPolicy()
 
 
+class Asked:
+    """Implements `Stores`, and notes whether any is asked.
+
+    Attributes:
+        any: one was.
+    """
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+        self.any = False
+
+    def at(self, location: str) -> PointerStore:
+        self.any = True
+        return self._stores.at(location)
+
+
 class Worker:
     """Turns hints into files.
 
@@ -103,19 +123,21 @@ class Worker:
         self._clock, self._chance, self._journal, self._terms = clock, chance, journal, terms
         self._lanes = Lanes(terms.concurrency)
         self._leases = Leases(inbox.worklist, clock, terms.lease)
+        self._sweeps = Sweeps()
         self._pause = anyio.CancelScope()
         self._freed = False
         self._stopped = anyio.Event()
 
     async def run(self, stop: anyio.Event) -> None:
-        """Work until stopped, then let what runs end, at the longest for the drain; then give the rest back."""
+        """Work until stopped, then let tables that run end, at the longest for the drain; give the rest back."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._leases.run)
             tasks.start_soon(self._claim_until, stop, tasks)
             await stop.wait()
             self._pause.cancel()
-            await self._stopped.wait()
+            self._sweeps.stop()
             with anyio.move_on_after(self._terms.drain.total_seconds()):
+                await self._stopped.wait()
                 await self._leases.all_ended()
             tasks.cancel_scope.cancel()
 
@@ -138,7 +160,7 @@ class Worker:
                 started, next_due = await self.run_once(tasks)
             except Trouble as trouble:
                 # The inbox's, and nothing was leased: a full disk must not end the process.
-                pause = timedelta(seconds=trouble.retry_after or _SETTLE_AGAIN)
+                pause = heeded(trouble.retry_after or _SETTLE_AGAIN)
                 started, next_due = 0, self._clock.now() + pause
             if not started and not self._freed and not stop.is_set():
                 with anyio.CancelScope() as self._pause:
@@ -147,15 +169,21 @@ class Worker:
 
     async def _one(self, claim: Claim) -> None:
         began = self._clock.now()
+        kept = settling = False
         try:
-            with self._leases.scope(claim) as lease:
+            with self._leases.scope(claim):
                 outcome = await self._attempt(claim)
-                await self._settle(claim, outcome, began)
-            if lease.cancelled_caught:
+                settling = outcome is not None
+                kept = outcome is not None and await self._settled(claim, outcome, began)
+            settling = False
+            if not kept:
                 await self._fenced(claim)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(5):
-                await self._settle(claim, Released(self._clock.now(), "the service stops"), began)
+                kept = await self._settled(claim, Released(self._clock.now(), _STOPPED), began)
+                # What the stop interrupted may have settled it already: then nobody else has the row.
+                if not kept and not settling:
+                    await self._fenced(claim)
             raise
         finally:
             self._leases.remove(claim)
@@ -169,20 +197,17 @@ class Worker:
 
     async def _attempt(self, claim: Claim) -> Outcome | None:
         """What became of it; None where the lease turned out to be lost."""
+        source, stores = None, Asked(self._stores)
         try:
-            outcome = await self._publish_or_sweep(claim)
+            source = await self._sources.named(claim.subject.catalog)
+            outcome = await self._publish_or_sweep(claim, source, stores)
         except Fenced:
             return None
-        except Trouble as trouble:
-            return self._after_trouble(claim, trouble)
         except Broken:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where the unexpected is caught
-            self._journal.surprised(claim, error)
-            if claim.attempt >= SURPRISES and isinstance(claim.subject, TableName):
-                return Dead(Reason.POISON, f"{claim.subject}: {type(error).__name__}: {error}")
-            return self._retry(claim, f"{type(error).__name__}: {error}")
-        self._lanes.success(claim.lane)
+            return self._failed(claim, error, source)
+        self._lanes.success(claim.lane, self._clock.now(), stored=stores.any)
         return outcome
 
     async def _fenced(self, claim: Claim) -> None:
@@ -191,41 +216,70 @@ class Worker:
         with contextlib.suppress(Trouble):
             await self._inbox.intake.put([Hint(claim.subject, sender="fenced", anew=True)])
 
-    async def _publish_or_sweep(self, claim: Claim) -> Outcome:
-        source = await self._sources.named(claim.subject.catalog)
+    async def _publish_or_sweep(self, claim: Claim, source: Source | None, stores: Stores) -> Outcome:
         if source is None:
-            return Dead(Reason.PERMANENT, f"{claim.subject}: no catalog of that name is configured")
+            return self._refused(Reason.PERMANENT, f"{claim.subject}: no catalog of that name is configured", None)
         jitter = self._chance.random()
         inbox = self._inbox
         if isinstance(claim.subject, CatalogName):
             sweep_ports = SweepPorts(source.catalog, inbox.intake, inbox.roster, inbox.brake, self._clock)
-            return await Sweep(claim.subject, sweep_ports, source.policy).run(jitter)
-        ports = Ports(inbox.worklist, inbox.roster, source.catalog, self._stores, self._clock)
+            swept = await self._sweeps.run(Sweep(claim.subject, sweep_ports, source.policy), jitter)
+            return swept or Released(self._clock.now(), _STOPPED)
+        ports = Ports(inbox.worklist, inbox.roster, source.catalog, stores, self._clock)
         return await publish(claim, ports, source.policy, jitter=jitter)
 
-    def _after_trouble(self, claim: Claim, trouble: Trouble) -> Outcome:
+    def _failed(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
+        """What becomes of an attempt that raised. Nothing that is wrong with the error itself ends the process."""
+        try:
+            if isinstance(error, Trouble):
+                return self._after_trouble(claim, error, source)
+            return self._after_surprise(claim, error, source)
+        except Exception as defect:  # noqa: BLE001 - as in `_attempt`, of what is done about it
+            with contextlib.suppress(Exception):
+                self._journal.surprised(claim, defect)
+            return Retry(self._clock.now() + LONGEST_WISH, type(error).__name__)
+
+    def _after_trouble(self, claim: Claim, trouble: Trouble, source: Source | None) -> Outcome:
         now = self._clock.now()
         if trouble.scope is Scope.INBOX:
             return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble))
         if trouble.scope is not Scope.TABLE:
             return Released(self._lanes.trouble(claim.lane, trouble.scope, now, trouble.retry_after), str(trouble))
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
-            return Dead(Reason.PERMANENT, str(trouble))
-        return self._retry(claim, str(trouble), trouble.retry_after)
+            return self._refused(Reason.PERMANENT, str(trouble), source)
+        return self._retry(claim, str(trouble), source, trouble.retry_after)
 
-    def _retry(self, claim: Claim, error: str, retry_after: float | None = None) -> Retry | Dead:
+    def _after_surprise(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
+        self._journal.surprised(claim, error)
+        if claim.attempt >= SURPRISES and isinstance(claim.subject, TableName):
+            return Dead(Reason.POISON, f"{claim.subject}: {type(error).__name__}: {error}")
+        return self._retry(claim, f"{type(error).__name__}: {error}", source)
+
+    def _retry(self, claim: Claim, error: str, source: Source | None, retry_after: float | None = None) -> Retry | Dead:
         now = self._clock.now()
         retry, jitter = self._terms.retry, self._chance.random()
-        if not isinstance(claim.subject, TableName):
-            return Retry(now + min(retry.cap, retry.base * 2 ** min(claim.attempt, 32)), error)
-        at = retry.next_attempt(claim.attempt, claim.since, now, jitter)
+        if isinstance(claim.subject, TableName):
+            at = retry.next_attempt(claim.attempt, claim.since, now, jitter)
+        else:
+            # Never given up: nobody would look at its tables any more.
+            at = now + retry.pause(claim.attempt, jitter)
         if at is None:
-            return Dead(Reason.EXHAUSTED, f"after {claim.attempt} attempts since {claim.since:%F %T}: {error}")
-        return Retry(max(at, now + timedelta(seconds=retry_after or 0)), error)
+            detail = f"after {claim.attempt} attempts since {claim.since:%F %T}: {error}"
+            return self._refused(Reason.EXHAUSTED, detail, source)
+        return Retry(max(at, now + heeded(retry_after)), error)
 
-    async def _settle(self, claim: Claim, outcome: Outcome | None, began: datetime) -> None:
-        """Settle, however long the inbox is in trouble: a claim left leased would count as a crash."""
-        while outcome is not None:
+    def _refused(self, reason: Reason, detail: str, source: Source | None) -> Dead:
+        """A dead letter of a table that heals without a new event, should it have been refused by mistake."""
+        after = source.policy.refresh_after if source is not None else LOOKED_AT_AFTER
+        return Dead(reason, detail, look_at=self._clock.now() + after)
+
+    async def _settled(self, claim: Claim, outcome: Outcome, began: datetime) -> bool:
+        """Settle, however long the inbox is in trouble: a claim left leased would count as a crash.
+
+        Returns:
+            False: another worker has the row.
+        """
+        while True:
             try:
                 kept = await self._inbox.worklist.settle(claim, outcome, self._clock.now())
             except Trouble:
@@ -233,6 +287,4 @@ class Worker:
                 continue
             if kept:
                 self._journal.settled(claim, outcome, (self._clock.now() - began).total_seconds())
-                return
-            break
-        await self._fenced(claim)
+            return kept

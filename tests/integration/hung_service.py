@@ -1,0 +1,47 @@
+"""`python -m tests.integration.hung_service WHAT serve --config FILE`: the service, where something never returns.
+
+files    the kernel never answers the store's reads: as on a mount whose server is gone
+wait     a read never returns, cancelled or not, and no thread is to blame
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import anyio
+from typing_extensions import override
+
+from sfn import daemon
+from sfn.settings import load
+from sfn.store import PointerStore
+from sfn.words import Held
+from tests.faults.stores import SlowStore
+from tests.promises.kernel import Hang, Step
+
+READ = Step("openat", argument=(2, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+CLOSING = 1.0
+
+
+class Deaf(SlowStore):
+    """A store whose reads heed nothing."""
+
+    @override
+    async def read(self, key: str) -> Held | None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep_forever()
+        raise AssertionError
+
+
+def deaf(inner: PointerStore) -> PointerStore:
+    return Deaf(inner, 0)
+
+
+if __name__ == "__main__":
+    settings = load(Path(sys.argv[-1]))
+    daemon.CLOSING = CLOSING  # type: ignore[misc]
+    if sys.argv[1] == "files":
+        Hang(READ)
+        raise SystemExit(daemon.run(settings))
+    raise SystemExit(daemon.run(settings, through=deaf))

@@ -1,0 +1,264 @@
+"""What local files do on a file system that does not answer: they say so in time, and nothing else stands still."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sfn.errors import Scope, Transient, Trouble, Unsure
+from sfn.store import Moved
+from sfn.store.local import ANSWERED_WITHIN, LocalFiles, LocalStore
+from sfn.store.threads import unfinished
+from sfn.words import Held
+from tests.promises.kernel import Hang, Step, hanging, refused
+from tests.promises.stores import names_in
+
+LIMIT = 0.2
+SOON = 5.0
+"""Seconds: what would otherwise never come."""
+READ = Step("openat", argument=(2, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+PREPARE = Step("openat", argument=(2, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC))
+FOLDER = Step("openat", argument=(2, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+
+@pytest.fixture(name="key")
+def fixture_key(tmp_path: Path) -> str:
+    """A file that says 1, in a folder of its own."""
+    key = f"file://{tmp_path}/_sfn/a.ver"
+    assert isinstance(LocalFiles().write(key, b"1", None), Held)
+    return key
+
+
+def held_at(key: str) -> Held:
+    held = LocalFiles().read(key)
+    assert held is not None
+    return held
+
+
+def store(threads: int = 8) -> LocalStore:
+    return LocalStore(threads=threads, limit=LIMIT)
+
+
+async def troubled(call: Callable[[], Awaitable[object]], kind: type[Trouble]) -> Trouble:
+    """What a call raises, which is the store's trouble and comes in time."""
+    with anyio.fail_after(SOON):
+        with pytest.raises(Trouble) as trouble:
+            await call()
+    assert type(trouble.value) is kind
+    assert trouble.value.scope is Scope.STORE
+    return trouble.value
+
+
+async def all_finished() -> None:
+    with anyio.fail_after(SOON):
+        while unfinished(0):  # noqa: ASYNC110 - no thread tells a test
+            await anyio.sleep(0.001)
+
+
+def test_a_file_system_has_half_a_minute_to_answer() -> None:
+    assert ANSWERED_WITHIN == 30
+
+
+@pytest.mark.parametrize("step", [READ, Step("getdents64")], ids=["read", "list"])
+def test_a_look_that_is_not_answered_may_be_tried_again(key: str, step: Step) -> None:
+    async def act(_: Hang) -> None:
+        local = store()
+        look = partial(local.read, key) if step is READ else partial(local.list, key.removesuffix("a.ver"), 10)
+        trouble = await troubled(look, Transient)
+        assert "file system" in trouble.expected
+        assert key.removesuffix("a.ver") in str(trouble)
+
+    hanging(step, act)
+
+
+CHANGES = [
+    ("create", FOLDER),
+    ("create", Step("flock")),
+    ("create", Step("write")),
+    ("create", Step("linkat")),
+    ("replace", Step("renameat")),
+    ("replace", Step("fsync")),
+    ("delete", Step("unlinkat")),
+]
+
+
+def change(verb: str, key: str, held: Held) -> Callable[[], Awaitable[object]]:
+    """Make a second file, replace the first one, or delete it."""
+    local = store()
+    if verb == "delete":
+        return partial(local.delete, key, held)
+    return partial(local.write, key, b"2", held) if verb == "replace" else partial(local.write, f"{key}2", b"2", None)
+
+
+@pytest.mark.parametrize(("verb", "step"), CHANGES)
+def test_a_change_that_is_not_answered_may_have_been_made(key: str, verb: str, step: Step) -> None:
+    held = held_at(key)
+
+    async def act(_: Hang) -> None:
+        await troubled(change(verb, key, held), Unsure)
+
+    hanging(step, act)
+
+
+def test_a_hung_file_system_gets_no_more_threads_than_it_may_have(key: str) -> None:
+    async def act(_hang: Hang) -> None:
+        local = store(threads=2)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(troubled, partial(local.read, key), Transient)
+        for _ in range(3):
+            await troubled(partial(local.read, key), Transient)
+            # Nothing was begun, so nothing is unsure.
+            await troubled(partial(local.write, key, b"2", None), Transient)
+        assert unfinished(0) == [f"read {key}"] * 2
+
+    hanging(READ, act)
+    assert unfinished(SOON) == []
+
+
+def test_a_file_system_that_answers_again_is_used_again(key: str) -> None:
+    async def act(hang: Hang) -> None:
+        local = store(threads=1)
+        await troubled(partial(local.read, key), Transient)
+        hang.let_go()
+        await all_finished()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, hang.let_go)
+            assert await local.read(key) == held_there
+
+    held_there = held_at(key)
+    hanging(READ, act)
+
+
+@asynccontextmanager
+async def one_given_up(hang: Hang, change: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
+    """A change that was given up; afterwards its file system answers, and it ends."""
+    await troubled(change, Unsure)
+    yield
+    hang.let_go()
+    await all_finished()
+
+
+EARLY = [(verb, step) for verb in ("create", "replace", "delete") for step in (FOLDER, Step("flock"))]
+EARLY += [(verb, step) for verb in ("create", "replace") for step in (PREPARE, Step("write"), Step("fsync"))]
+
+
+@pytest.mark.parametrize(("verb", "step"), EARLY)
+def test_a_change_that_was_given_up_before_it_was_made_is_not_made_later(key: str, verb: str, step: Step) -> None:
+    held = held_at(key)
+
+    async def act(hang: Hang) -> None:
+        async with one_given_up(hang, change(verb, key, held)):
+            pass
+
+    hanging(step, act)
+    assert held_at(key) == held
+    assert names_in(Path(key.removeprefix("file://")).parent) == ["a.ver"]
+
+
+def test_a_change_that_was_on_its_way_when_it_was_given_up_is_made(key: str) -> None:
+    held = held_at(key)
+
+    async def act(hang: Hang) -> None:
+        local = store()
+        async with one_given_up(hang, partial(local.write, key, b"2", held)):
+            assert await local.read(key) == held
+
+    hanging(Step("renameat"), act)
+    assert held_at(key).body == b"2"
+
+
+def test_a_change_that_was_given_up_keeps_its_lock_until_it_ends(key: str) -> None:
+    """Why none that comes late undoes what others did since: they could not."""
+    held = held_at(key)
+
+    async def act(hang: Hang) -> None:
+        local = LocalStore(limit=LIMIT, patience=0.01)
+        async with one_given_up(hang, partial(local.write, key, b"2", held)):
+            with pytest.raises(Transient) as busy:
+                await local.write(key, b"3", held)
+            assert busy.value.scope is Scope.TABLE
+        assert await local.write(key, b"3", held) == Moved()
+
+    hanging(Step("renameat"), act)
+
+
+def test_a_cancelled_look_is_left_alone_at_once(key: str) -> None:
+    async def act(_: Hang) -> None:
+        local = LocalStore()
+        with anyio.fail_after(SOON), anyio.move_on_after(0.05) as scope:
+            await local.read(key)
+        assert scope.cancelled_caught
+
+    hanging(READ, act)
+
+
+def test_a_cancelled_change_is_carried_through(key: str) -> None:
+    held = held_at(key)
+
+    async def act(hang: Hang) -> None:
+        scope, ended = anyio.CancelScope(), anyio.Event()
+
+        async def write() -> None:
+            with scope:
+                await LocalStore().write(key, b"2", held)
+            ended.set()
+
+        with anyio.fail_after(SOON):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(write)
+                await anyio.sleep(0.05)
+                scope.cancel()
+                await anyio.sleep(0.05)
+                assert not ended.is_set()
+                await anyio.to_thread.run_sync(hang.let_go)
+        assert unfinished(0) == []
+
+    hanging(Step("renameat"), act)
+    assert held_at(key).body == b"2"
+
+
+def test_a_cancelled_change_that_is_not_answered_is_not_waited_for_any_longer(key: str) -> None:
+    held = held_at(key)
+
+    async def act(_: Hang) -> None:
+        with anyio.move_on_after(LIMIT / 4):
+            await troubled(partial(store().write, key, b"2", held), Unsure)
+
+    hanging(Step("renameat"), act)
+
+
+def test_a_system_without_a_thread_left_is_the_stores_trouble(key: str) -> None:
+    async def act() -> None:
+        local = store(threads=1)
+        for _ in range(3):
+            trouble = await troubled(partial(local.write, key, b"2", None), Transient)
+            assert "thread" in trouble.expected
+
+    refused(Step("clone3"), errno.EAGAIN, partial(anyio.run, act))
+
+
+async def test_a_store_uses_its_threads_again_and_takes_them_with_it(key: str) -> None:
+    before = set(threading.enumerate())
+    local = LocalStore(threads=2)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(local.read, key)
+    for _ in range(20):
+        await local.read(key)
+    used = set(threading.enumerate()) - before
+    assert 1 <= len(used) <= 2
+    del local, tasks
+    gc.collect()
+    with anyio.fail_after(SOON):
+        while any(thread.is_alive() for thread in used):  # noqa: ASYNC110 - no thread tells a test
+            await anyio.sleep(0.001)

@@ -1,0 +1,141 @@
+"""A worker over twins of its ports, which does what is due and waits for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import anyio
+from typing_extensions import override
+
+from sfn.catalog.memory import MemoryCatalog
+from sfn.inbox import Claimed
+from sfn.inbox.memory import MemoryInbox
+from sfn.publish.policy import Policy
+from sfn.store import PointerStore
+from sfn.store.memory import MemoryStore
+from sfn.words import Accepted, Claim, Hint, Outcome, Slots, Subject, TableName
+from sfn.work.worker import Inbox, Source, Terms, Worker
+from tests.promises.inboxes import TERMS, HandClock
+
+REFRESH = timedelta(hours=5)
+TABLE = TableName("prod", ("sales",), "orders")
+_STEP = timedelta(microseconds=1)
+
+
+class WatchedInbox(MemoryInbox):
+    """Remembers what it was asked for.
+
+    Attributes:
+        slots: of the last claim.
+        taken: every note that was put.
+    """
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(TERMS, clock)
+        self.slots = Slots(total=0, live=0, sweeps=0)
+        self.taken: list[Hint] = []
+
+    @override
+    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+        self.slots = slots
+        return await super().claim(slots, now)
+
+    @override
+    async def put(self, notes: Sequence[Hint]) -> Accepted:
+        self.taken.extend(notes)
+        return await super().put(notes)
+
+    def due_at(self, subject: Subject) -> datetime:
+        """When a row may be claimed."""
+        return self._rows[subject].due_at
+
+
+@dataclass(slots=True)
+class Book:
+    """Implements `Journal`.
+
+    Attributes:
+        outcomes: in order.
+        lost: claims whose lease was lost.
+        surprises: errors that nobody expected.
+        broken: it can't be written.
+    """
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    lost: list[Claim] = field(default_factory=list)
+    surprises: list[Exception] = field(default_factory=list)
+    broken: bool = False
+
+    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+        self.outcomes.append(outcome)
+
+    def fenced(self, claim: Claim) -> None:
+        self.lost.append(claim)
+
+    def surprised(self, claim: Claim, error: Exception) -> None:
+        self.surprises.append(error)
+        if self.broken:
+            raise OSError
+
+
+class Desk:
+    """The worker, and all that it is given.
+
+    Attributes:
+        trouble: makes what the next publish raises, before it asks the catalog; None for nothing.
+        source: the one catalog, None where none is configured.
+        store: the one store, wherever.
+    """
+
+    def __init__(
+        self, terms: Terms | None = None, clock: HandClock | None = None, inbox: WatchedInbox | None = None
+    ) -> None:
+        self.clock, self.book = clock or HandClock(), Book()
+        self.inbox = inbox or WatchedInbox(self.clock)
+        self.catalog = MemoryCatalog("prod")
+        self.store: PointerStore = MemoryStore()
+        self.catalog.create_namespace(*TABLE.namespace)
+        now = timedelta(0)
+        policy = Policy("c1", replica_lag=now, refresh_after=REFRESH, min_publish_interval=now, swept=False)
+        self.source: Source | None = Source(self.catalog, policy)
+        self.trouble: Callable[[], Exception] | None = None
+        self.worker = Worker(
+            Inbox(self.inbox, self.inbox, self.inbox, self.inbox),
+            self,
+            self,
+            clock=self.clock,
+            chance=self,
+            journal=self.book,
+            terms=terms or Terms(),
+        )
+
+    async def named(self, catalog: str) -> Source | None:
+        return self.source
+
+    def at(self, location: str) -> PointerStore:
+        if self.trouble is not None:
+            raise self.trouble()
+        return self.store
+
+    def random(self) -> float:
+        return 0.5
+
+    async def work(self) -> list[Outcome]:
+        """Work off what is due, each row once: what came of it."""
+        before = len(self.book.outcomes)
+        async with anyio.create_task_group() as tasks:
+            await self.worker.run_once(tasks)
+        return self.book.outcomes[before:]
+
+    async def hear(self, *subjects: Subject) -> list[Outcome]:
+        """Work off hints."""
+        await self.inbox.put([Hint(subject) for subject in subjects or (TABLE,)])
+        return await self.work()
+
+    async def wait_until(self, at: datetime) -> None:
+        """Let time pass, to just before that moment and then to it; nothing is due before."""
+        self.clock.turn((at - _STEP - self.clock.now()).total_seconds())
+        assert await self.work() == []
+        self.clock.turn((at - self.clock.now()).total_seconds())
