@@ -39,6 +39,7 @@ class Weather:
         stop: the chance that it returns very late.
         fail: the chance that a call of catalog or store fails.
         lag: how far replicas of the catalog may be behind, in seconds.
+        least_lag: how far those that lag are behind at least.
         lagging: the chance that a lagging replica answers.
         conditional_delete: whether the store can delete on a condition.
         store_down: spells without a store.
@@ -49,6 +50,7 @@ class Weather:
     stop: float = 0.008
     fail: float = 0.04
     lag: float = 4.0
+    least_lag: float = 0.0
     lagging: float = 0.25
     conditional_delete: bool = True
     store_down: list[tuple[float, float]] = field(default_factory=list)
@@ -178,7 +180,11 @@ class Node:
     def replica_time(self) -> float:
         """Until when the replica that answers has heard."""
         weather, now = self.service.weather, self.service.loop.time()
-        behind = self.service.rng.uniform(0, weather.lag) if self.service.rng.random() < weather.lagging else 0
+        behind = (
+            self.service.rng.uniform(weather.least_lag, weather.lag)
+            if self.service.rng.random() < weather.lagging
+            else 0
+        )
         return now - behind
 
     def maybe_fail(self, where: str, kind: type[Transient] = Transient) -> None:

@@ -151,7 +151,7 @@ def test_an_abandoned_pointer_does_not_come_back() -> None:
         await stage.hint("a")
         await asyncio.sleep(0.8)
         assert stage.world.checker.document(FILE)["metadata_file_path"] == first.metadata_location
-        stage.world.weather.lagging = 1.0
+        stage.world.weather.lagging, stage.world.weather.least_lag = 1.0, 2.0
         held = stage.hold(f"after load {named('a')}")
         await stage.hint("a")
         await held.reached.wait()
