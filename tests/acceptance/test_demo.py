@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -80,6 +81,15 @@ def test_it_shows_what_it_should_within_a_minute_and_leaves_nothing_behind(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.fixture(name="_heeded")
+def fixture_heeded() -> Iterator[None]:
+    """A shell has what runs in its background ignore SIGINT, and that would be inherited."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heeded")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_ended_in_the_middle_it_leaves_no_process_behind(
     surroundings: dict[str, str], tmp_path: Path, number: signal.Signals

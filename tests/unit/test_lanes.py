@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,6 +15,8 @@ NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 LANE = Lane("prod", "s3://lake", Urgency.LIVE)
 MANY = 32
+OF_TWO = MANY - MANY // 4
+"""What one of two catalogs may take."""
 
 
 def lanes(*seen: Lane) -> Lanes:
@@ -88,10 +91,10 @@ def test_a_breaker_is_of_its_own_catalog_or_store() -> None:
     same_store, same_catalog = Lane("other", "s3://lake", Urgency.CHORE), Lane("prod", "s3://else", Urgency.CHORE)
     made = lanes(LANE, same_store, same_catalog)
     made.trouble(LANE, Scope.STORE, NOW, None)
-    assert [free(made, lane) for lane in (LANE, same_store, same_catalog)] == [0, 0, MANY]
+    assert [free(made, lane) for lane in (LANE, same_store, same_catalog)] == [0, 0, OF_TWO]
     made = lanes(LANE, same_store, same_catalog)
     made.trouble(LANE, Scope.CATALOG, NOW, None)
-    assert [free(made, lane) for lane in (LANE, same_store, same_catalog)] == [0, MANY, 0]
+    assert [free(made, lane) for lane in (LANE, same_store, same_catalog)] == [0, OF_TWO, 0]
 
 
 def test_a_store_that_is_not_known_yet_is_its_catalogs_own() -> None:
@@ -100,13 +103,13 @@ def test_a_store_that_is_not_known_yet_is_its_catalogs_own() -> None:
     made = lanes(unknown, others)
     made.trouble(unknown, Scope.STORE, NOW, None)
     assert free(made, unknown) == 0
-    assert free(made, others) == MANY - 1
+    assert free(made, others) == OF_TWO
 
 
 def test_a_catalog_and_a_store_may_have_the_same_name() -> None:
     made = lanes(LANE, Lane("s3://lake", "", Urgency.LIVE))
     made.trouble(Lane("s3://lake", "", Urgency.LIVE), Scope.STORE, NOW, None)
-    assert free(made) == MANY - 1
+    assert free(made) == OF_TWO
 
 
 def test_a_sweep_has_no_store() -> None:
@@ -126,3 +129,22 @@ def test_who_never_asked_the_store_tells_nothing_of_it() -> None:
     assert free(made, at=at) == 1
     made.success(LANE, at, stored=True)
     assert free(made, at=at) == 2
+
+
+def test_a_catalog_that_hangs_leaves_every_other_its_share() -> None:
+    others = [Lane(f"c{number}", "s3://lake", Urgency.LIVE) for number in range(3)]
+    made = lanes(LANE, *others)
+    while free(made):
+        made.started(LANE)
+    assert [free(made, lane) for lane in others] == [MANY // 8] * 3
+    assert made.slots(NOW).total == 3 * (MANY // 8)
+    for _ in range(MANY // 8):
+        made.started(others[0])
+    assert [free(made, lane) for lane in (LANE, *others)] == [0, 0, MANY // 8, MANY // 8]
+
+
+def test_a_catalog_alone_may_take_all_but_the_slot_of_the_chores() -> None:
+    made = lanes()
+    while free(made):
+        made.started(LANE)
+    assert (made.slots(NOW).total, free(made, replace(LANE, urgency=Urgency.CHORE))) == (1, 1)

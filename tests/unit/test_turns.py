@@ -37,6 +37,13 @@ def test_sweeps_take_no_tables_slot() -> None:
     assert dealt(due, Slots(total=1, live=1, sweeps=2)) == [(SWEEP, 1), (CHORE, 3), (SWEEP, 2)]
 
 
+def test_a_catalog_takes_no_more_than_its_room_in_all_its_lanes() -> None:
+    due = [(A, [1, 2, 3]), (B, [4]), (CHORE, [6, 7]), (SWEEP, [8])]
+    slots = Slots(total=9, live=9, sweeps=1, catalogs={"a": 2})
+    assert dealt(due, slots) == [(A, 1), (B, 4), (CHORE, 6), (SWEEP, 8)]
+    assert [slots.of(lane) for lane in (A, B, CHORE, SWEEP)] == [2, 9, 2, 1]
+
+
 @given(st.dictionaries(lanes, st.lists(st.integers(), max_size=8)), st.tuples(counts, counts, counts))
 def test_slots_are_neither_exceeded_nor_wasted(waiting: dict[Lane, list[int]], slots: tuple[int, int, int]) -> None:
     total, live, sweeps = slots

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -26,12 +27,15 @@ def dealt(due: Sequence[tuple[Lane, Sequence[T]]], slots: Slots) -> list[tuple[L
     """
     left = {Urgency.LIVE: slots.live, Urgency.CHORE: slots.total, Urgency.SWEEP: slots.sweeps}
     tables = slots.total
+    beside = Counter(slots.catalogs)
     taken: list[tuple[Lane, T]] = []
     queues = [[(lane, item) for item in items] for lane, items in due]
     for lane, item in (pair for pairs in itertools.zip_longest(*queues) for pair in pairs if pair is not None):
         is_table = lane.urgency is not Urgency.SWEEP
-        if left[lane.urgency] > 0 and (tables > 0 or not is_table):
+        has_room = tables > 0 and (lane.catalog not in slots.catalogs or beside[lane.catalog] > 0)
+        if left[lane.urgency] > 0 and (has_room or not is_table):
             taken.append((lane, item))
             left[lane.urgency] -= 1
             tables -= is_table
+            beside[lane.catalog] -= is_table
     return taken

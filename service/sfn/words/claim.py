@@ -45,16 +45,19 @@ class Slots:
         live: tables in live lanes, less than `total` so that chores always have room.
         sweeps: catalogs.
         named: tables of one lane, where a breaker says less.
+        catalogs: tables of one catalog, where others must have room beside it.
     """
 
     total: int
     live: int
     sweeps: int
     named: Mapping[Lane, int] = field(default_factory=dict)
+    catalogs: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, lane: Lane) -> int:
         """The free slots of a lane."""
-        most = {Urgency.LIVE: min(self.live, self.total), Urgency.CHORE: self.total, Urgency.SWEEP: self.sweeps}
+        tables = min(self.total, self.catalogs.get(lane.catalog, self.total))
+        most = {Urgency.LIVE: min(self.live, tables), Urgency.CHORE: tables, Urgency.SWEEP: self.sweeps}
         return max(0, min(most[lane.urgency], self.named.get(lane, self.total + self.sweeps)))
 
 

@@ -104,7 +104,17 @@ class Lanes:
         named = {lane: free for lane in self._seen if (free := self._free(lane, now)) is not None}
         most_live = max(1, self._concurrency - 1)
         most_sweeps = max(1, self._concurrency // 4)
-        return Slots(total=total, live=most_live - live, sweeps=most_sweeps - sweeps, named=named)
+        return Slots(total, most_live - live, most_sweeps - sweeps, named, self._beside_others(total))
+
+    def _beside_others(self, free: int) -> dict[str, int]:
+        """What each catalog may take of the free slots: one that hangs must leave the others theirs."""
+        catalogs = {lane.catalog for lane in self._seen}
+        share = self._concurrency // (2 * max(1, len(catalogs)))
+        running: Counter[str] = Counter()
+        for lane, count in self._running.items():
+            running[lane.catalog] += count if lane.urgency is not Urgency.SWEEP else 0
+        kept = {catalog: max(0, share - running[catalog]) for catalog in catalogs}
+        return {catalog: max(0, free - sum(kept.values()) + kept[catalog]) for catalog in catalogs}
 
     def reopens_at(self, now: datetime) -> datetime | None:
         """When the next open breaker becomes half open."""
