@@ -1,17 +1,18 @@
 """Bodies of Iceberg's REST API, parsed into our words: pure, typed, only the fields that are needed.
 
-Fields not named here are skipped without being built: 185 MiB of snapshots take 83 ms.
+Fields not named here are skipped without being built: 8 MiB of snapshots take 6 ms. What is longer is cut first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, inspect
 
+from sfn.catalog.rest.excerpt import Wanted, excerpt
 from sfn.words import Table
 
 LAST_MILLISECOND = 253_402_300_799_999
@@ -167,6 +168,25 @@ def read_table(body: bytes | bytearray) -> Table | None:
         snapshot_id=_head(metadata),
         left_alone=_left_alone(metadata.properties or _Properties()),
     )
+
+
+async def cut_table(begun: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
+    """A body of which `read_table` makes the same as of the whole of a `LoadTableResult`; see `excerpt`."""
+    return await excerpt(begun, parts, _NEEDED)
+
+
+def _needed(kind: inspect.Type) -> Wanted | None:
+    """The members of which a type is made; None where it is no object with members of its own."""
+    match kind:
+        case inspect.StructType():
+            return {field.encode_name: _needed(field.type) for field in kind.fields}
+        case inspect.UnionType():
+            return next((members for each in kind.types if (members := _needed(each)) is not None), None)
+        case _:
+            return None
+
+
+_NEEDED: Final = _needed(inspect.type_info(_LoadTableResult)) or {}
 
 
 def _head(metadata: _Metadata) -> int | None:

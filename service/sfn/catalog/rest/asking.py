@@ -10,7 +10,7 @@ import anyio
 from anyio import to_thread
 
 from sfn.catalog.rest import answers
-from sfn.catalog.rest.client import Client
+from sfn.catalog.rest.client import Client, Cut
 from sfn.catalog.rest.directions import Directions, Route
 from sfn.catalog.rest.paths import Paths
 from sfn.catalog.rest.refusals import Refusal, Refused, Reply, garbled
@@ -42,12 +42,13 @@ class Asking:
         """The way to the catalog; raises Refused."""
         return await self._directions.known()
 
-    async def get(self, target: Callable[[Paths], str], etag: str | None = None) -> Reply:
+    async def get(self, target: Callable[[Paths], str], etag: str | None = None, cut: Cut | None = None) -> Reply:
         """The reply to one GET.
 
         Args:
             target: path and query, encoded, below the catalog's prefix.
             etag: entity tag to send as If-None-Match, byte for byte as the catalog gave it.
+            cut: what to make of a large body, None to take it whole.
 
         Raises:
             Refused: there was no whole reply.
@@ -56,7 +57,7 @@ class Asking:
         headers = dict(route.headers)
         if etag is not None:
             headers["if-none-match"] = etag
-        return await self._client.get(f"{route.home}{target(route.paths)}", headers)
+        return await self._client.get(f"{route.home}{target(route.paths)}", headers, cut=cut)
 
     async def parsed(self, reply: Reply, read: Callable[[bytes | bytearray], T], expected: str) -> T:
         """A reply's body, by a function of `answers`; a large one in a thread.

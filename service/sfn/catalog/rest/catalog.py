@@ -10,6 +10,7 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Final
 
+from sfn.catalog import Skip, Withheld
 from sfn.catalog.rest import answers, paths
 from sfn.catalog.rest.asking import Asking
 from sfn.catalog.rest.listing import NO_NAMESPACE, Listings, complaint
@@ -58,11 +59,11 @@ class RestCatalog:
                     return True
         return False
 
-    async def tables(self) -> AsyncGenerator[TableName]:
-        """As the port promises; one namespace that may not be listed fails the walk at its end."""
-        async with aclosing(self._listings.walk()) as tables:
-            async for table in tables:
-                yield table
+    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+        """As the port promises."""
+        async with aclosing(self._listings.walk(skip)) as found:
+            async for one in found:
+                yield one
 
     async def identity(self) -> str:
         """Whose tables these are, for `catalog_id` in our files (behaviour.md, "catalog_id").
@@ -85,7 +86,7 @@ class RestCatalog:
         return await self._loaded(table, known, "") if answer == Unwritten() else answer
 
     async def _loaded(self, table: TableName, known: str | None, query: str) -> Answer:
-        reply = await self._asking.get(lambda paths: paths.table(table) + query, known)
+        reply = await self._asking.get(lambda paths: paths.table(table) + query, known, answers.cut_table)
         if reply.status == HTTPStatus.OK:
             found = await self._asking.parsed(reply, answers.read_table, _EXPECTED)
             return Unwritten() if found is None else Loaded(found, _etag(reply))

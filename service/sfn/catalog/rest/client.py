@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from typing import Final
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Final, TypeAlias
 
 import aiohttp
 import anyio
@@ -17,6 +17,9 @@ from sfn.catalog.rest.settings import RestSettings
 from sfn.catalog.rest.unheard import unheard
 from sfn.clock import Clock
 from sfn.errors import Scope
+
+Cut: TypeAlias = Callable[[bytearray, AsyncIterator[bytes]], Awaitable[bytearray]]
+"""Makes a body of the beginning of a large one and of the rest of it, as it arrives; may leave the rest unread."""
 
 _UNAUTHORIZED: Final = frozenset({401, ICEBERG_TOKEN_EXPIRED})
 _ERROR_LIMIT: Final = 2**20
@@ -46,13 +49,16 @@ class Client:
         """What must not show in any message: our tokens, and the values of configured headers."""
         return (*self._auth.secrets(), *self._settings.headers.values())
 
-    async def get(self, url: str, headers: Mapping[str, str], *, within: float | None = None) -> Reply:
+    async def get(
+        self, url: str, headers: Mapping[str, str], *, within: float | None = None, cut: Cut | None = None
+    ) -> Reply:
         """One GET with our authorization; asked again once with a new token if it is answered 401 or 419.
 
         Args:
             url: absolute and encoded; sent byte for byte.
             headers: sent along, names in lower case; ours win.
             within: seconds for the whole request, None for the configured.
+            cut: what to make of a large body, None to take it whole.
 
         Returns:
             The reply, whatever its status.
@@ -60,9 +66,9 @@ class Client:
         Raises:
             Refused: there was none, or not the whole of one, or it is too long.
         """
-        reply, sent = await self._authorized(url, headers, within)
+        reply, sent = await self._authorized(url, headers, within, cut)
         if reply.status in _UNAUTHORIZED and await self._auth.renewed(sent):
-            reply, _ = await self._authorized(url, headers, within)
+            reply, _ = await self._authorized(url, headers, within, cut)
         return reply
 
     async def close(self) -> None:
@@ -71,13 +77,16 @@ class Client:
             session, self._session = self._session, None
             await session.close()
 
-    async def _authorized(self, url: str, headers: Mapping[str, str], within: float | None) -> tuple[Reply, str | None]:
+    async def _authorized(
+        self, url: str, headers: Mapping[str, str], within: float | None, cut: Cut | None
+    ) -> tuple[Reply, str | None]:
         authorization = await self._auth.authorization()
         # Unasked, Jetty compresses and gives an entity tag that never matches again: `b7a04183--gzip` (facts/jvm.md).
         ours = {"accept": "application/json", "accept-encoding": "identity"}
         if authorization is not None:
             ours["authorization"] = authorization
-        return await self._exchange("GET", URL(url, encoded=True), {**headers, **ours}, within=within), authorization
+        reply = await self._exchange("GET", URL(url, encoded=True), {**headers, **ours}, within=within, cut=cut)
+        return reply, authorization
 
     async def _post(self, url: str, form: Mapping[str, str]) -> Reply:
         return await self._exchange("POST", URL(url), {"accept": "application/json"}, form=form)
@@ -90,6 +99,7 @@ class Client:
         *,
         form: Mapping[str, str] | None = None,
         within: float | None = None,
+        cut: Cut | None = None,
     ) -> Reply:
         where = f"catalog {self._settings.name}: {method} {url.with_user(None).with_query(None)}"
         total = within or self._settings.request_timeout
@@ -99,29 +109,41 @@ class Client:
             async with session.request(
                 method, url, headers=headers, data=form, timeout=limit, allow_redirects=False
             ) as response:
-                body = await self._read(where, response)
+                body = await self._read(where, response, cut)
                 return Reply(where, response.status, self._clock.now(), response.headers, body)
         except (aiohttp.ClientError, OSError) as error:
             raise Refused(unheard(where, error, total)) from error
 
-    async def _read(self, where: str, response: aiohttp.ClientResponse) -> bytearray:
-        """The whole body, or of a long error its beginning."""
+    async def _read(self, where: str, response: aiohttp.ClientResponse, cut: Cut | None) -> bytearray:
+        """The whole body, or of a large one what is cut from it, or of a long error its beginning."""
+        body = bytearray()
+        async with aclosing(self._parts(where, response)) as parts:
+            async for part in parts:
+                body += part
+                if len(body) > _LARGE:
+                    break
+            else:
+                return body
+            async with self._large:
+                if cut is not None:
+                    return await cut(body, parts)
+                async for part in parts:
+                    body += part
+        return body
+
+    async def _parts(self, where: str, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+        """A body as it arrives, as far as we read it."""
         limit = self._settings.body_limit if response.ok else _ERROR_LIMIT
         if response.ok and (response.content_length or 0) > limit:
             raise Refused(self._too_long(where))
-        body = bytearray()
-        waits_turn = True
-        async with AsyncExitStack() as turn:
-            async for chunk in response.content.iter_any():
-                body += chunk
-                if len(body) > limit:
-                    break
-                if waits_turn and len(body) > _LARGE:
-                    await turn.enter_async_context(self._large)
-                    waits_turn = False
-        if response.ok and len(body) > limit:
-            raise Refused(self._too_long(where))
-        return body
+        length = 0
+        async for part in response.content.iter_any():
+            length += len(part)
+            if length > limit and response.ok:
+                raise Refused(self._too_long(where))
+            yield part
+            if length > limit:
+                return
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
