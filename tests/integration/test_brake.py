@@ -18,6 +18,8 @@ from tests.faults.service import Service, Setting, eventually, running
 TABLES, EVENTS, DROPPED = 500, 100, 3
 SWEEPS = 3
 MOST = 10
+MINUTES = 120.0
+"""Seconds for what is only prepared, on however slow a machine."""
 Record = Callable[[str, object], None]
 
 
@@ -33,7 +35,7 @@ async def _published(folder: Path, sweep: str = "2s") -> AsyncGenerator[tuple[La
             if sweep == "off":
                 for name in lake.tables:
                     assert await service.post(name) == 202
-            await eventually(lambda: len(contents(lake.warehouse)) == 2 * TABLES and not lake.wrong())
+            await eventually(lambda: len(contents(lake.warehouse)) == 2 * TABLES and not lake.wrong(), MINUTES)
             await eventually(lambda: inboxes.unsettled(service.setting.database) == 0)
             yield lake, service, server
 
