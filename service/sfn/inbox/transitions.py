@@ -124,7 +124,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
     row = row or Row(hint.subject, now)
     wish = Wish(
         # What a row was told of before it was given up may have been rolled back since.
-        floor=hint.floor or row.wish.floor if row.reason is not None else higher(row.wish.floor, hint.floor),
+        floor=(hint.floor or row.wish.floor) if row.reason is not None else higher(row.wish.floor, hint.floor),
         renamed_to=hint.renamed_to or row.wish.renamed_to,
         drop=hint.drop or row.wish.drop,
         purge=hint.purge or row.wish.purge,
