@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import anyio
@@ -14,20 +13,7 @@ from aiohttp import web
 from sfn.catalog.rest import RestSettings
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import Loaded
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, opening, reply, running, table
-
-
-@pytest.fixture
-async def server() -> AsyncGenerator[Server]:
-    async with running() as started:
-        started.other = reply(table())
-        yield started
-
-
-@pytest.fixture
-async def opened() -> AsyncGenerator[Open]:
-    async with opening() as opens:
-        yield opens
+from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
 
 
 def believing(*tokens: str) -> Responder:

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from sfn.words import Loaded, TableName
-from tests.unit.rest_server import ORDERS, Open, Responder, Server, opening, reply, running, table
+from tests.unit.rest_server import ORDERS, Open, Responder, Server, reply, table
 
 SIZE = 250 * 2**20
 LONGEST_STALL = 0.25
@@ -80,18 +80,6 @@ def large(*members: tuple[bytes, bytes, bytes]) -> Responder:
         return web.Response(body=parts(), headers={"content-type": "application/json"})
 
     return respond
-
-
-@pytest.fixture
-async def server() -> AsyncGenerator[Server]:
-    async with running() as started:
-        yield started
-
-
-@pytest.fixture
-async def opened() -> AsyncGenerator[Open]:
-    async with opening() as opens:
-        yield opens
 
 
 @dataclass(slots=True)

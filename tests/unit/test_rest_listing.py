@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from urllib.parse import parse_qs
 
 import pytest
@@ -12,22 +12,10 @@ from sfn.catalog import Skip, Withheld
 from sfn.catalog.rest import RestCatalog
 from sfn.errors import Scope, Transient, Trouble
 from sfn.words import TableName
-from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, opening, reply, running
+from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, reply
 
 Namespaces = Mapping[str, list[list[str]]]
 """By parent, levels joined by `|`."""
-
-
-@pytest.fixture
-async def server() -> AsyncGenerator[Server]:
-    async with running() as started:
-        yield started
-
-
-@pytest.fixture
-async def opened() -> AsyncGenerator[Open]:
-    async with opening() as opens:
-        yield opens
 
 
 def catalog_of(namespaces: Namespaces, special: Mapping[str, Responder] | None = None) -> Responder:

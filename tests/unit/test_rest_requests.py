@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 
 import anyio
@@ -16,20 +15,7 @@ from sfn.catalog.rest.directions import route
 from sfn.catalog.rest.refusals import Refusal, Reply
 from sfn.errors import Permanent, Scope, Trouble
 from sfn.words import Loaded, NotModified, TableName, Unwritten
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, opening, reply, running, table
-
-
-@pytest.fixture
-async def server() -> AsyncGenerator[Server]:
-    async with running() as started:
-        started.other = reply(table())
-        yield started
-
-
-@pytest.fixture
-async def opened() -> AsyncGenerator[Open]:
-    async with opening() as opens:
-        yield opens
+from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
 
 
 def configured(overrides: dict[str, str], defaults: dict[str, str] | None = None) -> Responder:

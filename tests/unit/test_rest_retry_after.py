@@ -1,4 +1,4 @@
-"""How long a catalog may make us wait: what it asks for, within bounds, and nothing where it makes no sense."""
+"""How long a catalog asks us to wait, and nothing where it makes no sense."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.catalog.rest.refusals import LONGEST_WAIT, Reply, retry_after
+from sfn.catalog.rest.refusals import Reply, retry_after
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DATE = r"[A-Z][a-z]{2}, [0-3][0-9] (Jan|Feb|Dec) [0-9]{4,12} [0-2][0-9]:[0-5][0-9]:[0-6][0-9] (GMT|[+-][0-9]{4})"
@@ -24,17 +24,16 @@ def waited(value: str, **headers: str) -> float | None:
         ("0", 0.0),
         ("7", 7.0),
         ("300", 300.0),
-        ("301", LONGEST_WAIT),
-        ("999999999", LONGEST_WAIT),
-        ("9" * 5000, LONGEST_WAIT),
+        ("301", 301.0),
+        ("999999999", 999999999.0),
+        ("9" * 5000, float("inf")),
         ("Sat, 21 Nov 2026 12:01:30 GMT", 90.0),
         ("Sat, 21 Nov 2026 11:00:00 GMT", 0.0),
         ("Thu, 01 Jan 0001 00:00:00 GMT", 0.0),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_WAIT),
-        ("Fri, 31 Dec 9999 23:59:59 -2359", LONGEST_WAIT),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 251_607_038_399.0),
     ],
 )
-def test_no_wait_is_longer_than_five_minutes_or_less_than_none(value: str, seconds: float) -> None:
+def test_it_is_a_number_or_counts_to_a_date(value: str, seconds: float) -> None:
     assert waited(value) == seconds
 
 
@@ -49,6 +48,6 @@ def test_a_date_counts_from_the_servers_own() -> None:
 
 
 @given(st.text(max_size=40) | st.from_regex(r"-?[0-9]{1,20}", fullmatch=True) | st.from_regex(DATE, fullmatch=True))
-def test_whatever_is_sent_the_wait_is_bounded(value: str) -> None:
+def test_whatever_is_sent_it_is_no_time_before_now(value: str) -> None:
     wait = waited(value)
-    assert wait is None or 0 <= wait <= LONGEST_WAIT
+    assert wait is None or wait >= 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator
 
 import anyio
 import pytest
@@ -12,24 +11,11 @@ from aiohttp import web
 from sfn.catalog.rest import RestCatalog
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import Loaded
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, opening, reply, running, table
+from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, table
 
 MANY = 32
 REFUSED = reply(b"", 401)
 FAILED = reply(b"", 503, retry_after="9")
-
-
-@pytest.fixture
-async def server() -> AsyncGenerator[Server]:
-    async with running() as started:
-        started.other = reply(table())
-        yield started
-
-
-@pytest.fixture
-async def opened() -> AsyncGenerator[Open]:
-    async with opening() as opens:
-        yield opens
 
 
 def after(seconds: float, answer: Responder) -> Responder:

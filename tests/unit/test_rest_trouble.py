@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import anyio
@@ -13,22 +12,10 @@ from aiohttp import web
 from sfn.catalog.rest import RestCatalog
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import Missing, TableName
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, opening, reply, running, table
+from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, reply, running, table
 
 OK = reply({"defaults": {}, "overrides": {}})
 BROKEN = reply(b"<h1>Bad Gateway</h1>", 502, content_type="text/html")
-
-
-@pytest.fixture
-async def server() -> AsyncGenerator[Server]:
-    async with running() as started:
-        yield started
-
-
-@pytest.fixture
-async def opened() -> AsyncGenerator[Open]:
-    async with opening() as opens:
-        yield opens
 
 
 async def trouble_of(catalog: RestCatalog, asked: TableName = ORDERS, known: str | None = None) -> Trouble:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Final
 from urllib.parse import urlsplit
 
 from sfn.catalog.rest import answers
@@ -20,9 +19,6 @@ from sfn.errors import Permanent, Scope, Transient
 
 ICEBERG_TOKEN_EXPIRED = 419
 """The REST specification's own status: credentials timed out."""
-
-LONGEST_WAIT: Final = 300.0
-"""Seconds: a server that asks for more, by mistake or for a day of maintenance, is asked again all the same."""
 
 _SHORTEST_SECRET = 4
 _LONGEST_FOUND = 400
@@ -55,7 +51,7 @@ class Refusal:
     Attributes:
         permanent: somebody must change something first.
         reach: whose trouble it is; None: `/v1/config` decides between table and catalog.
-        retry_after: seconds that the server asked us to wait, in bounds.
+        retry_after: seconds that the server asked us to wait.
     """
 
     where: str
@@ -184,16 +180,16 @@ def retry_after(reply: Reply) -> float | None:
     """Seconds to wait (RFC 9110, 10.2.3): a number, or a date counted from the server's own Date if it has one.
 
     Returns:
-        At most `LONGEST_WAIT`; None for nothing, or nothing that makes sense.
+        None for nothing, or nothing that makes sense. How much of it is heeded is for whoever waits to say.
     """
     value = reply.headers.get("Retry-After", "").strip()
     if re.fullmatch(r"[0-9]+", value):
-        return min(LONGEST_WAIT, float(value))
+        return float(value)
     until = _date(value)
     if until is None:
         return None
     since = _date(reply.headers.get("Date", "")) or reply.at
-    return min(LONGEST_WAIT, max(0.0, (until - since).total_seconds()))
+    return max(0.0, (until - since).total_seconds())
 
 
 def _date(value: str) -> datetime | None:
