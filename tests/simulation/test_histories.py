@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterator
 from functools import partial
 from multiprocessing.pool import Pool
 
@@ -13,16 +11,6 @@ from tests.simulation.histories import KINDS, history_in_brief
 
 FIRST = 100_000
 EACH = 18
-
-
-@pytest.fixture(name="workers", scope="module")
-def fixture_workers() -> Iterator[Pool]:
-    with pytest.MonkeyPatch.context() as patch:
-        # What they run is covered by directed histories too, and measured they take three times as long.
-        patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-        workers = multiprocessing.get_context("spawn").Pool()
-    with workers:
-        yield workers
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
+from multiprocessing.pool import Pool
 from typing import Any
 
 import pytest
@@ -67,8 +69,8 @@ async def relocate_and_drop(stage: Stage) -> None:
 SCRIPTS = [create, commit, rename, relocate, drop, purge, recreate_here, recreate_elsewhere, relocate_and_drop]
 
 
-def killed_at(script: Script, number: int) -> tuple[KilledAt, list[tuple[str, str]]]:
-    """One history in which a process is killed at the n-th call after the script began."""
+def killed_at(number: int, script: Script) -> tuple[list[str], list[tuple[str, str]]]:
+    """One history in which a process is killed at the n-th call after the script began: the calls, what was broken."""
     stage, killer = Stage(), KilledAt(number)
 
     async def act() -> None:
@@ -80,16 +82,17 @@ def killed_at(script: Script, number: int) -> tuple[KilledAt, list[tuple[str, st
         await script(stage)
         await asyncio.sleep(100)
 
-    return killer, stage.run(act, briefly=number > 0)
+    bad = stage.run(act, briefly=number > 0)
+    return killer.seen, bad
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
-def test_a_kill_at_any_call_is_mended(script: Script) -> None:
+def test_a_kill_at_any_call_is_mended(script: Script, workers: Pool) -> None:
     """Whatever call of whatever port a process dies at, readers are never lied to and all is right at rest."""
-    killer, bad = killed_at(script, 0)
+    calls, bad = killed_at(0, script)
     assert bad == []
-    calls = len(killer.seen)
-    assert calls >= 10
-    for number in range(1, calls + 1):
-        killer, bad = killed_at(script, number)
-        assert bad == [], f"killed at call {number}: {killer.seen[number - 1]}"
+    assert len(calls) >= 10
+    killed = workers.map(partial(killed_at, script=script), range(1, len(calls) + 1), chunksize=1)
+    for number, (seen, broken) in enumerate(killed, start=1):
+        assert len(seen) >= number
+        assert broken == [], f"killed at call {number}: {seen[number - 1]}"

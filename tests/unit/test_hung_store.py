@@ -23,6 +23,8 @@ from tests.promises.kernel import Hang, Step, hanging, refused
 from tests.promises.stores import names_in
 
 LIMIT = 0.2
+PATIENT = 2.0
+"""Seconds for calls that must be answered, too."""
 SOON = 5.0
 """Seconds: what would otherwise never come."""
 READ = Step("openat", argument=(2, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
@@ -44,8 +46,8 @@ def held_at(key: str) -> Held:
     return held
 
 
-def store(threads: int = 8) -> LocalStore:
-    return LocalStore(threads=threads, limit=LIMIT)
+def store(threads: int = 8, limit: float = LIMIT) -> LocalStore:
+    return LocalStore(threads=threads, limit=limit)
 
 
 async def troubled(call: Callable[[], Awaitable[object]], kind: type[Trouble]) -> Trouble:
@@ -127,7 +129,7 @@ def test_a_hung_file_system_gets_no_more_threads_than_it_may_have(key: str) -> N
 
 def test_a_file_system_that_answers_again_is_used_again(key: str) -> None:
     async def act(hang: Hang) -> None:
-        local = store(threads=1)
+        local = store(threads=1, limit=PATIENT)
         await troubled(partial(local.read, key), Transient)
         hang.let_go()
         await all_finished()
@@ -169,7 +171,7 @@ def test_a_change_that_was_on_its_way_when_it_was_given_up_is_made(key: str) -> 
     held = held_at(key)
 
     async def act(hang: Hang) -> None:
-        local = store()
+        local = store(limit=PATIENT)
         async with one_given_up(hang, partial(local.write, key, b"2", held)):
             assert await local.read(key) == held
 
@@ -182,7 +184,7 @@ def test_a_change_that_was_given_up_keeps_its_lock_until_it_ends(key: str) -> No
     held = held_at(key)
 
     async def act(hang: Hang) -> None:
-        local = LocalStore(limit=LIMIT, patience=0.01)
+        local = LocalStore(limit=PATIENT, patience=0.01)
         async with one_given_up(hang, partial(local.write, key, b"2", held)):
             with pytest.raises(Transient) as busy:
                 await local.write(key, b"3", held)
