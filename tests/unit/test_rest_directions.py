@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
 from sfn.errors import Scope, Transient
 from sfn.words import Loaded
-from tests.unit.rest_server import ORDERS, Open, Responder, Server, opening, reply, running, table
+from tests.unit.rest_server import ORDERS, Open, Responder, Server, reply, running, table
 
 FIRST = {"prefix": "first"}
 SECOND = {"prefix": "second"}
 
 
 @pytest.fixture
-async def server() -> AsyncGenerator[Server]:
-    async with running() as started:
-        started.config = configured(FIRST)
-        started.other = reply(table())
-        yield started
-
-
-@pytest.fixture
-async def opened() -> AsyncGenerator[Open]:
-    async with opening() as opens:
-        yield opens
+def server(server: Server) -> Server:
+    server.config = configured(FIRST)
+    return server
 
 
 def configured(overrides: Mapping[str, str]) -> Responder:
