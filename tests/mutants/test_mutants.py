@@ -5,13 +5,17 @@ A mutant is a patch. It is applied to a copy of the tree, and its test is run th
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -24,6 +28,7 @@ CLAIMS = "tests/promises/test_inbox_claims.py"
 ELSEWHERE = {"ack-before-commit.patch"}
 """Patches that other tests apply."""
 LONGEST = 100
+Ended: TypeAlias = subprocess.CompletedProcess[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +189,35 @@ TABLE = (
 )
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy of the tree."""
+@pytest.fixture(name="endings", scope="module")
+def fixture_endings(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Ended]]]:
+    """How the test of each chosen mutant ends, by patch: as many at a time as there are processors."""
+    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    mutants = [params["mutant"] for params in chosen if "mutant" in params]
+    with ThreadPoolExecutor(multiprocessing.cpu_count()) as runs:
+        yield {one.patch: runs.submit(ending, one, tmp_path_factory.mktemp(one.patch)) for one in mutants}
+
+
+def ending(mutant: Mutant, tree: Path) -> Ended:
+    """Apply a mutant to a copy of the tree and run its test there."""
+    copy(tree)
+    patch = PATCHES / f"{mutant.patch}.patch"
+    command = ["patch", "-p1", "--fuzz=0", "--force", "--no-backup-if-mismatch", "--input", str(patch)]
+    applied = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    assert applied.returncode == 0, f"{patch.name} no longer applies, refresh it:\n{applied.stdout}{applied.stderr}"
+    return outcome_of(tree, mutant.killer)
+
+
+def copy(tree: Path) -> None:
+    """Copy what the mutants and their tests are made of."""
     for part in ("service", "tests"):
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    return tmp_path
+        shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tree)
 
 
-def run(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(tree: Path, *arguments: str) -> Ended:
     """Run Python in a copy of the tree, with the copy's packages before the installed ones."""
     inherited = os.environ  # noqa: TID251 - handed on to a process
     environment = {name: value for name, value in inherited.items() if not name.startswith(("PYTEST_", "COV"))}
@@ -211,7 +235,7 @@ def run(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def outcome_of(tree: Path, *nodes: str) -> subprocess.CompletedProcess[str]:
+def outcome_of(tree: Path, *nodes: str) -> Ended:
     """Run tests in a copy of the tree, having seen that it is the copy which they import."""
     origin = run(tree, "-c", "import sfn, tests.simulation; print(sfn.__file__, tests.simulation.__file__)")
     assert origin.stdout.split() == [
@@ -228,18 +252,15 @@ def complaints(output: str) -> str:
 
 
 @pytest.mark.parametrize("mutant", TABLE, ids=lambda mutant: mutant.patch)
-def test_a_mutant_is_killed_by_the_promise_that_it_breaks(tree: Path, mutant: Mutant) -> None:
-    patch = PATCHES / f"{mutant.patch}.patch"
-    command = ["patch", "-p1", "--fuzz=0", "--force", "--no-backup-if-mismatch", "--input", str(patch)]
-    applied = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
-    assert applied.returncode == 0, f"{patch.name} no longer applies, refresh it:\n{applied.stdout}{applied.stderr}"
-    ended = outcome_of(tree, mutant.killer)
-    assert ended.returncode == 1, f"rule {mutant.rule}: {patch.name} lives\n{ended.stdout}{ended.stderr}"
-    assert mutant.promise in complaints(ended.stdout), f"{patch.name} was killed by something else\n{ended.stdout}"
+def test_a_mutant_is_killed_by_the_promise_that_it_breaks(mutant: Mutant, endings: dict[str, Future[Ended]]) -> None:
+    ended = endings[mutant.patch].result()
+    assert ended.returncode == 1, f"rule {mutant.rule}: {mutant.patch} lives\n{ended.stdout}{ended.stderr}"
+    assert mutant.promise in complaints(ended.stdout), f"{mutant.patch} was killed by something else\n{ended.stdout}"
 
 
-def test_what_kills_the_mutants_lets_the_code_as_it_is_live(tree: Path) -> None:
-    ended = outcome_of(tree, *dict.fromkeys(mutant.killer for mutant in TABLE))
+def test_what_kills_the_mutants_lets_the_code_as_it_is_live(tmp_path: Path) -> None:
+    copy(tmp_path)
+    ended = outcome_of(tmp_path, *dict.fromkeys(mutant.killer for mutant in TABLE))
     assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}"
 
 
