@@ -61,5 +61,5 @@ lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versio
 	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) -o deploy/requirements.lock pyproject.toml
 
 clean: ## remove what the targets above made here
-	rm -rf .venv build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find service tests -name __pycache__ -type d -prune -exec rm -rf {} +
