@@ -43,6 +43,7 @@ class Checker:
         bad: (kind, what) of each broken promise.
         ignore_moves_back: a script looks at that itself.
         stated: how often the one case was met that can't be promised.
+        lived: keys of documents, each with a table uuid that was live there.
         last: by reader: the highest rank that it saw.
         late: keys written long after the catalog was asked, by a process that was suspended meanwhile. If it is killed
             before it can say so, the file is right only after the next refresh: so much is stated.
@@ -59,6 +60,7 @@ class Checker:
     last: dict[tuple[str, ...], int] = field(default_factory=dict)
     is_live: Callable[[str, tuple[str, ...], str | None], bool] = lambda _catalog, _identifier, _uuid: False
     late: set[str] = field(default_factory=set)
+    lived: set[tuple[str, str | None]] = field(default_factory=set)
     seen_at: dict[str, datetime] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -78,6 +80,8 @@ class Checker:
             self._check_deletion(key, json.loads(old))
         if new is not None and key.endswith(".ver"):
             doc = json.loads(new)
+            if doc["state"] == "current":
+                self.lived.add((key, doc["guid"]))
             self._check_forwarding(key, doc, json.loads(old) if old is not None else {})
             asked = datetime.fromisoformat(doc["asked_at"])
             self.late = self.late | {key} if self.now() - asked > LEASE else self.late - {key}
@@ -124,12 +128,14 @@ class Checker:
             self.blame("a live file was deleted", f"{key} {doc['guid']}")
 
     def _check_forwarding(self, key: str, doc: dict[str, Any], before: dict[str, Any]) -> None:
-        """A document that forwards must lead to a live one of the same table from its first moment."""
+        """A document that forwards must lead to where the same table was live before.
+
+        That it is so still can't be had of a process that was suspended; a reader finds it dropped then.
+        """
         target = (doc.get("moved_to") or {}).get("sfn_file_path")
         if doc["state"] not in {"renamed", "moved"} or target is None or doc["moved_to"] == before.get("moved_to"):
             return
-        body = self.files.bodies.get(target)
-        if body is None or json.loads(body)["state"] != "current" or json.loads(body)["guid"] != doc["guid"]:
+        if (target, doc["guid"]) not in self.lived:
             self.blame("forwards to nothing", f"{key} to {target}")
 
     def _points_to(self, place: str, here: str) -> bool:

@@ -40,8 +40,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def failed(self) -> list[BaseException]:
         """What tasks ended with that nobody awaited."""
-        done = [task for task in self._kept if task.done() and not task.cancelled()]
-        return [error for task in done if (error := task.exception()) is not None]
+        unheard = [task for task in self._kept if task.done() and task._log_traceback]
+        return [error for task in unheard if (error := task.exception()) is not None]
 
     def now(self) -> datetime:
         """The simulated wall clock."""

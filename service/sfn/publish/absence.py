@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sfn.pointer import hintfile
 from sfn.pointer.location import canonical
 from sfn.publish.changes import Draft
 from sfn.publish.elsewhere import drop
 from sfn.publish.facts import IsListed, MayStep
+from sfn.publish.older import older_files, older_first, written_at
 from sfn.publish.policy import OnDrop
-from sfn.publish.scene import Scene, beside
-from sfn.words import Ask, Backward, Dead, Reason, Step, TableName
+from sfn.publish.scene import Scene
+from sfn.words import Backward, Dead, Reason, Step
 
 
 def settle_absent(scene: Scene, nowhere: Mapping[str, list[str]], draft: Draft) -> None:
@@ -36,7 +37,7 @@ def settle_absent(scene: Scene, nowhere: Mapping[str, list[str]], draft: Draft) 
 
 def _is_certain(scene: Scene, uuid: str, locations: list[str], draft: Draft) -> bool:
     policy, look = scene.policy, scene.look
-    written = _written_at(scene, locations)
+    written = written_at(scene, locations)
     older = older_files(scene, uuid, locations) if uuid else []
     if older:
         draft.ask(older)
@@ -49,38 +50,6 @@ def _is_certain(scene: Scene, uuid: str, locations: list[str], draft: Draft) -> 
         draft.look_again(look.answered + policy.pause, "not found, and yet the namespace lists it")
         return False
     return _was_absent_long_enough(scene, uuid, draft)
-
-
-def older_files(scene: Scene, uuid: str, locations: list[str]) -> list[Ask]:
-    """Rows whose file names an older pointer of the table: without ours a reader of the directory would go back to it.
-
-    Those that have settled are known; one that died before it could is found by its file.
-
-    Args:
-        uuid: a table that our live files at these locations name.
-    """
-    written = _written_at(scene, locations)
-    others = scene.facts.others_with(uuid, scene.name)
-    known = [Ask(row.table) for row, live in others if live.written_at < written and not row.dead]
-    found = [
-        Ask(TableName(scene.name.catalog, doc.namespace, doc.name))
-        for location in locations
-        if (mine := scene.own[location].doc) is not None
-        for doc in beside(scene.facts, scene.name, scene.policy, location)
-        if doc.live and doc.guid == uuid and doc.catalog_id == mine.catalog_id and doc.as_of < mine.as_of
-    ]
-    return list(dict.fromkeys([*known, *found]))
-
-
-def older_first(scene: Scene) -> tuple[datetime, str]:
-    """When to look again at what makes room for `older_files`, and why: these mostly wait for an absence."""
-    pause = max(scene.policy.pause, scene.policy.absence_delay / 10)
-    return scene.look.answered + pause, "a row with an older file of the same table goes first"
-
-
-def _written_at(scene: Scene, locations: list[str]) -> datetime:
-    """When the youngest of our documents at these locations was written."""
-    return max(doc.written_at for location in locations if (doc := scene.own[location].doc) is not None)
 
 
 def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:

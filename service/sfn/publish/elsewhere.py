@@ -11,8 +11,9 @@ from sfn.pointer.document import Document, Link, State, render
 from sfn.pointer.location import canonical, checked
 from sfn.publish.changes import Draft, Stage
 from sfn.publish.facts import WhoIsAt
+from sfn.publish.older import older_files, older_first
 from sfn.publish.pointing import is_our_hint, spoken, successor, withdrawal
-from sfn.publish.scene import Own, Scene, hint_at, own_file
+from sfn.publish.scene import Own, Scene, beside, hint_at, own_file
 from sfn.words import Ask, Held, Table, TableName
 
 
@@ -38,15 +39,15 @@ def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir]:
         uuid = doc.guid
         if not doc.live or uuid is None or uuid in heirs or (scene.table is not None and uuid == scene.table.uuid):
             continue
-        for name in _candidates(scene, uuid):
-            found = scene.facts.look(name).found
+        for candidate in _candidates(scene, uuid):
+            found = scene.facts.look(candidate.table).found
             if isinstance(found, Table):
-                heir = _heir(scene, name, found) if found.uuid == uuid else None
+                heir = _heir(scene, candidate.table, found) if found.uuid == uuid else None
                 if heir is not None:
                     heirs[uuid] = heir
                     break
             else:
-                draft.ask([Ask(name)])
+                draft.ask([candidate])
     return heirs
 
 
@@ -65,7 +66,7 @@ def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir], draft: Draft) -> d
             if scene.obstacle is None:
                 _move(scene, location, own, doc, held, draft)
             elif doc.live:
-                drop(scene, location, draft)
+                _give_up(scene, location, doc, draft)
             else:
                 _age(scene, location, own, doc, held, draft)
         elif doc.live and doc.guid is not None and doc.guid in heirs:
@@ -91,6 +92,16 @@ def drop(scene: Scene, location: str, draft: Draft, *, delete: bool = False) -> 
         draft.put(Stage.FORWARD, own.key, dropped, own.held)
 
 
+def _give_up(scene: Scene, location: str, doc: Document, draft: Draft) -> None:
+    """Drop what has no successor since something stands in that one's place, once older files of the table went."""
+    older = older_files(scene, doc.guid, [location]) if doc.guid is not None else []
+    if older:
+        draft.ask(older)
+        draft.look_again(*older_first(scene))
+    else:
+        drop(scene, location, draft)
+
+
 def withdraw(scene: Scene, location: str, draft: Draft) -> None:
     """Take back what speaks of a live table at a location."""
     doc = scene.own[location].doc
@@ -101,7 +112,8 @@ def withdraw(scene: Scene, location: str, draft: Draft) -> None:
 def silence_hint(scene: Scene, location: str, draft: Draft, *, again: bool = False) -> None:
     """Delete the hint at a location where this row's table is no more, if it is ours.
 
-    Not where it speaks for a table that lives there under another name, be it the same table.
+    Not where it speaks for a table that lives there under another name, be it the same table, or for another catalog's:
+    two that have registered one metadata file have the same hint.
 
     Args:
         again: this was done before, so a hint that says nothing already may stay as it is.
@@ -112,7 +124,7 @@ def silence_hint(scene: Scene, location: str, draft: Draft, *, again: bool = Fal
     others = scene.facts.names(WhoIsAt(location))
     if hintfile.is_withdrawn(hint.body):
         draft.ask(Ask(name) for name in others)
-    if not any(_speaks_for(scene, name, location, hint) for name in others):
+    if not any(_speaks_for(scene, name, location, hint) for name in others) and not _is_said(scene, location, hint):
         draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint, again=again))
 
 
@@ -124,10 +136,20 @@ def _speaks_for(scene: Scene, name: TableName, location: str, hint: Held) -> boo
     return doc is not None and doc.live and hint.body.decode(errors="replace") in set(spoken([doc]))
 
 
-def _candidates(scene: Scene, uuid: str) -> list[TableName]:
-    told = scene.claim.wish.renamed_to
-    names = ([told] if told is not None else []) + [row.table for row, _ in scene.facts.others_with(uuid, scene.name)]
-    return [name for name in dict.fromkeys(names) if name != scene.name and scene.policy.interest.covers(name)]
+def _is_said(scene: Scene, location: str, hint: Held) -> bool:
+    """Whether a live file beside ours, of whomever, says what the hint says, or said it."""
+    live = [doc for doc in beside(scene.facts, scene.name, scene.policy, location) if doc.live]
+    return hint.body.decode(errors="replace") in set(spoken(live))
+
+
+def _candidates(scene: Scene, uuid: str) -> list[Ask]:
+    """Who may carry the table now. Who has a live file of it and knows is not woken: two names that were both dropped
+    would wake one another without end.
+    """
+    told, others = scene.claim.wish.renamed_to, scene.facts.others_with(uuid, scene.name)
+    asks = [Ask(told)] if told is not None and told != scene.name else []
+    asks += [Ask(row.table, live.location) for row, live in others if row.table != told]
+    return [ask for ask in asks if scene.policy.interest.covers(ask.table)]
 
 
 def _heir(scene: Scene, name: TableName, table: Table) -> Heir | None:
@@ -157,7 +179,7 @@ def _rename(scene: Scene, location: str, own: Own, doc: Document, held: Held, he
         scene.facts.require_read(key)
     target = own_file(scene.facts, heir.name, scene.policy, heir.place)
     if target.obstacle is not None and scene.look.asked - doc.written_at >= scene.policy.replica_lag:
-        drop(scene, location, draft)
+        _give_up(scene, location, doc, draft)
         return
     if target.doc is None or not _is_current(target.doc, doc, heir):
         draft.ask([Ask(heir.name)])

@@ -49,14 +49,16 @@ def withdrawal(scene: Scene, hint: Held, *, again: bool) -> bytes | None:
 
 
 def needs_listing(scene: Scene, table: Table, *, refresh: bool) -> bool:
-    """Whether who else is in the folder must be known: no live file of this table there, no hint or a strange one,
-    a refresh.
+    """Whether who else is in the folder must be known: no live file of this table there, one that no publish of this
+    row settled yet, no hint or a strange one, a refresh.
     """
     own = scene.here
     if own is None or scene.place is None or own.obstacle is not None:
         return False
-    settled = own.doc is not None and own.doc.live and own.doc.guid == table.uuid
-    if refresh or scene.facts.relist or not scene.claim.story.visited or not settled:
+    live = scene.claim.story.live
+    settled = live is not None and (live.uuid, live.location) == (table.uuid, scene.place)
+    written = own.doc is not None and own.doc.live and own.doc.guid == table.uuid
+    if refresh or scene.facts.relist or not (settled and written):
         return True
     hint = hint_at(scene.facts, scene.place)
     return _may_create_hint(scene, table, hint) or not is_our_hint(scene, scene.place, hint)

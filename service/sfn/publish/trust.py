@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from sfn.pointer.lineage import Relation, reaches, relate
 from sfn.pointer.location import canonical
-from sfn.publish.absence import older_files, older_first
 from sfn.publish.changes import Draft
 from sfn.publish.facts import MayStep
+from sfn.publish.older import older_files, older_first
 from sfn.publish.scene import Scene
 from sfn.words import Ask, Backward, Dead, Findings, Later, Reason, Step, Table
 

@@ -1,0 +1,119 @@
+"""Files that lie beside ours and that no row of ours knows: another catalog's, another inbox's, a lost inbox's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sfn.pointer import hintfile
+from sfn.words import Hint
+from tests.unit.publishing import LAG, A, B, Line, key_of, named
+
+pytestmark = pytest.mark.anyio
+
+C = named("c")
+ELSEWHERE = "file:///warehouse/elsewhere"
+HOUR = 3600
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+def lay(line: Line, key: str, document: dict[str, Any], **changed: object) -> None:
+    """Write a document as somebody else does."""
+    line.store.files[key] = json.dumps(document | changed).encode()
+
+
+async def only(line: Line, *names: object) -> None:
+    """Publish what is due of these tables; others are not looked at."""
+    await line.work(only=lambda table: table in names)
+
+
+@pytest.mark.parametrize("catalog", ["c1", "c2"])
+async def test_a_hint_that_a_live_file_of_somebody_elses_says_stays(line: Line, catalog: str) -> None:
+    """Two catalogs, or two inboxes, that know one metadata file have the same hint."""
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=60)
+    lay(line, key_of(B), line.document(A), catalog_id=catalog, name="b")
+    said = line.hint()
+    line.catalog.commit(A, ELSEWHERE)
+    await line.hear(Hint(A), seconds=60)
+    assert line.document(A)["state"] == "moved"
+    assert line.hint() == said is not None
+
+
+async def test_a_hint_that_only_a_tombstone_says_goes(line: Line) -> None:
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=60)
+    lay(
+        line, key_of(B), line.document(A), catalog_id="c2", name="b", state="dropped", dropped_at="2026-01-01T00:00:00Z"
+    )
+    line.catalog.commit(A, ELSEWHERE)
+    await line.hear(Hint(A), seconds=60)
+    assert line.document(A)["state"] == "moved"
+    assert line.hint() is None
+
+
+async def renamed_under_an_older_file(line: Line) -> str:
+    """The table is called B by its newest file, and an older pointer of it still lies under A: the newer pointer."""
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    second = line.catalog.commit(A)
+    line.catalog.rename(A, B)
+    await line.inbox.put([Hint(B)])
+    await only(line, B)
+    line.clock.turn(2 * LAG.total_seconds())
+    assert line.document(A)["metadata_file_path"] != line.document(B)["metadata_file_path"] == second.metadata_location
+    return second.metadata_location
+
+
+async def all_gone_older_first(line: Line, pointer: str) -> None:
+    assert line.document(B)["metadata_file_path"] == pointer
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
+    await line.work(HOUR)
+    assert "current" not in {line.document(A).get("state"), line.document(B).get("state")}
+
+
+async def test_a_table_that_can_not_follow_to_its_place_leaves_after_its_older_files(line: Line) -> None:
+    pointer = await renamed_under_an_older_file(line)
+    lay(line, key_of(B, ELSEWHERE), line.document(B), catalog_id="c2", guid="theirs")
+    line.catalog.commit(B, ELSEWHERE)
+    await line.inbox.put([Hint(B)])
+    await only(line, B)
+    await all_gone_older_first(line, pointer)
+
+
+async def test_a_table_that_can_not_follow_to_its_name_leaves_after_its_older_files(line: Line) -> None:
+    pointer = await renamed_under_an_older_file(line)
+    lay(line, key_of(C), line.document(B), catalog_id="c2", name="c", guid="theirs")
+    line.catalog.rename(B, C)
+    await line.inbox.put([Hint(B, renamed_to=C)])
+    await only(line, B, C)
+    await all_gone_older_first(line, pointer)
+
+
+async def test_what_lies_at_a_new_place_is_seen_though_whoever_wrote_there_never_settled(line: Line) -> None:
+    """The process died after it had written: whom it saw beside the file it never told."""
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=60)
+    table = line.catalog.commit(A, ELSEWHERE)
+    lay(line, key_of(B, ELSEWHERE), line.document(A), name="b", guid="gone long ago")
+    lay(line, key_of(A, ELSEWHERE), line.document(A), metadata_file_path=table.metadata_location)
+    hint = hintfile.content(table)
+    assert hint is not None
+    line.store.files[hintfile.key(ELSEWHERE)] = hint
+    await line.hear(Hint(A), seconds=HOUR)
+    assert line.document(A, ELSEWHERE)["state"] == "current"
+    assert line.document(B, ELSEWHERE).get("state") != "current"
+
+
+async def test_two_names_of_a_table_that_is_gone_do_not_wake_one_another_without_end(line: Line) -> None:
+    pointer = await renamed_under_an_older_file(line)
+    line.catalog.drop(B)
+    await line.inbox.put([Hint(B)])
+    await only(line, B)
+    await all_gone_older_first(line, pointer)
