@@ -24,6 +24,7 @@ PATCHES = ROOT / "tests" / "mutants"
 DIRECTED = "tests/simulation/test_directed.py"
 SLEEPERS = "tests/simulation/test_sleepers.py"
 ORDER = "tests/unit/test_publish_order.py"
+BESIDE = "tests/unit/test_publish_beside.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
 ELSEWHERE = {"ack-before-commit.patch"}
 """Patches that other tests apply."""
@@ -125,6 +126,12 @@ TABLE = (
         7,
         f"{DIRECTED}::test_a_rename_forwards_only_to_a_file_that_is_there",
         broken("forwards to nothing"),
+    ),
+    Mutant(
+        "07-hint-of-another-catalog-silenced",
+        7,
+        f"{BESIDE}::test_a_hint_that_a_live_file_of_somebody_elses_says_stays",
+        "assert line.hint() == said",
     ),
     Mutant(
         "08-no-wait",
