@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -23,21 +26,49 @@ MINUTES = 120.0
 Record = Callable[[str, object], None]
 
 
-@asynccontextmanager
-async def _published(folder: Path, sweep: str = "2s") -> AsyncGenerator[tuple[Lake, Service, AsyncExitStack]]:
-    """A service that has published 500 tables, and the stack that holds its catalog's server."""
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A service that has published 500 tables and was stopped: the same one for every test.
+
+    Attributes:
+        kept: its folder as it was left.
+        folder: where that folder is put back for each test: the tables' places are part of what is in it.
+        lake: the catalog as it was.
+    """
+
+    kept: Path
+    folder: Path
+    lake: Lake
+
+    @asynccontextmanager
+    async def again(self, sweep: str = "2s") -> AsyncGenerator[tuple[Lake, Service, AsyncExitStack]]:
+        """Its catalog, the service started again, and the stack that holds the catalog's server."""
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.kept, self.folder)
+        lake = deepcopy(self.lake)
+        async with AsyncExitStack() as server:
+            await server.enter_async_context(serving(lake))
+            async with running(_setting(self.folder, lake, sweep)) as service:
+                yield lake, service, server
+
+
+@pytest.fixture(name="published", scope="module")
+async def fixture_published(tmp_path_factory: pytest.TempPathFactory) -> Published:
+    folder = tmp_path_factory.mktemp("brake") / "now"
     lake = Lake(folder / "warehouse")
     for number in range(TABLES):
         lake.create(f"t{number:03d}")
-    async with AsyncExitStack() as server:
-        await server.enter_async_context(serving(lake))
-        async with running(Setting(folder / "sfn", lake.uri, lake.warehouse, sweep=sweep)) as service:
-            if sweep == "off":
-                for name in lake.tables:
-                    assert await service.post(name) == 202
-            await eventually(lambda: len(contents(lake.warehouse)) == 2 * TABLES and not lake.wrong(), MINUTES)
-            await eventually(lambda: inboxes.unsettled(service.setting.database) == 0)
-            yield lake, service, server
+    async with serving(lake), running(_setting(folder, lake, "off")) as service:
+        for name in lake.tables:
+            assert await service.post(name) == 202
+        await eventually(lambda: inboxes.unsettled(service.setting.database) == 0, MINUTES)
+        assert (lake.wrong(), len(contents(lake.warehouse))) == ([], 2 * TABLES)
+        assert await anyio.to_thread.run_sync(service.process.terminate, MINUTES) == 0
+    return Published(shutil.copytree(folder, folder.with_name("kept")), folder, lake)
+
+
+def _setting(folder: Path, lake: Lake, sweep: str) -> Setting:
+    return Setting(folder / "sfn", lake.uri, lake.warehouse, sweep=sweep)
 
 
 async def _swept(lake: Lake, kind: str) -> None:
@@ -106,8 +137,8 @@ async def _braked(lake: Lake, service: Service, asked: Lake, sweep: str = "names
     return figures
 
 
-async def test_a_catalog_that_finds_nothing(tmp_path: Path, record_property: Record) -> None:
-    async with _published(tmp_path) as (lake, service, _):
+async def test_a_catalog_that_finds_nothing(published: Published, record_property: Record) -> None:
+    async with published.again() as (lake, service, _):
         lake.mood = Mood.ABSENT
         figures = await _braked(lake, service, lake)
         lake.mood = Mood.WELL
@@ -118,8 +149,8 @@ async def test_a_catalog_that_finds_nothing(tmp_path: Path, record_property: Rec
 
 
 @pytest.mark.parametrize("mood", [Mood.HTML, Mood.HTML_TABLES])
-async def test_a_proxy_that_answers_for_the_catalog(mood: Mood, tmp_path: Path, record_property: Record) -> None:
-    async with _published(tmp_path) as (lake, service, _):
+async def test_a_proxy_that_answers_for_the_catalog(mood: Mood, published: Published, record_property: Record) -> None:
+    async with published.again() as (lake, service, _):
         lake.mood = mood
         figures = await _braked(lake, service, lake, "config" if mood is Mood.HTML else "namespaces")
         lake.mood = Mood.WELL
@@ -129,8 +160,8 @@ async def test_a_proxy_that_answers_for_the_catalog(mood: Mood, tmp_path: Path, 
     assert (figures["changed_by_events"], figures["letters"]) == (0, {})
 
 
-async def test_an_empty_catalog_in_its_place(tmp_path: Path, record_property: Record) -> None:
-    async with _published(tmp_path) as (lake, service, server):
+async def test_an_empty_catalog_in_its_place(published: Published, record_property: Record) -> None:
+    async with published.again() as (lake, service, server):
         await server.aclose()
         empty = Lake(lake.warehouse, namespaces=(), port=lake.port)
         async with serving(empty):
@@ -142,9 +173,9 @@ async def test_an_empty_catalog_in_its_place(tmp_path: Path, record_property: Re
     assert figures["letters"] == {"held-drop": TABLES}
 
 
-async def test_events_alone_give_up_ten_tables_at_most(tmp_path: Path, record_property: Record) -> None:
+async def test_events_alone_give_up_ten_tables_at_most(published: Published, record_property: Record) -> None:
     """No sweep has held anything: the brake alone stands in the way of a hundred events of a drop."""
-    async with _published(tmp_path, sweep="off") as (lake, service, _):
+    async with published.again(sweep="off") as (lake, service, _):
         lake.mood = Mood.ABSENT
         before = contents(lake.warehouse)
         told = list(lake.tables)[:EVENTS]
