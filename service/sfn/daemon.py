@@ -17,7 +17,7 @@ import faulthandler
 import math
 import os
 import socket
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from signal import SIGINT, SIGTERM, Signals
@@ -25,11 +25,10 @@ from typing import Final
 
 import anyio
 import structlog
-import uvicorn
-from typing_extensions import override
 
 from sfn import telemetry, wiring
 from sfn.errors import Broken, SfnError, Trouble
+from sfn.receiver.server import Server
 from sfn.settings import Settings
 from sfn.store.threads import unfinished
 
@@ -121,28 +120,6 @@ class Failure:
             raise self._error
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers.
-
-    Attributes:
-        up: it takes requests.
-    """
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.up = anyio.Event()
-
-    @override
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.up.set()
-
-    @override
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
-
-
 class Daemon:
     """The siblings.
 
@@ -157,19 +134,7 @@ class Daemon:
         self._service, self._listener, self._drain, self._failure = service, listener, drain, failure
         self._stop = anyio.Event()
         self._give_up_at = math.inf
-        self._server = Server(
-            uvicorn.Config(
-                service.application,
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-            )
-        )
+        self._server = Server(service.application)
 
     async def run(self, signals: AsyncIterator[Signals]) -> None:
         """Until a signal and the drain that follows it.

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Protocol
 
 import anyio
-import uvicorn
 from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
@@ -24,6 +23,7 @@ from sfn.receiver.ingest import Ingest
 from sfn.receiver.problem import MEDIA_TYPE
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import Known, Senders
+from sfn.receiver.server import Server
 from sfn.receiver.tokens import Tokens
 from sfn.words import Accepted, Hint, TableName
 
@@ -180,16 +180,8 @@ def request(
 async def listening(application: Application) -> AsyncIterator[Open]:
     """A server; what is yielded opens a connection to it."""
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        application,
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=1,
-    )
-    server = uvicorn.Server(config)
+    server = Server(application)
+    server.config.timeout_graceful_shutdown = 1
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(server.serve, sockets=[listener]))
         try:

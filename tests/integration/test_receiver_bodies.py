@@ -104,7 +104,8 @@ async def test_a_length_that_is_too_small_ends_the_body_there(service: Service, 
         await wire.send(request(f"Content-Length: {len(EVENT)}"), EVENT)
         assert (await wire.reply()).status == 202
         await wire.send(b"the rest\r\n\r\n")
-        assert b"Invalid HTTP request" in await wire.rest()
+        assert_problem(await wire.reply(), 400)
+        assert await wire.ended()
     assert [hint.body for hint in service.inbox.taken] == [EVENT]
 
 

@@ -1,0 +1,168 @@
+"""The listener's server: uvicorn, with what a client may cost before its token is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import ClassVar, Final
+
+import anyio
+import httptools
+import uvicorn
+from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from sfn.receiver import problem
+from sfn.receiver.app import Application
+
+HEAD_LIMIT: Final = 65_536
+"""Most bytes of a request's line and header fields, and of the trailer fields after a body."""
+
+
+class Connection(HttpToolsProtocol):
+    """One client's connection.
+
+    Offers of other protocols are ignored, as a server may (RFC 9110, section 7.8), and Java's `HttpClient` makes one
+    with its first request: httptools alone takes the body of such a request for that protocol's first bytes.
+    """
+
+    patience: ClassVar[float] = 30.0
+    """Most seconds until a request's header fields are here, from the connection's begin or the last response."""
+
+    _without_body: int = 0
+    """Bytes since anything but header or trailer fields arrived."""
+    _deadline: asyncio.TimerHandle | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_request()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_deadline()
+        super().connection_lost(exc)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._without_body += len(data)
+        try:
+            while data:
+                data = self._unparsed(data)
+        except httptools.HttpParserError:
+            self._refuse(HTTPStatus.BAD_REQUEST, "this is not HTTP/1.1")
+        else:
+            if self._without_body > HEAD_LIMIT:
+                detail = f"header fields: expected at most {HEAD_LIMIT} bytes, found more"
+                self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, detail)
+
+    def _unparsed(self, data: bytes) -> bytes:
+        """Parse what arrived; what is left of it is to be parsed anew, since another protocol was offered before it."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            method, version = self.parser.get_method(), self.parser.get_http_version()
+            if method == b"CONNECT":
+                raise httptools.HttpParserInvalidMethodError("CONNECT") from None
+            fields = [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
+            head = b"\r\n".join([b"%b %b HTTP/%b" % (method, self.url, version.encode()), *fields, b"", b""])
+            self.parser = httptools.HttpRequestParser(self)
+            return head + data[offer.args[0] :]
+        return b""
+
+    @override
+    def _should_upgrade(self) -> bool:
+        # Asked where a request has such an offer: nothing is answered before it was parsed anew without.
+        return True
+
+    @override
+    def on_headers_complete(self) -> None:
+        self._without_body = 0
+        if not self.parser.should_upgrade():
+            self._forget_deadline()
+        super().on_headers_complete()
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        self._without_body = 0
+        super().on_body(body)
+
+    @override
+    def on_message_complete(self) -> None:
+        self._without_body = 0
+        super().on_message_complete()
+
+    @override
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._answered():
+            self._expect_request()
+
+    def _expect_request(self) -> None:
+        self._forget_deadline()
+        self._deadline = self.loop.call_later(self.patience, self._too_slow)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"expected a whole request head within {self.patience:g} s")
+
+    def _answered(self) -> bool:
+        """Whether no request waits for its response."""
+        latest: RequestResponseCycle | None = self.cycle
+        return latest is None or latest.response_complete
+
+    def _refuse(self, status: HTTPStatus, detail: str) -> None:
+        """Say what is wrong, unless a response is on its way, and close."""
+        if self.transport.is_closing():
+            return
+        if self._answered():
+            content = problem.document(status, detail)
+            line = f"HTTP/1.1 {status} {status.phrase}"
+            fields = f"Content-Type: {problem.MEDIA_TYPE}\r\nContent-Length: {len(content)}\r\nConnection: close"
+            self.transport.write(f"{line}\r\n{fields}\r\n\r\n".encode() + content)
+        self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers.
+
+    Args:
+        application: what answers.
+
+    Attributes:
+        up: it takes requests.
+    """
+
+    def __init__(self, application: Application) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http=Connection,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+            )
+        )
+        self.up = anyio.Event()
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    @override
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield

@@ -1,0 +1,124 @@
+"""Connections byte for byte: what a client may cost before its token is looked at, and offers that are ignored."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from sfn.receiver.server import HEAD_LIMIT, Connection
+from tests.integration.listening import CHUNKED, EVENT, Open, Service, answer, assert_problem, chunk, listening, request
+
+H2C = (
+    "Connection: Upgrade, HTTP2-Settings",
+    "Upgrade: h2c",
+    "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+)
+WEBSOCKET = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAA")
+PLAIN = request(body=EVENT.replace(b"e1", b"e2"))
+UNKNOWN = request(body=EVENT, token="of nobody")  # noqa: S106 - that is the point
+PATIENCE = 0.3
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+async def connect(service: Service) -> AsyncIterator[Open]:
+    async with listening(service.application()) as connect:
+        yield connect
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "patience", PATIENCE)
+
+
+@pytest.mark.parametrize("offer", [H2C, WEBSOCKET])
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+async def test_an_offer_of_another_protocol_is_ignored(
+    service: Service, connect: Open, offer: tuple[str, ...], step: int
+) -> None:
+    sent = request(*offer, body=EVENT) + PLAIN
+    with capture_logs() as logs:
+        async with connect() as wire:
+            for start in range(0, len(sent), step):
+                await wire.send(sent[start : start + step])
+            assert [(await wire.reply()).json["accepted"] for _ in range(2)] == [1, 1]
+    assert [hint.body for hint in service.inbox.taken] == [EVENT, EVENT.replace(b"e1", b"e2")]
+    assert logs == []
+
+
+async def test_every_request_may_offer_and_a_body_in_chunks_too(service: Service, connect: Open) -> None:
+    in_chunks = request(*H2C, CHUNKED) + chunk(EVENT[:9]) + chunk(EVENT[9:]) + b"0\r\n\r\n"
+    async with connect() as wire:
+        await wire.send(in_chunks, request(*H2C, method="GET", path="/livez", token=None), PLAIN, in_chunks)
+        assert [(await wire.reply()).status for _ in range(4)] == [202, 200, 202, 202]
+    assert service.inbox.taken[0].body == EVENT
+
+
+async def test_what_follows_an_offer_is_no_request_of_its_own(connect: Open) -> None:
+    inner = request(method="GET", path="/readyz", token=None)
+    async with connect() as wire:
+        await wire.send(request(*H2C, body=inner, token=None))
+        assert_problem(await wire.reply(), 401)
+        assert await wire.nothing_for(0.1)
+        await wire.send(PLAIN)
+        assert (await wire.reply()).status == 202
+
+
+async def test_no_tunnels(connect: Open) -> None:
+    async with connect() as wire:
+        await wire.send(b"CONNECT sfn:80 HTTP/1.1\r\nHost: sfn\r\n\r\n" + PLAIN)
+        assert_problem(await wire.reply(), 400)
+        assert await wire.ended()
+
+
+async def test_endless_header_fields_are_refused(service: Service, connect: Open) -> None:
+    for field in ("X: " + "x" * HEAD_LIMIT, "\r\n".join(["X: y"] * (HEAD_LIMIT // 6))):
+        async with connect() as wire:
+            await wire.send(request(field)[:-4])
+            assert_problem(await wire.reply(), 431)
+            assert await wire.ended()
+    assert service.inbox.taken == []
+
+
+async def test_endless_trailer_fields_are_refused(service: Service, connect: Open) -> None:
+    async with connect() as wire:
+        await wire.send(request(CHUNKED), chunk(EVENT), b"0\r\n")
+        await anyio.sleep(0.05)
+        await wire.send(b"X: ", b"x" * HEAD_LIMIT)
+        assert await wire.ended()
+    assert service.inbox.taken == []
+
+
+async def test_a_body_in_the_smallest_chunks_is_no_header(connect: Open) -> None:
+    body = EVENT.ljust(4_096)
+    sent = request(CHUNKED) + b"".join(b"0001;%b\r\n%c\r\n" % (b"x" * 99, byte) for byte in body) + b"0\r\n\r\n"
+    assert len(sent) > 4 * HEAD_LIMIT
+    assert (await answer(connect, sent)).status == 202
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("head", [b"", b"P", request()[:-4], UNKNOWN + b"P"])
+async def test_a_client_that_says_no_more_is_cut_off(connect: Open, head: bytes) -> None:
+    async with connect() as wire:
+        await wire.send(head)
+        if head.endswith(b"P") and len(head) > 1:
+            assert_problem(await wire.reply(), 401)
+        assert_problem(await wire.reply(), 408)
+        assert await wire.ended()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_who_waits_for_an_answer_is_not(service: Service, connect: Open) -> None:
+    service.inbox.gate = anyio.Event()
+    async with connect() as wire:
+        await wire.send(request(body=EVENT))
+        assert await wire.nothing_for(2 * PATIENCE)
+        service.inbox.gate.set()
+        assert (await wire.reply()).status == 202
