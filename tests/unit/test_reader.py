@@ -96,6 +96,13 @@ def test_two_tables_in_one_directory_are_refused_by_name_and_told_apart_by_name(
     assert sfn.resolve(place.path, "sales.b").document.guid == OTHER_UUID
 
 
+def test_two_tables_without_a_uuid_in_one_directory_are_not_one(place: Directory) -> None:
+    place.write(guid=None)
+    place.write("sales.b", guid=None, minutes=1)
+    with pytest.raises(Ambiguous, match=r"sales\.b, sales\.orders"):
+        sfn.resolve(place.path)
+
+
 @pytest.mark.parametrize("table", [None, "sales.orders"])
 def test_a_dropped_table_is_refused(place: Directory, table: str | None) -> None:
     place.write(state=State.DROPPED)

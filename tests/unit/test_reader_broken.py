@@ -25,7 +25,7 @@ def renamed(place: Directory, target: str) -> None:
     place.write("sales.was", guid=OTHER_UUID, state=State.RENAMED, moved_to=link)
 
 
-@pytest.mark.parametrize("target", ["s3://lake/x.ver", "", "file:///a\0b", "nonsense", "itself"])
+@pytest.mark.parametrize("target", ["s3://lake/x.ver", "", "file:///a\0b", "file:///a\ud800b", "nonsense", "itself"])
 def test_a_tombstone_that_leads_nowhere_hides_no_live_table(place: Directory, target: str) -> None:
     renamed(place, place.sfn_file("sales.was").as_uri() if target == "itself" else target)
     with pytest.raises(Unreadable):
@@ -49,8 +49,15 @@ def test_a_malformed_file_under_the_name_that_two_can_share_does_not_hide_the_ot
     assert sfn.resolve(place.path, "a.b_c").document.name == "b_c"
 
 
-@pytest.mark.parametrize("pointer", ["file:///a\0b", "", "nonsense"])
+@pytest.mark.parametrize("pointer", ["file:///a\0b", "file:///a\ud800b", "", "nonsense"])
 def test_a_pointer_that_is_no_path_is_refused(place: Directory, pointer: str) -> None:
     place.write(metadata_file_path=pointer)
     with pytest.raises(Unreadable):
         sfn.resolve(place.path)
+
+
+@pytest.mark.parametrize("table", [None, "sales.orders"])
+@pytest.mark.parametrize("directory", ["/x/\ud800", "\ud800", "file:///x/\ud800"])
+def test_a_directory_that_no_file_system_can_spell_is_refused(directory: str, table: str | None) -> None:
+    with pytest.raises(Unreadable, match="lone surrogate"):
+        sfn.resolve(directory, table)

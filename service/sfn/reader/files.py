@@ -88,6 +88,10 @@ def _path(key: str) -> Path:
         raise Unreadable(key, expected="a path or a file: URL of this machine", found="another scheme or host")
     if "\0" in key:
         raise Unreadable(key, expected="a path", found="a NUL in it")
+    try:
+        os.fsencode(key)
+    except UnicodeEncodeError as error:
+        raise Unreadable(key, expected="a path of this machine", found="a lone surrogate in it") from error
     return Path(key.removeprefix(_SCHEME))
 
 

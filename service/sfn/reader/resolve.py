@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeAlias
 
 from sfn.errors import Ambiguous, Dropped, Malformed, NameTaken, NotFound, Stale, Unreadable
 from sfn.pointer import document, naming
@@ -44,6 +45,10 @@ class Resolved:
 class _Found:
     key: str
     doc: Document
+
+
+_Identity: TypeAlias = tuple[str | tuple[str, ...], str]
+"""Which table: its uuid, or its identifier where it has none, with its catalog's id."""
 
 
 async def resolve(files: Files, directory: str, table: Sequence[str] | None = None) -> Resolved:
@@ -109,7 +114,8 @@ async def _by_directory(files: Files, directory: str) -> _Found:
     folder = naming.folder(directory)
     seen = 0
     broken: Unreadable | None = None
-    best: dict[tuple[str | None, str], _Found] = {}
+    best: dict[_Identity, _Found] = {}
+    here: set[_Identity] = set()
     for key in await files.list(folder, LISTED):
         if not key.endswith(naming.EXTENSION):
             continue
@@ -122,24 +128,31 @@ async def _by_directory(files: Files, directory: str) -> _Found:
             continue
         seen += doc is not None
         if followed is not None:
-            identity = (followed.doc.guid, followed.doc.catalog_id)
+            identity = _identity(followed.doc)
             if identity not in best or followed.doc.as_of > best[identity].doc.as_of:
                 best[identity] = followed
+            # Of every file, not of the best: `moved_to` may lead to the same one by another spelling of this folder.
+            if followed.key.startswith(folder):
+                here.add(identity)
     if broken is not None and not best:
         raise broken
-    return _only(folder, list(best.values()), seen)
+    # Those whose file lies here win over those that left.
+    return _only(folder, [best[identity] for identity in best if identity in here] or list(best.values()), seen)
+
+
+def _identity(doc: Document) -> _Identity:
+    return doc.guid or (*doc.namespace, doc.name), doc.catalog_id
 
 
 def _only(folder: str, found: list[_Found], seen: int) -> _Found:
-    """The one table; those whose file lies here win over those that left."""
-    here = [one for one in found if one.key.startswith(folder)] or found
-    if len(here) == 1:
-        return here[0]
-    if here:
+    """The one table."""
+    if len(found) == 1:
+        return found[0]
+    if found:
         raise Ambiguous(
             folder,
             expected="one table, or to be told which",
-            found=", ".join(sorted(".".join((*one.doc.namespace, one.doc.name)) for one in here)),
+            found=", ".join(sorted(".".join((*one.doc.namespace, one.doc.name)) for one in found)),
             remedy="name the table",
         )
     if seen:

@@ -1,0 +1,89 @@
+"""A directory that a reader spells otherwise than the catalog does: it is the same one, with the same tables in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+import sfn
+from sfn.errors import Ambiguous
+from sfn.pointer import document
+from sfn.pointer.document import Document
+from sfn.reader.files import LocalFiles, directory_url, finish
+from sfn.reader.resolve import resolve
+from tests.unit.directory import OTHER_UUID, Directory
+
+
+@pytest.fixture(name="place")
+def fixture_place(tmp_path: Path) -> Directory:
+    """A renamed table, under its old and its new name, in one directory with another table."""
+    place = Directory(tmp_path / "warehouse" / "shared")
+    place.metadata()
+    place.metadata("2.metadata.json", uuid=OTHER_UUID)
+    place.renamed("sales.orders", "sales.sales")
+    place.write("sales.sales")
+    place.write("sales.x", guid=OTHER_UUID, metadata_file_path=f"{place.path}/metadata/2.metadata.json")
+    return place
+
+
+def linked(path: Path) -> str:
+    link = path.parent.parent / "link"
+    link.symlink_to(path)
+    return str(link)
+
+
+def dotted(path: Path) -> str:
+    return f"{path}/metadata/.."
+
+
+def doubled(path: Path) -> str:
+    return f"file://{path.parent}//{path.name}"
+
+
+def rooted_twice(path: Path) -> str:
+    return f"file:///{path}"
+
+
+SPELLINGS = [linked, dotted, doubled, rooted_twice]
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS)
+def test_a_renamed_table_counts_as_here_however_the_directory_is_spelled(
+    place: Directory, spelled: Callable[[Path], str]
+) -> None:
+    with pytest.raises(Ambiguous, match=r"sales\.sales, sales\.x"):
+        sfn.resolve(spelled(place.path))
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS)
+def test_the_only_table_is_found_however_the_directory_is_spelled(
+    place: Directory, spelled: Callable[[Path], str]
+) -> None:
+    place.sfn_file("sales.x").unlink()
+    assert sfn.resolve(spelled(place.path)).document.name == "sales"
+
+
+class Refreshed(LocalFiles):
+    """Files of which the service renews one right after the first look at it."""
+
+    def __init__(self, file: Path, successor: Document) -> None:
+        self._file, self._successor = file, successor
+
+    @override
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        body = await super().read(key, most, start)
+        if key.endswith(self._file.name):
+            self._file.write_bytes(document.render(self._successor))
+        return body
+
+
+def test_a_table_that_is_renewed_between_two_looks_still_counts_as_here(place: Directory) -> None:
+    place.sfn_file("sales.orders").rename(place.sfn_file("sales.was"))
+    current = place.document("sales.sales")
+    files = Refreshed(place.sfn_file("sales.sales"), replace(current, written_at=place.document(minutes=1).written_at))
+    with pytest.raises(Ambiguous, match=r"sales\.sales, sales\.x"):
+        finish(resolve(files, directory_url(linked(place.path))))
