@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,13 @@ def test_it_prints_json(place: Directory) -> None:
         "written_at": "2026-08-21T12:00:00.000Z",
         "sfn_file": place.sfn_file().as_uri(),
     }
+
+
+def test_its_help_promises_no_more_than_it_prints(place: Directory) -> None:
+    _, told, _ = resolve(place.path, "--json")
+    _, usage, _ = resolve("--help")
+    promised = " ".join(re.sub(r"[│╭╮╰╯─]", " ", usage).split())
+    assert f"Print as JSON: {', '.join(json.loads(told))}." in promised
 
 
 def test_a_refusal_is_one_line_on_standard_error_and_1(place: Directory) -> None:

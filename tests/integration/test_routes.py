@@ -76,6 +76,14 @@ async def test_nobody_else_does(
     assert brakes.released == []
 
 
+@pytest.mark.parametrize("other", ["Bearer x", "Bearer an-operators-token"])
+async def test_two_headers_do_not_say_who_it_is(operator: httpx.AsyncClient, brakes: Brakes, other: str) -> None:
+    shown = ("Authorization", OPERATOR["Authorization"])
+    for headers in ([shown, ("Authorization", other)], [("Authorization", other), shown]):
+        assert_problem(await operator.post(RELEASE, headers=headers), 401)
+    assert brakes.released == []
+
+
 async def test_an_unknown_catalog_is_404(operator: httpx.AsyncClient, brakes: Brakes) -> None:
     assert_problem(await operator.post("/admin/v1/brakes/unknown:release", headers=OPERATOR), 404)
     assert brakes.released == []
@@ -151,7 +159,11 @@ async def test_operators_routes_are_described_where_there_are_any() -> None:
     description = await described(router)
     OpenAPI.model_validate(description)
     post = description["paths"]["/admin/v1/brakes/{catalog}:release"]["post"]
-    assert post["security"] == [{"bearer": []}]
+    assert post["security"] == [{"operator": []}]
+    schemes = description["components"]["securitySchemes"]
+    assert (schemes["operator"]["type"], schemes["operator"]["scheme"]) == ("http", "bearer")
+    assert "not needed" in schemes["bearer"]["description"]
+    assert "not needed" not in schemes["operator"]["description"]
     assert "authorization" not in str(post.get("parameters")).lower()
 
 

@@ -95,6 +95,14 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
         ),
         ("[inbox]\nurl = 'postgresql://x'", "sqlite:///"),
         ("[inbox]\nurl = 'sqlite:///'", "sqlite:///"),
+        *[
+            (
+                f"[inbox]\nurl = 'sqlite:///{path}'",
+                f"the path of a file: this version has no other inbox, found '{url}'",
+            )
+            for path in (":memory:", ".", "/", "//", "..", "/var/..", "/var/lib/", "a?b")
+            for url in [f"sqlite:///{path}"]
+        ],
         ("[sweep]\nevery = 'never'", "a duration such as 30s"),
         ("[telemetry]\nlevel = 'loud'", "found 'loud'"),
         ("listener = 3", "sfn.toml: listener: expected a table, found another value"),
@@ -144,6 +152,10 @@ def test_a_wrong_value_is_named_with_what_was_expected(ground: Ground, text: str
         ),
         (CATALOG + CATALOG.replace("prod", "dev") + "[senders.a]\nsecrets = { m = 't' }", "are: prod, dev"),
         (CATALOG + "[senders.a]\nsecrets = { m = 't' }\n[senders.b]\nsecrets = { n = 't' }", "the sender a"),
+        (
+            CATALOG + "[senders.a]\nsecrets = { x = 'tok' }\n[admin]\ntoken = 'tok'",
+            "[senders.a.secrets] x: expected a token of its own, found the operators'",
+        ),
         (CATALOG + "[admin]\ntoken = 'a'\ntoken_file = 'b'", "[admin] token_file: expected either"),
         (CATALOG + "[retry]\nbase = '10m'", "[retry] base: expected at most the cap"),
         (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = '/w/'", "[stores.b] prefix: expected a prefix of"),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sfn.reader.resolve import Resolved
 
 FAILED = 1
+_TOLD = "metadata_location, table_identifier, namespace, name, guid, catalog_id, Ordinal, written_at, sfn_file"
 
 
 def resolve(
@@ -20,7 +21,7 @@ def resolve(
         typer.Option(metavar="NS.NAME", help="Which table, where several share the directory.", show_default=False),
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all that the SFN file says, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=f"Print as JSON: {_TOLD}.")] = False,
 ) -> None:
     """Print the location of a table's current metadata file, read from its directory alone."""
     from sfn.errors import Unreadable  # noqa: PLC0415 - start-up time

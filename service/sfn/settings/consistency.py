@@ -93,15 +93,15 @@ def _bindings(name: str, sender: SenderSettings, settings: Settings, sources: So
 
 def _secrets_shared(settings: Settings, sources: Sources) -> Iterator[SfnError]:
     owners: dict[str, str] = {}
+    if settings.admin.token is not None:
+        owners[settings.admin.token.get_secret_value()] = "the operators'"
     for name, sender in settings.senders.items():
+        own = f"one of the sender {name}"
         for token, secret in sender.secrets.items():
-            owner = owners.setdefault(secret.get_secret_value(), name)
-            if owner != name:
-                yield SfnError(
-                    sources.place(("senders", name, "secrets", token)),
-                    expected="a token of its own",
-                    found=f"one of the sender {owner}",
-                )
+            owner = owners.setdefault(secret.get_secret_value(), own)
+            if owner != own:
+                place = sources.place(("senders", name, "secrets", token))
+                yield SfnError(place, expected="a token of its own", found=owner)
 
 
 def _admin(settings: Settings, sources: Sources) -> Iterator[SfnError]:

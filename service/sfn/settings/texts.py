@@ -79,7 +79,10 @@ def local_prefix(value: str) -> str:
 
 def sqlite_url(value: str) -> str:
     """`sqlite:///` and a path, absolute where a fourth slash follows."""
-    if not value.startswith(_SQLITE) or value == _SQLITE or "?" in value:
+    path = sqlite_path(value)
+    # SQLite's own name of a database that is lost with the process, and folders.
+    no_file = path == ":memory:" or path.rpartition("/")[2] in {"", ".", ".."}
+    if not value.startswith(_SQLITE) or no_file or {"?", "\0"} & set(value):
         raise ValueError("sqlite:/// and the path of a file: this version has no other inbox")
     return value
 
