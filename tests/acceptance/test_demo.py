@@ -35,8 +35,10 @@ def fixture_surroundings(tmp_path: Path) -> dict[str, str]:
             raise
         pytest.skip(f"no demo: {error}")
     folder = {"TMPDIR": str(tmp_path), "SFN_JAVA": str(runtime.java), "SFN_JARS": str(runtime.jars)}
+    # A proxy where nobody listens, for loopback addresses too.
+    proxy = {"HTTP_PROXY": "http://127.0.0.1:1", "http_proxy": "http://127.0.0.1:1", "NO_PROXY": "", "no_proxy": ""}
     # A variable that would turn the service's configuration into another one.
-    return {**SURROUNDINGS, **folder, "SFN_SWEEP__EVERY": "nonsense"}
+    return {**SURROUNDINGS, **folder, **proxy, "SFN_SWEEP__EVERY": "nonsense"}
 
 
 def left_behind(folder: Path) -> list[str]:

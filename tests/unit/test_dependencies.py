@@ -19,6 +19,8 @@ BY_NAME = {"httptools", "uvloop"}
 """uvicorn and anyio are told to use them."""
 BROUGHT = {"pydantic_core", "starlette", "yarl"}
 """Parts of another one's interface, and of its version."""
+SESSIONS = {"requests"}
+"""PyIceberg's, in the same way, to the demo."""
 EXTENSIONS = {"duckdb_extension_avro", "duckdb_extension_httpfs", "duckdb_extension_iceberg"}
 """Files that DuckDB loads."""
 
@@ -43,5 +45,5 @@ def test_the_service_needs_what_it_imports() -> None:
 
 
 def test_the_demo_needs_what_it_imports_beside() -> None:
-    needed = (imported(DEMO) - imported(SERVICE)) | EXTENSIONS
+    needed = (imported(DEMO) - imported(SERVICE) - SESSIONS) | EXTENSIONS
     assert declared(PROJECT["optional-dependencies"]["demo"]) == needed

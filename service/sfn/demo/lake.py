@@ -45,9 +45,9 @@ class Lake:
     @classmethod
     def at(cls, uri: str) -> "Lake":
         """Connect, and create the namespace."""
-        from pyiceberg.catalog.rest import RestCatalog  # noqa: PLC0415 - an optional dependency
+        from sfn.demo.direct import DirectCatalog  # noqa: PLC0415 - an optional dependency
 
-        catalog = RestCatalog("demo", uri=uri)
+        catalog = DirectCatalog("demo", uri=uri)
         catalog.create_namespace(NAMESPACE)
         return cls(catalog)
 
