@@ -11,6 +11,7 @@ import pytest
 
 from sfn.store.folder import TEMPORARY, Folder
 from sfn.store.local import Busy, LocalFiles
+from sfn.store.unsynced import Unsynced
 from sfn.words import Held
 from tests.promises.kernel import Step
 from tests.promises.stores import alternate, count_up, die_half_written, die_writing, ended, names_in, started
@@ -138,7 +139,7 @@ def test_what_a_living_writer_prepares_is_left_alone(tmp_path: Path) -> None:
     held = written(key, OLD)
     prepared = tmp_path / "_sfn" / TEMPORARY
     files = LocalFiles()
-    with Folder(tmp_path / "_sfn", "the folder") as living:
+    with Folder(tmp_path / "_sfn", "the folder", Unsynced()) as living:
         assert living.lock()
         prepared.write_bytes(b"half")
         assert files.write(key, NEW, held) == Busy()
@@ -154,7 +155,7 @@ def test_a_folder_that_was_moved_away_is_not_written_to(tmp_path: Path) -> None:
     """A lock on a folder that no longer lies where readers look protects nothing."""
     key = key_in(tmp_path)
     written(key, OLD)
-    with Folder(tmp_path / "_sfn", "the folder") as late:
+    with Folder(tmp_path / "_sfn", "the folder", Unsynced()) as late:
         (tmp_path / "_sfn").rename(tmp_path / "elsewhere")
         assert not late.lock()
         (tmp_path / "_sfn").mkdir()

@@ -179,6 +179,24 @@ def test_a_change_that_was_on_its_way_when_it_was_given_up_is_made(key: str) -> 
     assert held_at(key).body == b"2"
 
 
+def test_a_change_that_hangs_before_it_is_durable_is_not_taken_for_done(key: str) -> None:
+    held = held_at(key)
+
+    async def act(hang: Hang) -> None:
+        local = store(limit=PATIENT / 2)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(troubled, partial(local.write, key, b"2", held), Unsure)
+            await anyio.to_thread.run_sync(hang.let_go)
+        assert held_at(key).body == b"2"
+        await troubled(partial(local.read, key), Transient)
+        hang.let_go()
+        hang.let_go()
+        await all_finished()
+        assert await local.read(key) == held_at(key)
+
+    hanging(Step("fsync"), act)
+
+
 def test_a_change_that_was_given_up_keeps_its_lock_until_it_ends(key: str) -> None:
     """Why none that comes late undoes what others did since: they could not."""
     held = held_at(key)

@@ -16,6 +16,7 @@ from sfn.errors import Permanent, Scope, Transient
 from sfn.store import Gone, Moved
 from sfn.store.folder import TEMPORARY, Folder
 from sfn.store.local import LocalFiles, LocalStore
+from sfn.store.unsynced import Unsynced
 from sfn.words import Held
 from tests.promises.stores import names_in, told, touch_as_nobody, write_within
 
@@ -141,7 +142,7 @@ async def test_a_change_waits_for_the_lock(tmp_path: Path) -> None:
         written.append(await store.write(key, b"1", None))
 
     async with anyio.create_task_group() as tasks:
-        with Folder(tmp_path, "the folder") as other:
+        with Folder(tmp_path, "the folder", Unsynced()) as other:
             assert other.lock()
             tasks.start_soon(write)
             await anyio.sleep(0.05)
@@ -152,7 +153,7 @@ async def test_a_change_waits_for_the_lock(tmp_path: Path) -> None:
 
 async def test_a_change_does_not_wait_for_ever(tmp_path: Path) -> None:
     store, key = LocalStore(patience=0.05), f"file://{tmp_path}/a.ver"
-    with Folder(tmp_path, "the folder") as other:
+    with Folder(tmp_path, "the folder", Unsynced()) as other:
         assert other.lock()
         for call in (lambda: store.write(key, b"1", None), lambda: store.delete(key, SOME)):
             with pytest.raises(Transient) as trouble:
@@ -165,7 +166,7 @@ async def test_those_who_wait_for_one_folder_hold_up_no_other(tmp_path: Path) ->
     store = LocalStore(threads=1)
     (tmp_path / "stuck").mkdir()
     async with anyio.create_task_group() as tasks:
-        with Folder(tmp_path / "stuck", "the folder") as other:
+        with Folder(tmp_path / "stuck", "the folder", Unsynced()) as other:
             assert other.lock()
             for number in range(4):
                 tasks.start_soon(store.write, f"file://{tmp_path}/stuck/{number}.ver", b"1", None)

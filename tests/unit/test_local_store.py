@@ -18,6 +18,7 @@ from tests.promises.kernel import Step, refused
 from tests.promises.stores import names_in
 
 PREPARE = Step("openat", argument=(2, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC))
+SYNC = Step("fsync")
 FOLDER_SYNC = Step("fsync", of_folder=True)
 
 
@@ -31,9 +32,9 @@ def held_at(key: str, body: bytes = b"1") -> Held:
     return held
 
 
-def verbs(key: str) -> Mapping[str, Callable[[], object]]:
-    """Every verb on a key; the listing takes it for a folder."""
-    files, some = LocalFiles(), Held(b"1", "0" * 64)
+def verbs(key: str, files: LocalFiles | None = None) -> Mapping[str, Callable[[], object]]:
+    """Every verb on a key, but for the listing."""
+    files, some = files or LocalFiles(), Held(b"1", "0" * 64)
     return {
         "read": lambda: files.read(key),
         "create": lambda: files.write(key, b"2", None),
@@ -42,12 +43,20 @@ def verbs(key: str) -> Mapping[str, Callable[[], object]]:
     }
 
 
+def body_of(held: Held | None) -> bytes | None:
+    return None if held is None else held.body
+
+
 def check_refused(call: Callable[[], object], kind: type[Trouble], scope: Scope, number: int) -> None:
     with pytest.raises(Trouble) as trouble:
         call()
     assert type(trouble.value) is kind
     assert trouble.value.scope is scope
     assert errno.errorcode[number] in trouble.value.found
+
+
+def check_unsure(step: Step, call: Callable[[], object]) -> None:
+    check_refused(lambda: refused(step, errno.EIO, call), Unsure, Scope.STORE, errno.EIO)
 
 
 REFUSALS = [
@@ -61,7 +70,7 @@ REFUSALS = [
     (PREPARE, errno.EXDEV, Transient, Scope.TABLE),
     (Step("write"), errno.ENOSPC, Transient, Scope.STORE),
     (Step("write"), errno.EFBIG, Permanent, Scope.STORE),
-    (Step("fsync"), errno.EIO, Transient, Scope.STORE),
+    (SYNC, errno.EIO, Transient, Scope.STORE),
     (Step("flock"), errno.EBADF, Permanent, Scope.STORE),
     (Step("flock"), errno.ENOMEM, Transient, Scope.STORE),
 ]
@@ -116,33 +125,74 @@ def test_a_rename_is_unsure_only_where_nobody_can_tell(tmp_path: Path, number: i
 
 def test_what_is_visible_but_not_synced_is_unsure(tmp_path: Path) -> None:
     key, files = key_in(tmp_path), LocalFiles()
-
-    def check_unsure(call: Callable[[], object]) -> None:
-        check_refused(lambda: refused(FOLDER_SYNC, errno.EIO, call), Unsure, Scope.STORE, errno.EIO)
-
-    check_unsure(lambda: files.write(key, b"1", None))
+    check_unsure(FOLDER_SYNC, lambda: files.write(key, b"1", None))
     held = files.read(key)
     assert held is not None
     assert held.body == b"1"
-    check_unsure(lambda: files.write(key, b"2", held))
+    check_unsure(FOLDER_SYNC, lambda: files.write(key, b"2", held))
     newer = files.read(key)
     assert newer is not None
     assert newer.body == b"2"
-    check_unsure(lambda: files.delete(key, newer))
+    check_unsure(FOLDER_SYNC, lambda: files.delete(key, newer))
     assert files.read(key) is None
-    check_unsure(lambda: files.delete(key, newer))
+    check_unsure(FOLDER_SYNC, lambda: files.delete(key, newer))
     assert files.delete(key, newer) == Gone()
 
 
 def test_a_new_folder_is_synced_before_a_file_is_in_it(tmp_path: Path) -> None:
     key = key_in(tmp_path / "_sfn")
-    check_refused(
-        lambda: refused(FOLDER_SYNC, errno.EIO, lambda: LocalFiles().write(key, b"1", None)),
-        Transient,
-        Scope.STORE,
-        errno.EIO,
-    )
+    check_unsure(FOLDER_SYNC, lambda: LocalFiles().write(key, b"1", None))
     assert names_in(tmp_path / "_sfn") == []
+
+
+@pytest.mark.parametrize("change", ["create", "replace", "delete"])
+@pytest.mark.parametrize("verb", ["read", "create", "replace", "delete", "list"])
+def test_nothing_is_answered_from_a_folder_whose_change_is_not_synced(tmp_path: Path, change: str, verb: str) -> None:
+    """Whoever finds the change would take it for done, and a power cut could still take it back."""
+    key, files = key_in(tmp_path), LocalFiles()
+    held = None if change == "create" else held_at(key)
+    answers = {**verbs(key, files), "list": lambda: files.list(f"file://{tmp_path}/", 10)}
+
+    def make() -> object:
+        return files.write(key, b"2", held) if held is None or change == "replace" else files.delete(key, held)
+
+    check_unsure(FOLDER_SYNC, make)
+    for _ in range(2):
+        check_unsure(SYNC, answers[verb])
+    left = None if change == "delete" else b"2"
+    assert body_of(files.read(key)) == left
+    assert body_of(refused(SYNC, errno.EIO, lambda: files.read(key))) == left, "nothing is owed any more"
+
+
+@pytest.mark.parametrize("step", [SYNC, Step("mkdir")])
+def test_a_new_folder_that_is_not_durable_is_synced_before_a_file_is_in_it(tmp_path: Path, step: Step) -> None:
+    folder, files = tmp_path / "metadata" / "_sfn", LocalFiles()
+    key = key_in(folder)
+    check_unsure(step, lambda: files.write(key, b"1", None))
+    folder.mkdir(parents=True, exist_ok=True)
+    check_unsure(SYNC, lambda: files.read(key))
+    check_unsure(SYNC, lambda: files.write(key, b"1", None))
+    assert names_in(folder) == []
+    held = files.write(key, b"1", None)
+    assert refused(SYNC, errno.EIO, lambda: files.read(key)) == held
+
+
+def test_a_folder_that_may_not_be_made_owes_nothing(tmp_path: Path) -> None:
+    key, files = key_in(tmp_path / "_sfn"), LocalFiles()
+    for number in (errno.EACCES, errno.EEXIST):
+        with pytest.raises(Trouble):
+            refused(Step("mkdir"), number, lambda: files.write(key, b"1", None))
+        assert refused(SYNC, errno.EIO, lambda: files.read(key)) is None
+
+
+def test_a_folder_that_is_gone_owes_nothing(tmp_path: Path) -> None:
+    key, files = key_in(tmp_path / "_sfn"), LocalFiles()
+    (tmp_path / "_sfn").mkdir()
+    check_unsure(FOLDER_SYNC, lambda: files.write(key, b"1", None))
+    (tmp_path / "_sfn").rename(tmp_path / "elsewhere")
+    assert files.read(key) is None
+    (tmp_path / "elsewhere").rename(tmp_path / "_sfn")
+    assert body_of(refused(SYNC, errno.EIO, lambda: files.read(key))) == b"1"
 
 
 @pytest.mark.parametrize("verb", ["read", "create", "replace", "delete"])

@@ -15,6 +15,7 @@ from typing import Self
 from sfn.errors import Permanent, Scope, Transient
 from sfn.store.content import READ_AT_MOST
 from sfn.store.refusal import found, settling, unsure
+from sfn.store.unsynced import Unsynced, sync
 
 TEMPORARY = ".sfn-swap.tmp"
 """The one name under which a content is prepared in its folder. No key may have it, and no listing shows it."""
@@ -42,15 +43,17 @@ class Folder:
     Args:
         path: the folder; it and the folders above it may be symbolic links, the files in it may not.
         where: its name in messages.
+        unsynced: told of every change until it is durable.
         given_up: whether nobody waits for a change any more. It is not made then, unless it was already on its way.
 
     Raises:
         OSError: from every method, for whatever the system refuses.
     """
 
-    def __init__(self, path: Path, where: str, given_up: Callable[[], bool] = never) -> None:
+    def __init__(self, path: Path, where: str, unsynced: Unsynced, given_up: Callable[[], bool] = never) -> None:
         self._path = path
         self._where = where
+        self._unsynced = unsynced
         self._given_up = given_up
         self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
@@ -96,7 +99,7 @@ class Folder:
             Permanent: scope store, where the file system has no hard links.
             Unsure: it is there, and may not outlive a power cut.
         """
-        with self._prepared(body):
+        with self._prepared(body), self._unsynced.owing(self._path):
             try:
                 self._check_wanted()
                 with settling(self._where):
@@ -122,7 +125,7 @@ class Folder:
         Raises:
             Unsure: it may have been done, or may not outlive a power cut.
         """
-        with self._prepared(body):
+        with self._prepared(body), self._unsynced.owing(self._path):
             self._check_wanted()
             with settling(self._where):
                 os.replace(TEMPORARY, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
@@ -134,10 +137,11 @@ class Folder:
         Raises:
             Unsure: it may have been done, or may not outlive a power cut.
         """
-        self._check_wanted()
-        with settling(self._where):
-            os.unlink(name, dir_fd=self._descriptor)
-        self.sync()
+        with self._unsynced.owing(self._path):
+            self._check_wanted()
+            with settling(self._where):
+                os.unlink(name, dir_fd=self._descriptor)
+            self.sync()
 
     def sync(self) -> None:
         """Make what was made visible here survive a power cut.
@@ -209,28 +213,33 @@ def content(path: Path | str, *, folder: int | None = None) -> bytes | None:
         os.close(descriptor)
 
 
-def make(path: Path) -> None:
+def make(path: Path, where: str, unsynced: Unsynced) -> None:
     """Make a folder and, where that is missing too, the one that it lies in; durably, and nothing above.
 
     Two are what a table that exists can lack (`metadata/_sfn`, or `<namespace>/<table>` below a root). Where more is
     missing the table is not there: most likely its file system is not mounted, and what would be made below the mount
     point would hide the loss.
+
+    Args:
+        path: the folder.
+        where: its name in messages.
+        unsynced: told of every change until it is durable.
+
+    Raises:
+        Unsure: it may have been made, or may not outlive a power cut.
     """
     try:
-        _make_one(path)
+        _make_one(path, where, unsynced)
     except FileNotFoundError:
-        _make_one(path.parent)
-        _make_one(path)
+        _make_one(path.parent, where, unsynced)
+        _make_one(path, where, unsynced)
 
 
-def _make_one(path: Path) -> None:
-    with suppress(FileExistsError):
-        path.mkdir()
-        above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(above)
-        finally:
-            os.close(above)
+def _make_one(path: Path, where: str, unsynced: Unsynced) -> None:
+    with suppress(FileExistsError), unsynced.owing(path.parent):
+        with settling(where):
+            path.mkdir()
+        sync(path.parent, where)
 
 
 def _read_all(descriptor: int) -> bytes:

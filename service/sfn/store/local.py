@@ -21,6 +21,7 @@ from sfn.store.folder import TEMPORARY, Folder, content, make, never
 from sfn.store.prove import Proof
 from sfn.store.refusal import refusals
 from sfn.store.threads import GivenUp, Late, Threads
+from sfn.store.unsynced import Unsynced
 from sfn.words import Held
 
 T = TypeVar("T")
@@ -46,6 +47,9 @@ class LocalFiles:
     A key is `file://` and an absolute path in UTF-8; a percent sign is a character of the file's name. Folders may be
     symbolic links, a file of ours may not: what lies behind a link is refused, as is a pipe or a device.
 
+    Nothing is answered about a folder whose last change could not be made durable before that is made up for: whoever
+    finds their own change there takes it for done.
+
     Args:
         root: canonical location that all keys lie below. It is never made: where it is missing, its file system is not
             mounted, and what should lie there is not absent but out of reach.
@@ -54,12 +58,14 @@ class LocalFiles:
     def __init__(self, root: str = "file://") -> None:
         self._root = root
         self._root_path = Path(root.removeprefix("file://") or "/")
+        self._unsynced = Unsynced()
 
     def read(self, key: str) -> Held | None:
         """As `PointerStore.read`; takes no lock."""
         path = self._path(key)
         with refusals(key):
             body = content(path)
+            self._unsynced.settle(path.parent, key)
             if body is None:
                 self._check_root()
                 return None
@@ -80,6 +86,7 @@ class LocalFiles:
             with folder:
                 if not folder.lock():
                     return Busy()
+                self._unsynced.settle(path.parent, key)
                 return _swap(folder, path.name, key, body, replacing)
 
     def delete(self, key: str, expected: Held, given_up: GivenUp = never) -> Gone | Moved | Busy:
@@ -96,6 +103,7 @@ class LocalFiles:
             with folder:
                 if not folder.lock():
                     return Busy()
+                self._unsynced.settle(path.parent, key)
                 return _remove(folder, path.name, key, expected)
 
     def list(self, prefix: str, limit: int) -> list[str]:
@@ -106,21 +114,23 @@ class LocalFiles:
                 with os.scandir(path) as entries:
                     names = (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
                     keys = (prefix + text for name in names if (text := _text(name)) is not None)
-                    return nsmallest(limit, keys)
+                    found = nsmallest(limit, keys)
             except FileNotFoundError:
                 self._check_root()
                 return []
+            self._unsynced.settle(path, prefix)
+            return found
 
     def _folder(self, path: Path, key: str, given_up: GivenUp, *, missing_ok: bool) -> Folder | None:
         where = key.rpartition("/")[0]
         try:
-            return Folder(path, where, given_up)
+            return Folder(path, where, self._unsynced, given_up)
         except FileNotFoundError:
             self._check_root()
             if missing_ok:
                 return None
-        make(path)
-        return Folder(path, where, given_up)
+        make(path, where, self._unsynced)
+        return Folder(path, where, self._unsynced, given_up)
 
     def _path(self, key: str) -> Path:
         path = key.removeprefix("file://")
@@ -244,7 +254,7 @@ def _swap(folder: Folder, name: str, key: str, body: bytes, replacing: Held | No
 def _remove(folder: Folder, name: str, key: str, expected: Held) -> Gone | Moved:
     tag = _tag(key, folder.content(name))
     if tag is None:
-        # It may be gone by a deletion that could not be made durable.
+        # It may be gone by a deletion that could not be made durable, of a process that has ended since.
         folder.sync()
         return Gone()
     if tag != expected.tag:

@@ -1,0 +1,83 @@
+"""Folders whose last change may not outlive a power cut: whoever finds such a change must not take it for done."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+
+from sfn.errors import Unsure
+from sfn.store.refusal import unsure
+
+_ABOVE = 2
+"""So many folders above one are changed for its sake (`sfn.store.folder.make`)."""
+
+
+class Unsynced:
+    """The folders that this process owes a sync, each of them once. For several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._under_way: Counter[Path] = Counter()
+        # A value of its own for each debt: a sync pays none that came after it began.
+        self._owed: dict[Path, object] = {}
+
+    @contextmanager
+    def owing(self, folder: Path) -> Iterator[None]:
+        """The block changes a folder and syncs it: owed while it runs, for it may hang, and after an `Unsure`."""
+        with self._lock:
+            self._under_way[folder] += 1
+        try:
+            yield
+        except Unsure:
+            with self._lock:
+                self._owed[folder] = object()
+            raise
+        finally:
+            with self._lock:
+                self._under_way -= Counter((folder,))
+
+    def settle(self, folder: Path, where: str) -> None:
+        """Sync what is owed of a folder and of those right above it. One that is gone owes nothing.
+
+        Args:
+            folder: where something was found, or is to be changed.
+            where: its name in messages.
+
+        Raises:
+            Unsure: what is visible there may still not outlive a power cut.
+            OSError: a folder can't be opened.
+        """
+        for place in (folder, *folder.parents[:_ABOVE]):
+            with self._lock:
+                debt = self._owed.get(place)
+                if debt is None and place not in self._under_way:
+                    continue
+            with suppress(FileNotFoundError):
+                sync(place, where)
+            with self._lock:
+                if debt is not None and self._owed.get(place) is debt:
+                    del self._owed[place]
+
+
+def sync(folder: Path, where: str) -> None:
+    """Make what was made visible in a folder survive a power cut.
+
+    Args:
+        folder: its path.
+        where: its name in messages.
+
+    Raises:
+        Unsure: it may not.
+        OSError: the folder can't be opened.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise unsure(where, error) from error
+    finally:
+        os.close(descriptor)
