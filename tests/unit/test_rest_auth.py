@@ -13,7 +13,7 @@ from aiohttp import web
 from sfn.catalog.rest import RestSettings
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import Loaded
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
+from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, reply, running, table
 
 
 def believing(*tokens: str) -> Responder:
@@ -91,6 +91,17 @@ async def test_a_refused_token_of_a_file_is_read_again(server: Server, opened: O
     file.write_text("other")
     os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
     assert isinstance(await catalog.load(ORDERS, None), Loaded), "whatever its time says"
+
+
+async def test_a_token_that_comes_back_to_its_file_is_sent_again(server: Server, opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    catalog = opened(server, token_file=file)
+    for token in ("first", "second!", "first"):
+        file.write_text(token)
+        await catalog.load(ORDERS, None)
+    server.other = believing("first")
+    assert isinstance(await catalog.load(ORDERS, None), Loaded)
+    assert bearers(server)[1:] == ["Bearer first", "Bearer second!", "Bearer first", "Bearer first"]
 
 
 @pytest.mark.parametrize("content", [None, "", " \n", "a b", "a\nb", "ü"])
@@ -210,6 +221,25 @@ async def test_no_token_is_the_catalogs_trouble(server: Server, opened: Open, ca
     assert server.asked == ["/v1/oauth/tokens"]
     if case == "400":
         assert "invalid_client" in error.found
+
+
+async def test_the_credential_is_not_shown_however_often_a_token_was_renewed(server: Server, opened: Open) -> None:
+    mint = Mint()
+    server.token = mint.respond
+    catalog = opened(server, credential=f"me:{PRIVATE}")
+
+    async def tell(request: web.BaseRequest) -> web.StreamResponse:
+        newest = request.headers["authorization"] == f"Bearer token{renewal}"
+        return await (complaint("ForbiddenException", 403, f"not with {PRIVATE}") if newest else reply(b"", 401))(
+            request
+        )
+
+    server.other = tell
+    for renewal in range(1, 12):
+        with pytest.raises(Trouble) as caught:
+            await catalog.load(ORDERS, None)
+        assert caught.value.found.endswith("ForbiddenException: not with ***"), f"after {renewal} tokens"
+    assert len(mint.forms) == 11
 
 
 async def test_no_new_token_is_the_catalogs_trouble(server: Server, opened: Open) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import anyio
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn.catalog.rest import RestSettings
+from sfn.catalog.rest.client import Client
 from sfn.catalog.rest.refusals import Reply, retry_after
+from tests.unit.rest_server import Server
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DATE = r"[A-Z][a-z]{2}, [0-3][0-9] (Jan|Feb|Dec) [0-9]{4,12} [0-2][0-9]:[0-5][0-9]:[0-6][0-9] (GMT|[+-][0-9]{4})"
@@ -45,6 +50,40 @@ def test_what_makes_no_sense_is_ignored(value: str) -> None:
 def test_a_date_counts_from_the_servers_own() -> None:
     assert waited("Fri, 31 Dec 9999 23:59:59 GMT", Date="Fri, 31 Dec 9999 23:59:00 GMT") == 59.0
     assert waited("Sat, 21 Nov 2026 12:00:10 GMT", Date="nonsense") == 10.0
+
+
+class StampingClock:
+    """Tells when it is looked at, and moves when it is told."""
+
+    def __init__(self) -> None:
+        self.at = AT
+        self.seen = anyio.Event()
+
+    def now(self) -> datetime:
+        self.seen.set()
+        return self.at
+
+
+async def test_without_a_date_of_the_server_it_counts_from_when_the_reply_began(server: Server) -> None:
+    clock = StampingClock()
+
+    async def busy(request: web.BaseRequest) -> web.StreamResponse:
+        wishes = {"Retry-After": "Sat, 21 Nov 2026 12:01:30 GMT", "Date": "nonsense"}
+        response = web.StreamResponse(status=503, headers=wishes)
+        await response.prepare(request)
+        await response.write(b"late")
+        with anyio.move_on_after(1):
+            await clock.seen.wait()
+        clock.at += timedelta(seconds=60)
+        await response.write(b"r")
+        return response
+
+    server.other = busy
+    client = Client(RestSettings(name="lake", uri=server.uri), clock)
+    reply = await client.get(f"{server.uri}/v1/namespaces", {})
+    await client.close()
+    assert (reply.at, bytes(reply.body)) == (AT, b"later")
+    assert retry_after(reply) == 90.0
 
 
 @given(st.text(max_size=40) | st.from_regex(r"-?[0-9]{1,20}", fullmatch=True) | st.from_regex(DATE, fullmatch=True))

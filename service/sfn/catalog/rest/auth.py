@@ -90,8 +90,7 @@ class TokenFile:
             seen = None
         if seen is None or seen != self._seen:
             token = secret_in(self._catalog, self._file, "token_file")
-            if token not in self._recent:
-                self._recent = (token, *self._recent)[:_SECRETS_KEPT]
+            self._recent = _newest(self._recent, token)
             self._seen = seen
             return token
         return self._recent[0]
@@ -117,7 +116,8 @@ class ClientCredentials:
         self._refusal: Refusal | None = None
         self._value: str | None = None
         self._until: float | None = None
-        self._recent: tuple[str, ...] = ()
+        self._credentials: tuple[str, ...] = ()
+        self._tokens: tuple[str, ...] = ()
 
     async def authorization(self) -> str | None:
         if not self._fresh():
@@ -131,7 +131,7 @@ class ClientCredentials:
         return self._value != refused
 
     def secrets(self) -> tuple[str, ...]:
-        return self._recent
+        return (*self._credentials, *self._tokens)
 
     def _fresh(self) -> bool:
         return self._value is not None and (self._until is None or anyio.current_time() < self._until)
@@ -155,13 +155,13 @@ class ClientCredentials:
             client, colon, secret = credential.partition(":")
             if not colon:
                 client, secret = "", credential
-            self._remember(credential, secret)
+            self._credentials = _newest(self._credentials, credential, secret)
             form = {"grant_type": "client_credentials", "scope": self._settings.scope, "client_secret": secret}
             asked = anyio.current_time()
             token = self._granted(await self._reply(form | ({"client_id": client} if client else {})))
         except Refused as refused:
             return replace(refused.refusal, reach=Scope.CATALOG)
-        self._remember(token.value)
+        self._tokens = _newest(self._tokens, token.value)
         self._value = f"Bearer {token.value}"
         self._until = None
         if token.lasts is not None:
@@ -179,10 +179,6 @@ class ClientCredentials:
         if self._settings.credential_file is not None:
             return secret_in(self._settings.name, self._settings.credential_file, "credential_file")
         return self._settings.credential or ""
-
-    def _remember(self, *secrets: str) -> None:
-        new = tuple(secret for secret in secrets if secret not in self._recent)
-        self._recent = (*new, *self._recent)[: 2 * _SECRETS_KEPT]
 
     def _granted(self, reply: Reply) -> answers.Token:
         found = answers.read_token_error(reply.body) or "without an OAuth2 error code"
@@ -223,6 +219,11 @@ def auth_of(settings: RestSettings, post: Post) -> Auth:
     pair = f"{unquote(parts.username)}:{password}"
     basic = b64encode(pair.encode()).decode()
     return Fixed(f"Basic {basic}", basic, password)
+
+
+def _newest(kept: tuple[str, ...], *secrets: str) -> tuple[str, ...]:
+    """The secrets in use first, then as many as are kept of those before, which a late reply may repeat."""
+    return tuple(dict.fromkeys((*secrets, *kept)))[:_SECRETS_KEPT]
 
 
 def secret_in(catalog: str, file: Path, setting: str) -> str:

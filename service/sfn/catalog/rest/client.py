@@ -109,8 +109,9 @@ class Client:
             async with session.request(
                 method, url, headers=headers, data=form, timeout=limit, allow_redirects=False
             ) as response:
+                began = self._clock.now()
                 body = await self._read(where, response, cut)
-                return Reply(where, response.status, self._clock.now(), response.headers, body)
+                return Reply(where, response.status, began, response.headers, body)
         except (aiohttp.ClientError, OSError) as error:
             raise Refused(unheard(where, error, total)) from error
 
