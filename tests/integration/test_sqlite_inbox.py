@@ -22,7 +22,7 @@ from sfn.inbox.sqlite.schema import VERSION
 from sfn.words import Accepted, Ask, CatalogName, Dead, Done, Findings, Held, Hint, Memo, Reason, Swept
 from tests.integration.inbox_processes import hold, open_it, put_for_ever
 from tests.promises.inboxes import AT, TERMS, Ground, HandClock, pointer, table
-from tests.promises.stores import ended, started, told
+from tests.promises.stores import ended, names_in, started, told
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
 MEMO = Memo(etag="v1", tags={f"{AT}/a.ver": Held(b"\xff", "t1")})
@@ -102,6 +102,47 @@ async def test_a_second_process_is_refused_and_told_by_whom(tmp_path: Path) -> N
         with pytest.raises(Broken, match=str(os.getpid())):
             await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
     assert told(open_it, database) is None
+
+
+@pytest.mark.parametrize("target", ["inbox.db", "not/yet/inbox.db"])
+async def test_an_inbox_may_lie_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    clock, database = HandClock(), tmp_path / "disk" / target
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(Path("disk") / target)
+    monkeypatch.chdir(tmp_path)
+    async with SqliteInbox.opened(tmp_path / "link", TERMS, clock) as inbox:
+        assert await inbox.put([Hint(ORDERS, "etl", "e1")]) == Accepted(1, 0)
+    for name in (Path("link"), database):
+        async with SqliteInbox.opened(name, TERMS, clock) as inbox:
+            assert await inbox.put([Hint(ORDERS, "etl", "e1")]) == Accepted(0, 1)
+    assert names_in(database.parent) == ["inbox.db", "inbox.db.lock"]
+    assert names_in(tmp_path) == ["disk", "link"]
+
+
+@pytest.mark.parametrize("first", ["link", "inbox.db"])
+async def test_an_inbox_of_two_names_is_one_inbox(tmp_path: Path, first: str) -> None:
+    (tmp_path / "link").symlink_to("inbox.db")
+    async with SqliteInbox.opened(tmp_path / first, TERMS, HandClock()):
+        for name in ("link", "inbox.db"):
+            with pytest.raises(Broken, match=f"process {os.getpid()} holds"):
+                await SqliteInbox.opened(tmp_path / name, TERMS, HandClock()).__aenter__()
+
+
+async def test_nothing_is_acknowledged_once_a_link_leads_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("inbox.db")
+    async with SqliteInbox.opened(tmp_path / "link", TERMS, HandClock()) as inbox:
+        await inbox.put([Hint(ORDERS)])
+        (tmp_path / "link").unlink()
+        (tmp_path / "other.db").touch()
+        (tmp_path / "link").symlink_to("other.db")
+        with pytest.raises(Broken, match="link where it was"):
+            await inbox.put([Hint(ORDERS)])
+
+
+async def test_a_link_that_leads_to_itself_is_no_inbox(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    with pytest.raises(Broken, match="SQLITE_CANTOPEN"):
+        await SqliteInbox.opened(tmp_path / "link", TERMS, HandClock()).__aenter__()
 
 
 async def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:

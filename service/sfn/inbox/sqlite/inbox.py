@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -58,7 +59,7 @@ class SqliteInbox:
         Every lease that the last process left is taken back.
 
         Args:
-            path: the file.
+            path: the file, or a link to it.
             terms: settings.
             clock: the wall clock.
             queue_limit: how many notes may wait for the disk.
@@ -175,12 +176,14 @@ class SqliteInbox:
         return await self._committer.run(lambda ledger: ledger.release(catalog, now), stirring=True)
 
 
-async def _locked(path: Path, terms: Terms, now: datetime) -> tuple[InboxLock, Ledger]:
+async def _locked(named: Path, terms: Terms, now: datetime) -> tuple[InboxLock, Ledger]:
     """The right to a file, and what is in it."""
+    # SQLite too puts its log beside the file that a link leads to.
+    path = Path(await anyio.to_thread.run_sync(os.path.realpath, named))
     lock = InboxLock(path)
     try:
         ledger = await anyio.to_thread.run_sync(_opened, path, terms, now)
-        lock.watch()
+        lock.watch(named)
     except BaseException:
         lock.release()
         raise

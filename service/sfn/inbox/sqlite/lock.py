@@ -19,7 +19,7 @@ class InboxLock:
     processes lock two files of the same name.
 
     Args:
-        database: the inbox's file.
+        database: the inbox's file, by its real path: under every name that it has by links it is one inbox.
 
     Raises:
         Broken: another process has the inbox, or the folder can't be written to.
@@ -44,9 +44,13 @@ class InboxLock:
             raise _unusable(self._path, error) from error
         self._places: dict[Path, tuple[int, int] | None] = {self._path: _identity(self._path)}
 
-    def watch(self) -> None:
-        """The database is open: remember which files it is made of."""
-        for path in (self._database, self._database.with_name(self._database.name + "-wal")):
+    def watch(self, named: Path) -> None:
+        """The database is open: remember which files it is made of.
+
+        Args:
+            named: the path that it is configured by, which may be a link: the next start follows it anew.
+        """
+        for path in (self._database, named, self._database.with_name(self._database.name + "-wal")):
             self._places[path] = _identity(path)
 
     def missing(self) -> Path | None:
