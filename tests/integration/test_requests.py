@@ -15,6 +15,7 @@ import pytest
 
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import SystemChance, SystemClock
+from sfn.inbox.letters import Letter
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Policy
@@ -55,6 +56,9 @@ class Attempts:
 
     def fenced(self, claim: Claim) -> None:
         self.numbers.append(claim.attempt)
+
+    def poisoned(self, letter: Letter) -> None:
+        raise AssertionError(letter)
 
     def surprised(self, claim: Claim, error: Exception) -> None:
         raise error

@@ -25,6 +25,7 @@ DIRECTED = "tests/simulation/test_directed.py"
 SLEEPERS = "tests/simulation/test_sleepers.py"
 ORDER = "tests/unit/test_publish_order.py"
 BESIDE = "tests/unit/test_publish_beside.py"
+SWEEP = "tests/unit/test_sweep.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
 ELSEWHERE = {"ack-before-commit.patch"}
 """Patches that other tests apply."""
@@ -77,13 +78,19 @@ TABLE = (
         "03-claim-counts-no-attempt",
         3,
         f"{DIRECTED}::test_a_claim_that_ends_the_process_runs_out_of_attempts",
-        "assert row.attempt == 5",
+        "assert (row.reason, row.attempt) == (Reason.POISON, 5)",
     ),
     Mutant(
         "03-lost-lease-counts-no-crash",
         3,
         f"{DIRECTED}::test_a_claim_that_ends_the_process_runs_out_of_attempts",
-        "assert row.state is State.DEAD",
+        "assert (row.reason, row.attempt) == (Reason.POISON, 5)",
+    ),
+    Mutant(
+        "03-poison-is-left-for-ever",
+        3,
+        f"{DIRECTED}::test_a_claim_that_ends_the_process_runs_out_of_attempts",
+        broken("rest: not one live file"),
     ),
     Mutant(
         "03-token-repeats",
@@ -132,6 +139,18 @@ TABLE = (
         7,
         f"{BESIDE}::test_a_hint_that_a_live_file_of_somebody_elses_says_stays",
         "assert line.hint() == said",
+    ),
+    Mutant(
+        "08-refused-location-gives-up",
+        8,
+        f"{DIRECTED}::test_locations_that_are_refused_give_up_no_table",
+        'assert stage.states(list("abc")) == {"current": 3}',
+    ),
+    Mutant(
+        "08-held-counts-no-more",
+        8,
+        f"{SWEEP}::test_what_is_held_already_counts_among_the_absences",
+        "assert not (await world.swept()).calm",
     ),
     Mutant(
         "08-no-wait",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sfn.inbox.letters import Letter
 from sfn.words import (
     Backward,
     CatalogName,
@@ -32,6 +33,7 @@ from tests.promises.inboxes import ADAPTERS, AT, PLENTY, TERMS, Ground, HandCloc
 
 ORDERS, RETURNS = table("orders"), table("returns")
 LEASE = TERMS.lease.total_seconds()
+HOUR = 3600
 LIVE = Lane("prod", "", Urgency.LIVE)
 
 
@@ -176,6 +178,23 @@ async def test_a_row_that_five_processes_did_not_come_back_from_is_poison(ground
     assert await ground.open_letters() == [("prod:sales.orders", "poison")]
     (letter,) = await ground.inbox.letters("prod")
     assert letter.attempts == TERMS.crashes
+
+
+async def test_poison_is_told_once_and_looked_at_again(ground: Ground) -> None:
+    """It may only have been beside what ended the process: what was acknowledged must not be stranded."""
+    await ground.inbox.put([Hint(ORDERS, floor=pointer(3))])
+    told: list[Letter] = []
+    for _ in range(TERMS.crashes):
+        told += (await ground.inbox.claim(PLENTY, ground.now)).poisoned
+        ground.clock.turn(LEASE)
+    told += (await ground.inbox.claim(PLENTY, ground.now)).poisoned
+    told += (await ground.inbox.claim(PLENTY, ground.now)).poisoned
+    assert [(letter.subject, letter.reason) for letter in told] == [(ORDERS, Reason.POISON)]
+    ground.clock.turn(TERMS.poison_pause.total_seconds())
+    claim = await ground.claim()
+    assert (claim.wish.floor, claim.lane.urgency) == (pointer(3), Urgency.LIVE)
+    await ground.settle(claim, Done(ground.after(HOUR)))
+    assert await ground.open_letters() == []
 
 
 async def test_crashes_count_in_a_row_only(ground: Ground) -> None:

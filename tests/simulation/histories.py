@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 
-from tests.simulation.life import OPERATIONS
+from tests.simulation.life import OPERATIONS, SWITCHES
 from tests.simulation.setting import Report, Setting
 from tests.simulation.world import World
 
@@ -27,6 +27,7 @@ KINDS = {
     "lost": Setting(_only("create", "commit", "rename", "drop", "recreate", "relocate"), inbox_lost=True),
     "no-delete": Setting(conditional_delete=False),
     "twice": Setting(inboxes=2),
+    "switched": Setting(OPERATIONS | SWITCHES),
 }
 
 

@@ -27,6 +27,12 @@ OPERATIONS = {
 }
 
 
+SWITCHES = {"switch": 3.0, "stray": 1.5}
+"""After these a table gets no files of ours, until it does again."""
+REFUSED = "http://nowhere/"
+"""Where no store is."""
+
+
 @dataclass(slots=True)
 class Life:
     """The operations of one catalog's users.
@@ -107,6 +113,17 @@ class Life:
             metadata_at = f"{table.location}/metadata" if self.rng.random() < 0.2 else None
             place = self.rng.choice(places)
             self._set(name, next_version(self.rng, table, self.world.time, location=place, metadata_at=metadata_at))
+
+    def switch(self, live: dict[TableName, Table]) -> None:
+        name = self.rng.choice(list(live))
+        table = next_version(self.rng, live[name], self.world.time)
+        self._set(name, replace(table, left_alone="it is switched off" if table.left_alone is None else None))
+
+    def stray(self, live: dict[TableName, Table]) -> None:
+        """`SET LOCATION` to where the service writes nothing; a relocation ends it."""
+        name = self.rng.choice(list(live))
+        place = f"{REFUSED}{name.name}"
+        self._set(name, next_version(self.rng, live[name], self.world.time, location=place))
 
     def drop(self, live: dict[TableName, Table]) -> None:
         self._drop(self.rng.choice(list(live)), purge=self.rng.random() < 0.2)

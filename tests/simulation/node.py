@@ -13,6 +13,7 @@ import anyio
 
 from sfn.errors import Scope, Transient
 from sfn.inbox.bell import Bell
+from sfn.inbox.letters import Letter
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.publish.policy import Policy
 from sfn.words import (
@@ -20,6 +21,7 @@ from sfn.words import (
     Claim,
     Hint,
     Outcome,
+    Subject,
 )
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Inbox, Source, Terms, Worker
@@ -73,9 +75,10 @@ class Service:
         ledger: Callable[[], Ledger],
         count: Callable[[str], None],
         say: Callable[[str], None],
+        looked: Callable[[Subject], None],
     ) -> None:
         self.truth, self.files, self.policy, self.weather = truth, files, policy, weather
-        self.loop, self.rng, self.terms, self.count, self.say = loop, rng, terms, count, say
+        self.loop, self.rng, self.terms, self.count, self.say, self.looked = loop, rng, terms, count, say, looked
         self._new_ledger = ledger
         self.started = False
         self.script: Callable[[Node, str], Awaitable[None]] | None = None
@@ -130,7 +133,7 @@ class Node:
             SimulatedStore(self),
             clock=self.clock,
             chance=service.rng,
-            journal=Tally(service.count, service.say),
+            journal=Tally(service.count, service.say, service.looked),
             terms=service.terms,
         )
 
@@ -208,16 +211,23 @@ class OneSource:
 class Tally:
     """The worker's journal: counts outcomes, keeps surprises."""
 
-    def __init__(self, count: Callable[[str], None], say: Callable[[str], None]) -> None:
-        self._count, self._say = count, say
+    def __init__(
+        self, count: Callable[[str], None], say: Callable[[str], None], looked: Callable[[Subject], None]
+    ) -> None:
+        self._count, self._say, self._looked = count, say, looked
 
     def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+        self._looked(claim.subject)
         self._count(type(outcome).__name__.lower())
         told = getattr(outcome, "why", "") or getattr(outcome, "reason", "") or getattr(outcome, "error", "")
         self._say(f"  {claim.subject}: {type(outcome).__name__} {told}")
 
     def fenced(self, claim: Claim) -> None:
         self._count("fenced")
+
+    def poisoned(self, letter: Letter) -> None:
+        self._count("poisoned")
+        self._say(f"  {letter.subject}: poison")
 
     def surprised(self, claim: Claim, error: Exception) -> None:
         raise AssertionError(f"{claim.subject}: unexpected {error!r}") from error

@@ -43,7 +43,7 @@ def at_rest(
     """
     rest = _Rest(checker, when, tables, knowable=knowable, one_catalog=one_catalog, deletes=deletes)
     for table in tables:
-        if not table.refused:
+        if not table.refused and table.table.uuid not in rest.strays:
             rest.check_table(table)
     for place in sorted(checker.places):
         here = [table for table in tables if table.table.location == place]
@@ -53,10 +53,17 @@ def at_rest(
 
 
 class _Rest:
+    """One comparison.
+
+    Attributes:
+        strays: tables whose location is refused: their older files stay as they are.
+    """
+
     def __init__(self, checker: Checker, when: str, tables: list[Resting], **world: bool) -> None:
         self.checker, self.when, self.tables = checker, when, tables
         self.knowable = world["knowable"]
         self.one_catalog, self.deletes = world["one_catalog"], world["deletes"]
+        self.strays = {one.table.uuid for one in tables if one.table.location not in checker.places}
 
     def blame(self, kind: str, what: str) -> None:
         self.checker.blame(f"{self.when}: {kind}", what)
@@ -82,7 +89,8 @@ class _Rest:
     def check_hint(self, place: str, here: list[Resting]) -> None:
         pointer = self.checker.hint(place)
         if not here:
-            if pointer is not None and self.one_catalog and self.knowable:
+            stays = self.checker.ranks.owner.get(pointer or "") in self.strays
+            if pointer is not None and self.one_catalog and self.knowable and not stays:
                 self.blame("a hint where nothing lives", f"{place} {pointer}")
         elif len(here) == 1 and not here[0].refused:
             self._check_only(place, here[0], pointer)
@@ -110,11 +118,12 @@ class _Rest:
             return
         for key, doc in documents:
             whose = (doc["catalog_id"], (*doc["namespace"], doc["name"]), doc["guid"])
-            if doc["state"] == "current" and whose not in live:
+            if doc["state"] == "current" and whose not in live and doc["guid"] not in self.strays:
                 self.blame("current for ever", f"{key} {doc['guid']}")
             if doc["state"] != "current" and self.when == "expired" and self.deletes:
                 self.blame("a tombstone for ever", f"{key} {doc['state']}")
         found = self.checker.resolve(place, None)
         pointers = {one.table.metadata_location for one in self.tables}
-        if not here and isinstance(found, Resolved) and found.metadata_location not in pointers:
+        stays = isinstance(found, Resolved) and found.document.guid in self.strays
+        if not here and isinstance(found, Resolved) and found.metadata_location not in pointers and not stays:
             self.blame("an old directory is stale", f"{place} {found.metadata_location}")

@@ -19,6 +19,7 @@ class Setting:
         catalogs: a second one registers tables of the first.
         outage: the catalog is away for a while; "blank" answers 404 to everything.
         inbox_lost: once.
+        crashes: leases that may run out in a row before a table counts as poison.
         inboxes: how many services follow each catalog, each with an inbox of its own: it was installed twice.
     """
 
@@ -34,7 +35,7 @@ class Setting:
     inbox_lost: bool = False
     conditional_delete: bool = True
     max_drops: int = 10**6
-    crashes: int = 10**6
+    crashes: int = 2
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
-from sfn.inbox.transitions import State
-from sfn.words import Hint
+from sfn.words import Hint, Reason
+from tests.simulation.life import REFUSED
 from tests.simulation.script import ELSEWHERE, PLACE, Stage, named
 from tests.simulation.setting import Setting
 
@@ -48,7 +48,7 @@ def test_hints_do_not_defeat_the_backoff() -> None:
 
 
 def test_a_claim_that_ends_the_process_runs_out_of_attempts() -> None:
-    """Rule 3: the attempt is durable before it starts, so what kills every process ends as a dead letter."""
+    """Rule 3: the attempt is durable before it starts, so what kills every process is a dead letter, and may heal."""
     stage = Stage(setting=Setting(crashes=5))
 
     async def act() -> None:
@@ -61,14 +61,14 @@ def test_a_claim_that_ends_the_process_runs_out_of_attempts() -> None:
         table = stage.create("a")
         stage.service.script = deadly
         await stage.hint("a", floor=table.metadata_location)
-        await asyncio.sleep(400)
+        await asyncio.sleep(150)
         row = stage.row("a")
         assert row is not None
-        assert row.state is State.DEAD
-        assert row.attempt == 5
+        assert (row.reason, row.attempt) == (Reason.POISON, 5)
         assert stage.world.counts["killed"] <= 2 * 5
+        stage.service.script = None
 
-    stage.run(act, briefly=True)
+    assert stage.run(act, briefly=True) == []
 
 
 def test_memory_does_not_skip() -> None:
@@ -257,6 +257,27 @@ def test_two_refused_tables_do_not_stir_each_other_for_ever() -> None:
 
     stage.run(act, briefly=True)
     assert 2 <= stage.world.counts["dead"] < 30
+
+
+def test_locations_that_are_refused_give_up_no_table() -> None:
+    """Rule 8: a catalog, or a setting, that is wrong about every table at once takes none from its readers."""
+    stage = Stage(setting=Setting(max_drops=1))
+
+    async def act() -> None:
+        for number, name in enumerate("abc"):
+            stage.create(name, f"{PLACE}{number}")
+            await stage.hint(name)
+        await asyncio.sleep(20)
+        for name in "abc":
+            stage.commit(name, place=f"{REFUSED}{name}")
+            await stage.hint(name)
+        await asyncio.sleep(600)
+        assert stage.states(list("abc")) == {"current": 3}
+        for number, name in enumerate("abc"):
+            stage.commit(name, place=f"{PLACE}{number}")
+            await stage.hint(name)
+
+    assert stage.run(act) == []
 
 
 def test_a_hint_that_was_put_twice_is_one() -> None:

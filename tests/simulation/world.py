@@ -6,9 +6,10 @@ import asyncio
 import json
 import random
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from sfn.inbox.sqlite.ledger import Ledger
@@ -16,7 +17,7 @@ from sfn.inbox.sqlite.ledger import Terms as LedgerTerms
 from sfn.inbox.sqlite.rows import subject_of
 from sfn.words import Hint, Missing, Subject, Table, TableName
 from tests.simulation.checker import Checker
-from tests.simulation.life import Life
+from tests.simulation.life import REFUSED, Life
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.node import TERMS, Service, Weather, policy_of
 from tests.simulation.rest import Resting, at_rest
@@ -26,6 +27,9 @@ from tests.simulation.truth import CatalogTruth, Files, Ranks
 QUIET = 420.0
 REFRESHED = 2300.0
 EXPIRED = 4500.0
+POISON_PAUSE = timedelta(seconds=60)
+LOOKS, HOT = 60, 10.0
+"""So many looks at one row within so many seconds are a loop without end."""
 
 
 class World:
@@ -46,6 +50,8 @@ class World:
         self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
         self.checker.is_live = self._is_live
         self.services: list[Service] = []
+        self._switched: set[str | None] = set()
+        self._looks: dict[Subject, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
     @property
     def time(self) -> float:
@@ -61,7 +67,10 @@ class World:
         truth.set(name, value)
         if isinstance(value, Table):
             self.ranks.note(truth.catalog_id, name, value)
-            self.checker.places.add(value.location)
+            if not value.location.startswith(REFUSED):
+                self.checker.places.add(value.location)
+            if value.left_alone is not None:
+                self._switched.add(value.uuid)
             self.files.bodies.setdefault(value.metadata_location, b"")
             self.say(f"{name} = {value.metadata_location} {value.uuid} at {value.location}")
         else:
@@ -147,6 +156,7 @@ class World:
             Resting(truth.catalog_id, name, table, refused=name in refused)
             for truth in self.truths
             for name, table in truth.live().items()
+            if table.left_alone is None
         ]
         at_rest(
             self.checker,
@@ -162,6 +172,7 @@ class World:
             lease=TERMS.lease,
             cap=TERMS.retry.cap,
             crashes=self.setting.crashes,
+            poison_pause=POISON_PAUSE,
             max_drops={truth.name: self.setting.max_drops},
         )
         return Service(
@@ -175,10 +186,12 @@ class World:
             ledger=lambda: Ledger(":memory:", terms),
             count=self._count,
             say=self.say,
+            looked=self._looked,
         )
 
     def _is_live(self, catalog_id: str, identifier: tuple[str, ...], uuid: str | None) -> bool:
-        return any(
+        """Whether a table may not lose its file; one that was ever switched off may."""
+        return uuid not in self._switched and any(
             truth.catalog_id == catalog_id and (*name.namespace, name.name) == identifier and table.uuid == uuid
             for truth in self.truths
             for name, table in truth.live().items()
@@ -186,6 +199,13 @@ class World:
 
     def _count(self, what: str) -> None:
         self.counts[what] += 1
+
+    def _looked(self, subject: Subject) -> None:
+        looks = self._looks[subject]
+        looks.append(self.time)
+        if len(looks) == LOOKS and looks[-1] - looks[0] < HOT:
+            self.checker.blame("a hot loop", f"{subject}: {LOOKS} looks in {looks[-1] - looks[0]:.1f} s")
+            looks.clear()
 
     def _watch(self, key: str, old: bytes | None, new: bytes | None, writer: str) -> None:
         self.say(f"  {writer[:4]} {key} = {_brief(new)}")

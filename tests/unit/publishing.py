@@ -15,7 +15,7 @@ from sfn.pointer import hintfile, naming
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import Ports, publish
 from sfn.store.memory import MemoryStore
-from sfn.words import Answer, Claim, Held, Hint, Outcome, Slots, TableName
+from sfn.words import Answer, Claim, Held, Hint, Missing, Outcome, Slots, TableName
 from tests.promises.inboxes import TERMS, HandClock
 
 AT = "file:///warehouse/n/a"
@@ -39,14 +39,19 @@ def key_of(table: TableName, location: str = AT) -> str:
 
 
 class CountingCatalog(MemoryCatalog):
-    """Counts what it is asked."""
+    """Counts what it is asked.
+
+    Attributes:
+        hidden: tables that are listed and not found.
+    """
 
     loads = 0
+    hidden: frozenset[TableName] = frozenset()
 
     @override
     async def load(self, table: TableName, known: str | None) -> Answer:
         self.loads += 1
-        return await super().load(table, known)
+        return Missing() if table in self.hidden else await super().load(table, known)
 
 
 class CountingStore(MemoryStore):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 
 import anyio
 from typing_extensions import override
@@ -43,6 +44,7 @@ class Slow(MemoryCatalog):
         fails_with: the trouble, or what nobody expected.
         torn: a namespace of which no more is listed than what was.
         lost: tables that are listed and not found.
+        before_load: called before each answer.
     """
 
     def __init__(self) -> None:
@@ -51,10 +53,12 @@ class Slow(MemoryCatalog):
         self.fails_with: Exception | None = None
         self.torn: tuple[str, ...] | None = None
         self.lost: set[TableName] = set()
+        self.before_load: Callable[[], object] = lambda: None
 
     @override
     async def load(self, table: TableName, known: str | None) -> Answer:
         await anyio.sleep(0.003)
+        self.before_load()
         self.fails_after -= 1
         if self.fails_with is not None and self.fails_after < 0:
             raise self.fails_with
@@ -80,6 +84,10 @@ class Noting(MemoryInbox):
         super().__init__(Terms(max_drops={"prod": 1000}), clock)
         self.noted: list[Hint] = []
         self.fails_with: Exception | None = None
+
+    def allow(self, absences: int) -> None:
+        """Have a sweep hold more absences than these."""
+        self._terms = replace(self._terms, max_drops={"prod": absences})
 
     @override
     async def put(self, notes: Sequence[Hint]) -> Accepted:

@@ -148,3 +148,13 @@ def test_a_catalog_alone_may_take_all_but_the_slot_of_the_chores() -> None:
     while free(made):
         made.started(LANE)
     assert (made.slots(NOW).total, free(made, replace(LANE, urgency=Urgency.CHORE))) == (1, 1)
+
+
+def test_a_sweep_does_not_take_the_slot_that_tables_probe_with() -> None:
+    sweep = Lane("prod", "", Urgency.SWEEP)
+    made = lanes(LANE, sweep)
+    made.started(sweep)
+    until = made.trouble(LANE, Scope.CATALOG, NOW, None)
+    assert (free(made, at=NOW), free(made, at=until), free(made, sweep, until)) == (0, 1, 0)
+    made.started(LANE)
+    assert free(made, at=until) == 0

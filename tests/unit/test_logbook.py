@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.inbox.letters import poisoned
 from sfn.words import (
     CatalogName,
     Claim,
@@ -83,3 +84,12 @@ def test_all_records_have_the_same_fields() -> None:
     assert all(set(record) - {"log_level", "exc_info"} == FIELDS for record in records)
     assert records[2]["why"] == "ZeroDivisionError: by zero"
     assert isinstance(records[2]["exc_info"], ZeroDivisionError)
+
+
+def test_poison_is_a_record_like_any_outcome() -> None:
+    with capture_logs() as records:
+        Logbook().poisoned(poisoned(ORDERS.subject, 5, 7))
+    (record,) = records
+    assert record.keys() == FIELDS | {"log_level", "exc_info"}
+    assert (record["event"], record["log_level"], record["attempt"]) == ("settled", "error", 7)
+    assert (record["outcome"], record["reason"], record["table"]) == ("dead", "poison", "sales.eu.orders")

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from sfn.publish.policy import Interest, OnDrop
-from sfn.words import Done, Hint
-from tests.unit.publishing import AT, A, Line, key_of
+from sfn.words import Dead, Done, Hint, Reason
+from tests.unit.publishing import AT, A, B, Line, key_of
 
 pytestmark = pytest.mark.anyio
 DAY = timedelta(days=1).total_seconds()
@@ -101,4 +101,65 @@ async def test_a_refused_table_heals_without_an_event() -> None:
     del line.store.files[key_of(A)]
     await line.work(line.policy.refresh_after.total_seconds())
     assert line.document(A)["state"] == "current"
+    assert isinstance(line.outcomes[-1], Done)
+
+
+@pytest.mark.parametrize("history", ["relocated", "dropped", "renamed"])
+async def test_a_table_without_files_whose_tombstone_still_lies_there_is_not_looked_at_without_end(
+    history: str,
+) -> None:
+    line = Line()
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    if history == "relocated":
+        line.catalog.commit(A, location="file:///warehouse/n/moved")
+        await line.hear(Hint(A), seconds=20)
+        line.catalog.commit(A, left_alone="it is switched off")
+    else:
+        if history == "dropped":
+            line.catalog.drop(A)
+        else:
+            line.catalog.rename(A, B)
+        await line.hear(Hint(A, drop=history == "dropped"), Hint(B), seconds=60)
+        line.catalog.create(A, left_alone="it is encrypted")
+    await line.hear(Hint(A), seconds=20)
+    assert line.document(A)["state"] in {"moved", "dropped", "renamed"}
+    for _ in range(9 * 4):
+        await line.work(DAY / 4)
+    assert line.document(A) == {}
+
+
+async def test_a_table_that_is_listed_and_not_found_is_looked_at_now_and_then() -> None:
+    line = Line()
+    line.policy = replace(line.policy, replica_lag=timedelta(0))
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.hidden = frozenset({A})
+    loads = line.catalog.loads
+    await line.hear(Hint(A, drop=True), seconds=1800)
+    assert 2 < line.catalog.loads - loads <= 31
+    assert line.document(A)["state"] == "current"
+
+
+@pytest.mark.parametrize("refused", ["location", "metadata"])
+async def test_a_refused_location_gives_up_no_table(refused: str) -> None:
+    """A wrong setting, or a catalog that answers wrong locations, concerns every table at once."""
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    before, was = dict(line.store.files), line.policy
+    if refused == "location":
+        line.catalog.commit(A, location="http://nessie/n/a")
+    else:
+        line.catalog.commit(A)
+        line.policy = replace(was, allowed=("file:///elsewhere",))
+    await line.hear(Hint(A), seconds=DAY)
+    assert isinstance(line.outcomes[-1], Dead)
+    assert line.outcomes[-1].reason is Reason.LOCATION_REFUSED
+    assert line.store.files.keys() == before.keys()
+    assert line.document(A)["state"] == "current"
+    assert line.hint() == before[f"{AT}/metadata/version-hint.text"]
+    line.policy = was
+    line.catalog.commit(A, location=AT)
+    await line.hear(Hint(A), seconds=3600)
     assert isinstance(line.outcomes[-1], Done)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
-from sfn.words import Dead, Reason, Retry
-from tests.unit.sweeping import World
+from sfn.publish.policy import Interest, OnDrop
+from sfn.words import Dead, Findings, Reason, Retry
+from tests.unit.sweeping import POLICY, World
 
 
 @pytest.fixture
@@ -65,3 +69,43 @@ async def test_a_row_that_has_neither_a_file_nor_a_letter_is_told_again(world: W
         assert world.told == [table.identifier]
         for claim in await world.ground.claims():
             await world.ground.settle(claim, Retry(world.ground.after(1), "not now"))
+
+
+async def test_what_is_held_already_counts_among_the_absences(world: World) -> None:
+    """Else a catalog that loses its tables one by one would be calm as soon as the first were held."""
+    world.inbox.allow(10)
+    tables = [world.create(f"t{number:02}") for number in range(20)]
+    for table in tables:
+        await world.published(table)
+    for table in tables[:11]:
+        world.catalog.drop(table)
+    assert not (await world.swept()).calm
+    assert [hint.held for hint in world.inbox.noted] == [True] * 11
+    for claim in await world.ground.claims():
+        await world.ground.settle(claim, Dead(Reason.HELD_DROP, "held", Findings(replace(claim.story, held=True))))
+    world.catalog.drop(tables[11])
+    assert not (await world.swept()).calm
+    assert [(hint.subject, hint.held) for hint in world.inbox.noted] == [(tables[11], True)]
+
+
+async def test_where_files_of_dropped_tables_stay_an_absence_is_nothing(world: World) -> None:
+    world.inbox.allow(1)
+    keep = replace(POLICY, on_drop=OnDrop.KEEP)
+    for number in range(3):
+        table = world.create(f"t{number}")
+        await world.published(table)
+        world.catalog.drop(table)
+    for _ in range(2):
+        assert (await world.swept(keep)).calm
+        assert world.told == []
+    excluded = replace(keep, interest=Interest(exclude=("sales.t1",)))
+    await world.swept(excluded)
+    assert world.told == ["sales.t1"]
+
+
+@pytest.mark.parametrize(("takes", "due"), [(0, 900), (600, 900), (840, 930), (3600, 3690)])
+async def test_a_sweep_that_takes_longer_than_its_interval_leaves_a_pause(world: World, takes: int, due: int) -> None:
+    world.create("t")
+    began = world.clock.now()
+    world.catalog.before_load = lambda: world.clock.turn(takes)
+    assert (await world.swept()).due_at == began + timedelta(seconds=due)

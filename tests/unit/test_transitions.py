@@ -11,7 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.inbox import transitions
-from sfn.inbox.transitions import Row, State, asked, claim_of, claimed, expired, hinted, is_held_by, released, settled
+from sfn.inbox.terms import Terms
+from sfn.inbox.transitions import (
+    Row,
+    State,
+    asked,
+    claim_of,
+    claimed,
+    expired,
+    hinted,
+    is_held_by,
+    is_poison,
+    released,
+    settled,
+)
 from sfn.words import (
     Ask,
     CatalogName,
@@ -36,6 +49,7 @@ from sfn.words import (
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CAP, LEASE, MOST = timedelta(minutes=5), timedelta(seconds=30), 5
+TERMS = Terms(LEASE, CAP, MOST)
 ORDERS, PROD = TableName("prod", ("sales",), "orders"), CatalogName("prod")
 HINT = Hint(ORDERS)
 QUEUED = Row(ORDERS, NOW + timedelta(hours=1), seq=3, done_seq=3)
@@ -138,24 +152,36 @@ def test_a_renewal_moves_the_end_of_the_lease_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("subject", "crashes", "state", "due"),
+    ("subject", "crashes", "due", "poison"),
     [
-        (ORDERS, 0, State.QUEUED, NOW),
-        (ORDERS, MOST - 2, State.QUEUED, NOW),
-        (ORDERS, MOST - 1, State.DEAD, QUEUED.due_at),
-        (PROD, MOST - 2, State.QUEUED, NOW),
-        (PROD, MOST - 1, State.QUEUED, NOW + CAP),
-        (PROD, MOST + 3, State.QUEUED, NOW + CAP),
+        (ORDERS, 0, NOW, False),
+        (ORDERS, MOST - 2, NOW, False),
+        (ORDERS, MOST - 1, NOW + TERMS.poison_pause, True),
+        (ORDERS, MOST, NOW + TERMS.poison_pause, True),
+        (PROD, MOST - 2, NOW, False),
+        (PROD, MOST - 1, NOW + CAP, False),
+        (PROD, MOST + 3, NOW + CAP, False),
     ],
 )
 def test_a_lease_that_runs_out_moves(
-    subject: TableName | CatalogName, crashes: int, state: State, due: datetime
+    subject: TableName | CatalogName, crashes: int, due: datetime, poison: bool
 ) -> None:
     row = replace(LEASED, subject=subject, crashes=crashes, memo=Memo(etag="v1"))
-    after = expired(row, NOW, MOST, CAP)
-    assert (after.state, after.due_at, after.crashes) == (state, due, crashes + 1)
-    assert (after.reason is Reason.POISON) == (state is State.DEAD)
+    after = expired(row, NOW, TERMS)
+    assert (after.state, after.due_at, after.crashes) == (State.QUEUED, due, crashes + 1)
+    assert (after.reason is Reason.POISON) == is_poison(after, TERMS) == poison
     assert (after.memo, after.attempt, after.wish) == (Memo(), LEASED.attempt, LEASED.wish)
+    assert (after.seq, after.done_seq) == (LEASED.seq, LEASED.done_seq)
+
+
+def test_poison_is_looked_at_after_a_new_event_but_not_at_once_and_may_heal() -> None:
+    poison = expired(replace(LEASED, crashes=MOST - 1), NOW, TERMS)
+    assert asked(poison, Ask(ORDERS), 8, NOW) == replace(poison, seq=8)
+    again = hinted(poison, HINT, 9, NOW, CAP)
+    assert (again.state, again.due_at) == (State.QUEUED, NOW + CAP)
+    healed = ended(Done(at(60)), claimed(again, 9, NOW, LEASE))
+    assert (healed.reason, healed.crashes, healed.attempt) == (None, 0, 0)
+    assert not is_poison(expired(replace(claimed(again, 9, NOW, LEASE), crashes=0), NOW, TERMS), TERMS)
 
 
 FOUND = Findings(Story(live=LIVE, visited=True), Memo(etag="v1"), left=frozenset({"s3://lake/b"}))
@@ -197,7 +223,8 @@ def test_a_failure_keeps_the_wish(outcome: Outcome, state: State, due: datetime,
     after = ended(outcome, WISHING)
     assert (after.state, after.due_at, after.attempt) == (state, due, attempt)
     assert (after.wish, after.memo, after.locations, after.crashes) == (WISHING.wish, Memo(), PLACES, 0)
-    assert (after.failing_since is None) == isinstance(outcome, Released)
+    spent = isinstance(outcome, Retry) or (isinstance(outcome, Dead) and outcome.look_at is None)
+    assert (after.failing_since is not None) == spent
 
 
 @pytest.mark.parametrize(
@@ -276,7 +303,7 @@ def test_no_pause_is_shortened_and_no_hint_lost(history: list[Outcome | str]) ->
         elif event == "release":
             after = released(row, NOW)
         elif event == "expire":
-            after = expired(claimed(row, number, NOW, LEASE), NOW, MOST, CAP)
+            after = expired(claimed(row, number, NOW, LEASE), NOW, TERMS)
         elif isinstance(event, str):
             raise AssertionError(event)
         else:

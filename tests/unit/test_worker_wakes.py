@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from sfn.errors import Scope, Transient
 from sfn.inbox import Claimed
+from sfn.inbox.letters import Letter
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.store.router import Router
@@ -63,6 +64,8 @@ class Journal:
             self.dead.add(claim.subject)
 
     def fenced(self, claim: Claim) -> None: ...
+
+    def poisoned(self, letter: Letter) -> None: ...
 
     def surprised(self, claim: Claim, error: Exception) -> None:
         raise AssertionError from error

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from sfn.catalog.memory import MemoryCatalog
 from sfn.inbox import Claimed
+from sfn.inbox.letters import Letter
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
 from sfn.store import PointerStore
@@ -59,12 +60,14 @@ class Book:
     Attributes:
         outcomes: in order.
         lost: claims whose lease was lost.
+        letters: of rows that turned out to be poison.
         surprises: errors that nobody expected.
         broken: it can't be written.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
     lost: list[Claim] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
     surprises: list[Exception] = field(default_factory=list)
     broken: bool = False
 
@@ -73,6 +76,9 @@ class Book:
 
     def fenced(self, claim: Claim) -> None:
         self.lost.append(claim)
+
+    def poisoned(self, letter: Letter) -> None:
+        self.letters.append(letter)
 
     def surprised(self, claim: Claim, error: Exception) -> None:
         self.surprises.append(error)

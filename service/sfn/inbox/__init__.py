@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from sfn.inbox.letters import Letter
 from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName
 
 
@@ -32,10 +33,17 @@ class Intake(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """Claims, and when the next row that was not claimed falls due (None: no row waits)."""
+    """What a worker gets.
+
+    Attributes:
+        claims: what it has to do.
+        next_due: when the next row that was not claimed falls due; None: no row waits.
+        poisoned: letters of rows that turned out to be poison since the last claim.
+    """
 
     claims: tuple[Claim, ...]
     next_due: datetime | None
+    poisoned: tuple[Letter, ...] = ()
 
 
 class Worklist(Protocol):

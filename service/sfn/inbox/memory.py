@@ -21,6 +21,7 @@ from sfn.inbox.transitions import (
     expired,
     hinted,
     is_held_by,
+    is_poison,
     released,
     renewed,
     settled,
@@ -62,6 +63,7 @@ class MemoryInbox:
         self._last = 0
         self._turn = 0
         self._letters: list[Letter] = []
+        self._poisoned: list[Letter] = []
 
     async def put(self, notes: Sequence[Hint]) -> Accepted:
         """See `Intake.put`."""
@@ -87,7 +89,8 @@ class MemoryInbox:
         claims = tuple(self._leased(row, lane, now) for lane, row in self._due(slots, now))
         moments = [row.due_at for row in self._of(State.QUEUED) if slots.of(row.lane)]
         moments += [row.lease_until for row in self._of(State.LEASED) if row.lease_until is not None]
-        return Claimed(claims, min(moments, default=None))
+        letters, self._poisoned = tuple(self._poisoned), []
+        return Claimed(claims, min(moments, default=None), letters)
 
     async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
         """See `Worklist.renew`."""
@@ -201,10 +204,11 @@ class MemoryInbox:
         return row if is_held_by(row, claim) else None
 
     def _expire(self, row: Row, now: datetime) -> None:
-        after = expired(row, now, self._terms.crashes, self._terms.cap)
+        after = expired(row, now, self._terms)
         self._save(after)
-        if after.state is State.DEAD:
-            self._open(poisoned(row.subject, after.crashes, row.attempt))
+        if is_poison(after, self._terms):
+            self._poisoned.append(poisoned(row.subject, after.crashes, row.attempt))
+            self._open(self._poisoned[-1])
 
     def _due(self, slots: Slots, now: datetime) -> list[tuple[Lane, Row]]:
         waiting: dict[Lane, list[Row]] = defaultdict(list)

@@ -17,6 +17,7 @@ class Terms:
         crashes: leases that may run out in a row before a row counts as poison.
         max_drops: steps back an hour that the brake allows, by catalog; missing for the greater of 10 and 1 %.
         brake_window: how far back the brake counts.
+        poison_pause: until a row that counts as poison is looked at again.
     """
 
     lease: timedelta = timedelta(seconds=30)
@@ -24,6 +25,7 @@ class Terms:
     crashes: int = 5
     max_drops: Mapping[str, int] = field(default_factory=dict)
     brake_window: timedelta = timedelta(hours=1)
+    poison_pause: timedelta = timedelta(hours=8)
 
     def allowance(self, catalog: str, live: int) -> int:
         """Steps back an hour, and absences a sweep, that are let pass.

@@ -11,7 +11,8 @@
     leased          retry                        queued then; the memo is dropped
     leased          dead                         dead; queued, with its letter open, while it has files to look after
     leased          released                     queued then, the attempt given back
-    leased          lease ran out                queued now, the crash counted; after too many dead, a catalog paused
+    leased          lease ran out                queued now, the crash counted; after too many poison: queued, with its
+                                                 letter open, for a look much later; a catalog paused
     any held        released by an operator      queued now, waived once
 
 No row is due before its pause ends (`Row.not_before`), whatever is said of its due time. A moment that is further away
@@ -25,6 +26,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
+from sfn.inbox.terms import Terms
 from sfn.pointer.lineage import higher
 from sfn.pointer.location import store_of
 from sfn.words import (
@@ -194,19 +196,24 @@ def renewed(row: Row, now: datetime, lease: timedelta) -> Row:
     return replace(row, lease_until=now + lease)
 
 
-def expired(row: Row, now: datetime, most: int, cap: timedelta) -> Row:
+def expired(row: Row, now: datetime, terms: Terms) -> Row:
     """The row when its lease ran out: whoever had it died or hangs.
 
-    Args:
-        most: leases that may run out in a row before the row counts as poison.
-        cap: what a catalog waits then: were it dead, nobody would look at its tables any more.
+    After too many of these a table counts as poison, but it may only have been beside one: it is looked at again by and
+    by. A catalog pauses; were it poison, nobody would look at its tables any more.
     """
     row = replace(row, crashes=row.crashes + 1, lease_until=None, memo=Memo())
-    if row.crashes < most:
+    if row.crashes < terms.crashes:
         return _queued(row, now, now)
     if isinstance(row.subject, TableName):
-        return replace(row, state=State.DEAD, reason=Reason.POISON)
-    return _queued(row, now + cap, now)
+        row = replace(row, reason=Reason.POISON, failing_since=None)
+        return _queued(row, now + terms.poison_pause, now)
+    return _queued(row, now + terms.cap, now)
+
+
+def is_poison(row: Row, terms: Terms) -> bool:
+    """Whether a row that expired just now counts as poison."""
+    return row.reason is Reason.POISON and row.crashes >= terms.crashes
 
 
 def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timedelta) -> Row | None:
@@ -236,14 +243,15 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
             row = _with(row, claim, findings) if findings is not None else replace(row, memo=Memo())
             row = replace(row, state=State.DEAD, reason=reason)
             if look_at is not None:
-                row = _queued(replace(row, attempt=0, done_seq=claim.seq), look_at, now)
+                row = _queued(replace(row, attempt=0, failing_since=None, done_seq=claim.seq), look_at, now)
             if newer:
                 state, due_at = _woken(row, now, cap)
                 row = replace(row, state=state, due_at=due_at)
             return row
         case Released(at, _):
-            row = _queued(replace(row, attempt=max(0, row.attempt - 1), memo=Memo()), at, now)
-            return row if row.attempt else replace(row, failing_since=None)
+            # Whose trouble it was spends nobody's budget: neither an attempt nor the time that it took.
+            row = replace(row, attempt=max(0, row.attempt - 1), failing_since=None, memo=Memo())
+            return _queued(row, at, now)
     assert_never(outcome)
 
 

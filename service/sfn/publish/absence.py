@@ -47,7 +47,7 @@ def _is_certain(scene: Scene, uuid: str, locations: list[str], draft: Draft) -> 
         draft.look_again(written + policy.replica_lag, "the answer may be older than what is held")
         return False
     if scene.table is None and scene.facts.holds(IsListed(scene.name)):
-        draft.look_again(look.answered + policy.pause, "not found, and yet the namespace lists it")
+        draft.look_again(look.answered + policy.long_pause, "not found, and yet the namespace lists it")
         return False
     return _was_absent_long_enough(scene, uuid, draft)
 

@@ -55,9 +55,9 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
     locations = claim.locations | ({place} if place is not None else set())
     own = {location: own_file(facts, name, policy, location) for location in sorted(locations)}
     scene = Scene(claim, facts, policy, name, look, table, place, own, obstacle=refused)
-    if table is not None and (table.left_alone is not None or not policy.interest.covers(name)):
-        return _withdraw(scene, jitter)
     refresh = claim.story.refresh_at is not None and now >= claim.story.refresh_at
+    if table is not None and (table.left_alone is not None or not policy.interest.covers(name)):
+        return _withdraw(scene, refresh=refresh, jitter=jitter)
     return _follow(scene, refresh=refresh, jitter=jitter)
 
 
@@ -87,7 +87,7 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
     return _concluded(scene, draft, refresh=refresh, jitter=jitter)
 
 
-def _withdraw(scene: Scene, jitter: float) -> Plan | Done | Later | Dead:
+def _withdraw(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:
     """A table that gets no files (any more): ours go."""
     draft = Draft()
     scene = replace(scene, table=None, place=None)
@@ -95,7 +95,9 @@ def _withdraw(scene: Scene, jitter: float) -> Plan | Done | Later | Dead:
         return nothing_there(scene, draft)
     for location in scene.own:
         withdraw(scene, location, draft)
-    return _concluded(scene, draft, refresh=False, jitter=jitter)
+    if refresh:
+        _touch(scene, draft)
+    return _concluded(scene, draft, refresh=refresh, jitter=jitter)
 
 
 def _concluded(scene: Scene, draft: Draft, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:

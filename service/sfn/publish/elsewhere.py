@@ -14,7 +14,7 @@ from sfn.publish.facts import WhoIsAt
 from sfn.publish.older import older_files, older_first
 from sfn.publish.pointing import is_our_hint, spoken, successor, withdrawal
 from sfn.publish.scene import Own, Scene, beside, hint_at, own_file
-from sfn.words import Ask, Held, Table, TableName
+from sfn.words import Ask, Held, Reason, Table, TableName
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,9 @@ def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir]:
 def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir], draft: Draft) -> dict[str, list[str]]:
     """Follow what became of our files away from the table's place.
 
+    Those of a table whose new location is refused stay as they are: a wrong setting, or a catalog that answers wrong
+    locations, would else give up every table at once.
+
     Returns:
         By table uuid: the locations of live files whose table is nowhere any more.
     """
@@ -65,9 +68,9 @@ def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir], draft: Draft) -> d
         if scene.table is not None and doc.guid == scene.table.uuid and doc.state in {State.CURRENT, State.MOVED}:
             if scene.obstacle is None:
                 _move(scene, location, own, doc, held, draft)
-            elif doc.live:
+            elif doc.live and scene.obstacle.reason is not Reason.LOCATION_REFUSED:
                 _give_up(scene, location, doc, draft)
-            else:
+            elif not doc.live:
                 _age(scene, location, own, doc, held, draft)
         elif doc.live and doc.guid is not None and doc.guid in heirs:
             _rename(scene, location, own, doc, held, heirs[doc.guid], draft)
@@ -103,10 +106,12 @@ def _give_up(scene: Scene, location: str, doc: Document, draft: Draft) -> None:
 
 
 def withdraw(scene: Scene, location: str, draft: Draft) -> None:
-    """Take back what speaks of a live table at a location."""
-    doc = scene.own[location].doc
-    if doc is not None and doc.live:
+    """Take back what speaks of a live table at a location; what speaks of a table that is gone expires."""
+    own = scene.own[location]
+    if own.doc is not None and own.doc.live:
         drop(scene, location, draft, delete=True)
+    elif own.doc is not None and own.held is not None:
+        _age(scene, location, own, own.doc, own.held, draft)
 
 
 def silence_hint(scene: Scene, location: str, draft: Draft, *, again: bool = False) -> None:

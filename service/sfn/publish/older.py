@@ -35,8 +35,7 @@ def older_files(scene: Scene, uuid: str, locations: list[str]) -> list[Ask]:
 
 def older_first(scene: Scene) -> tuple[datetime, str]:
     """When to look again at what makes room for `older_files`, and why: these mostly wait for an absence."""
-    pause = max(scene.policy.pause, scene.policy.absence_delay / 10)
-    return scene.look.answered + pause, "a row with an older file of the same table goes first"
+    return scene.look.answered + scene.policy.long_pause, "a row with an older file of the same table goes first"
 
 
 def written_at(scene: Scene, locations: list[str]) -> datetime:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from functools import cache
 
 from sfn.pointer.naming import dotted
 from sfn.words import TableName
@@ -79,7 +80,13 @@ class Policy:
         """How long to wait for what another row must do first, or a replica must hear of."""
         return max(self.replica_lag, timedelta(seconds=1))
 
+    @property
+    def long_pause(self) -> timedelta:
+        """How long to wait for what may take as long as an absence, or may never come."""
+        return max(self.pause, self.absence_delay / 10)
 
+
+@cache
 def _pattern(glob: str) -> re.Pattern[str]:
     parts = re.split(r"(\*\*|\*)", glob)
     return re.compile("".join({"**": ".*", "*": "[^.]*"}.get(part) or re.escape(part) for part in parts))

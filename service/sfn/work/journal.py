@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from sfn.inbox.letters import Letter
 from sfn.words import Claim, Outcome
 
 
@@ -16,6 +17,10 @@ class Journal(Protocol):
 
     def fenced(self, claim: Claim) -> None:
         """A claim's lease was lost; another worker has the row."""
+        ...
+
+    def poisoned(self, letter: Letter) -> None:
+        """Nobody came back from a row, time and again."""
         ...
 
     def surprised(self, claim: Claim, error: Exception) -> None:

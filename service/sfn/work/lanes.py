@@ -4,7 +4,7 @@ A breaker belongs to one catalog or one store, and so to every lane of it.
 
     closed      every slot
     open        no slot until `until`: 0.5 s, doubling to `LONGEST`, or as long as the other side asks for
-    half open   `width` slots: 1 at first, doubled by each success, until it is closed again
+    half open   `width` slots for tables and as many for sweeps: 1 at first, doubled by each success, until it is closed
 """
 
 from __future__ import annotations
@@ -127,9 +127,15 @@ class Lanes:
             breaker = self._breakers.get(key)
             if breaker is None:
                 continue
-            running = sum(count for other, count in self._running.items() if key in _keys(other))
+            alike = [other for other in self._running if key in _keys(other) and _alike(other, lane)]
+            running = sum(self._running[other] for other in alike)
             bounds.append(0 if now < breaker.until else max(0, breaker.width - running))
         return min(bounds, default=None)
+
+
+def _alike(one: Lane, other: Lane) -> bool:
+    """Whether both are sweeps, or neither is: a sweep takes minutes, and tables must not wait for it to probe."""
+    return (one.urgency is Urgency.SWEEP) == (other.urgency is Urgency.SWEEP)
 
 
 def _keys(lane: Lane) -> list[_Key]:

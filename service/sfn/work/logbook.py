@@ -8,7 +8,8 @@ from typing import assert_never
 
 import structlog
 
-from sfn.words import Claim, Dead, Done, Later, Outcome, Released, Retry, Swept, TableName
+from sfn.inbox.letters import Letter
+from sfn.words import Claim, Dead, Done, Later, Outcome, Released, Retry, Subject, Swept, TableName
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -36,24 +37,30 @@ class Logbook:
         level, reason, why, files = _spoken(outcome)
         name = type(outcome).__name__.lower()
         told = _Told(outcome=name, reason=reason, why=why, seconds=round(seconds, 3), files=files)
-        _record(level, "settled", claim, told)
+        _record(level, "settled", claim.subject, claim.attempt, told)
 
     def fenced(self, claim: Claim) -> None:
-        _record(logging.WARNING, "fenced", claim, _Told(why="the lease was lost: another worker has the row"))
+        told = _Told(why="the lease was lost: another worker has the row")
+        _record(logging.WARNING, "fenced", claim.subject, claim.attempt, told)
+
+    def poisoned(self, letter: Letter) -> None:
+        told = _Told(outcome="dead", reason=letter.reason.value, why=letter.detail)
+        _record(logging.ERROR, "settled", letter.subject, letter.attempts, told)
 
     def surprised(self, claim: Claim, error: Exception) -> None:
         why = f"{type(error).__name__}: {error}"
-        _record(logging.ERROR, "surprised", claim, _Told(why=why), error)
+        _record(logging.ERROR, "surprised", claim.subject, claim.attempt, _Told(why=why), error)
 
 
-def _record(level: int, event: str, claim: Claim, told: _Told, error: Exception | None = None) -> None:
-    subject = claim.subject
+def _record(
+    level: int, event: str, subject: Subject, attempt: int, told: _Told, error: Exception | None = None
+) -> None:
     _log.log(
         level,
         event,
         catalog=subject.catalog,
         table=subject.identifier if isinstance(subject, TableName) else None,
-        attempt=claim.attempt,
+        attempt=attempt,
         outcome=told.outcome,
         reason=told.reason,
         why=told.why,

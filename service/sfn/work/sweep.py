@@ -13,7 +13,7 @@ from sfn.catalog import Catalog, Withheld
 from sfn.clock import Clock
 from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster
-from sfn.publish.policy import Policy
+from sfn.publish.policy import OnDrop, Policy
 from sfn.words import CatalogName, Hint, Known, Loaded, Missing, Reason, Swept, TableName
 
 WIDTH = 16
@@ -75,7 +75,9 @@ class Sweep:
         self._tell_withheld()
         calm = await self._tell_absences(known)
         pause = self._policy.sweep_every * (0.9 + jitter / 5)
-        return Swept(due_at=began + pause, began=began, calm=calm)
+        # One that takes longer than its interval leaves the catalog in peace for a while too.
+        due_at = max(began + pause, self._ports.clock.now() + pause / 10)
+        return Swept(due_at=due_at, began=began, calm=calm)
 
     async def _look_at_all(self, known: Mapping[TableName, Known]) -> None:
         send, receive = anyio.create_memory_object_stream[TableName](WIDTH)
@@ -127,18 +129,19 @@ class Sweep:
             await self._ports.intake.put(hints[start : start + BATCH])
 
     async def _tell_absences(self, known: Mapping[TableName, Known]) -> bool:
-        """Whether there were few enough."""
+        """Whether there were few enough: what is held already counts, it waits for the same operator."""
         gone = set(self._absent) | (set(known) - self._listed)
-        rows = [
-            table
-            for table, row in sorted(known.items())
-            if table in gone and row.live is not None and row.reason not in _LEFT_TO_OTHERS
-        ]
-        absent = [table for table in rows if self._policy.interest.covers(table) and not self._is_withheld(table)]
-        excluded = [table for table in rows if not self._policy.interest.covers(table)]
+        absent: list[TableName] = []
+        excluded: list[TableName] = []
+        for table in sorted(table for table in gone if table in known and known[table].live is not None):
+            if not self._policy.interest.covers(table):
+                excluded.append(table)
+            elif self._policy.on_drop is not OnDrop.KEEP and not self._is_withheld(table):
+                absent.append(table)
         calm = len(absent) <= await self._ports.brake.limit(self._subject.catalog)
-        self._hints = [Hint(table, sender="sweep", held=not calm) for table in absent]
-        self._hints += [Hint(table, sender="sweep") for table in excluded]
+        told = [table for table in (*absent, *excluded) if known[table].reason not in _LEFT_TO_OTHERS]
+        held = set() if calm else set(absent)
+        self._hints = [Hint(table, sender="sweep", held=table in held) for table in told]
         await self._tell()
         return calm
 

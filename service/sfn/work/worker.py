@@ -147,6 +147,8 @@ class Worker:
         # By the same clock reading as the slots: a breaker that reopened in between would be waited for in vain.
         reopens_at = self._lanes.reopens_at(now)
         claimed = await self._inbox.worklist.claim(self._lanes.slots(now), now)
+        for letter in claimed.poisoned:
+            self._journal.poisoned(letter)
         for claim in claimed.claims:
             self._lanes.started(claim.lane)
             self._leases.add(claim)
@@ -252,7 +254,7 @@ class Worker:
     def _after_surprise(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
         self._journal.surprised(claim, error)
         if claim.attempt >= SURPRISES and isinstance(claim.subject, TableName):
-            return Dead(Reason.POISON, f"{claim.subject}: {type(error).__name__}: {error}")
+            return self._refused(Reason.POISON, f"{claim.subject}: {type(error).__name__}: {error}", source)
         return self._retry(claim, f"{type(error).__name__}: {error}", source)
 
     def _retry(self, claim: Claim, error: str, source: Source | None, retry_after: float | None = None) -> Retry | Dead:

@@ -24,13 +24,13 @@ from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.sqlite.schema import prepare
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import (
-    State,
     asked,
     claim_of,
     claimed,
     expired,
     hinted,
     is_held_by,
+    is_poison,
     released,
     renewed,
     settled,
@@ -77,6 +77,7 @@ class Ledger:
         self.roster = RosterQueries(self._rows)
         self.brake = BrakeTable(self._db, terms)
         self._seq = max(self._events.last(), self._rows.last())
+        self._poisoned: list[Letter] = []
 
     def close(self) -> None:
         """Close the database; SQLite brings what was written into it, and removes its log."""
@@ -144,7 +145,9 @@ class Ledger:
         with self.transaction():
             self._expire(now)
             claims = tuple(self._leased(key, lane, now) for lane, key in self._due.due(slots, now))
-            return Claimed(claims, self._due.next(slots))
+            next_due = self._due.next(slots)
+        letters, self._poisoned = tuple(self._poisoned), []
+        return Claimed(claims, next_due, letters)
 
     def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
         """See `Worklist.renew`."""
@@ -238,10 +241,12 @@ class Ledger:
             row = self._rows.load(key)
             if row is None:
                 continue
-            after = expired(row, now, self._terms.crashes, self._terms.cap)
+            after = expired(row, now, self._terms)
             self._rows.save(key, after)
-            if after.state is State.DEAD:
-                self._dead.open(poisoned(row.subject, after.crashes, row.attempt), now)
+            if is_poison(after, self._terms):
+                letter = poisoned(row.subject, after.crashes, row.attempt)
+                self._dead.open(letter, now)
+                self._poisoned.append(letter)
         return len(keys)
 
     def _leased(self, key: str, lane: Lane, now: datetime) -> Claim:
