@@ -71,6 +71,15 @@ async def test_what_follows_an_offer_is_no_request_of_its_own(connect: Open) -> 
         assert (await wire.reply()).status == 202
 
 
+@pytest.mark.parametrize("offer", ["", "Upgrade: h2c"])
+async def test_what_follows_the_last_request_does_not_cost_its_response(connect: Open, offer: str) -> None:
+    fields = [field for field in ("Connection: close, Upgrade", offer) if field]
+    async with connect() as wire:
+        await wire.send(request(*fields, body=EVENT), b"GARBAGE")
+        assert (await wire.reply()).status == 202
+        assert await wire.ended()
+
+
 async def test_no_tunnels(connect: Open) -> None:
     async with connect() as wire:
         await wire.send(b"CONNECT sfn:80 HTTP/1.1\r\nHost: sfn\r\n\r\n" + PLAIN)

@@ -71,6 +71,8 @@ class Connection(HttpToolsProtocol):
             fields = [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
             head = b"\r\n".join([b"%b %b HTTP/%b" % (method, self.url, version.encode()), *fields, b"", b""])
             self.parser = httptools.HttpRequestParser(self)
+            # As uvicorn's own: what a client sends after its last request must not cost it the response.
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
             return head + data[offer.args[0] :]
         return b""
 
