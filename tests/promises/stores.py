@@ -6,19 +6,23 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from sfn.errors import Trouble
+from sfn.errors import Scope, Trouble
 from sfn.store import PointerStore
 from sfn.store.local import Busy, LocalFiles, LocalStore
 from sfn.store.memory import MemoryStore
 from sfn.words import Held
 from tests.promises.kernel import Step, kill_at
+
+NOBODY = 65534
+"""The number of a user who owns nothing, where the tests run as root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +147,28 @@ def write_within(limit: int, value: int, key: str, answer: Connection) -> None:
         answer.send((type(trouble).__name__, trouble.scope, trouble.found))
 
 
-def touch_as_nobody(verb: str, key: str, answer: Connection) -> None:
-    """Use a file as a user who may do nothing here, and tell the trouble."""
+def touch_as_nobody(root: str, touches: Sequence[tuple[str, str]], answer: Connection) -> None:
+    """Use files below a root as a user who may do what everybody may, and tell the trouble of each time, or None.
+
+    Args:
+        root: as of `LocalFiles`.
+        touches: a verb and its key, one after another.
+    """
     if os.geteuid() == 0:
-        os.setuid(65534)
-    files = LocalFiles()
-    calls: Mapping[str, Callable[[], object]] = {
-        "read": lambda: files.read(key),
-        "list": lambda: files.list(key, 10),
-        "write": lambda: files.write(key, b"1", None),
-        "delete": lambda: files.delete(key, Held(b"1", "0" * 64)),
+        os.setuid(NOBODY)
+    files = LocalFiles(root)
+    calls: Mapping[str, Callable[[str], object]] = {
+        "read": files.read,
+        "list": lambda key: files.list(key, 10),
+        "write": lambda key: files.write(key, b"1", None),
+        "delete": lambda key: files.delete(key, Held(b"1", "0" * 64)),
     }
-    _tell(calls[verb], answer)
+    answer.send([_trouble_of(partial(calls[verb], key)) for verb, key in touches])
 
 
-def _tell(call: Callable[[], object], answer: Connection) -> None:
+def _trouble_of(call: Callable[[], object]) -> tuple[str, Scope, str, str] | None:
     try:
         call()
-        answer.send(None)
     except Trouble as trouble:
-        answer.send((type(trouble).__name__, trouble.scope, trouble.found))
+        return type(trouble).__name__, trouble.scope, trouble.where, trouble.found
+    return None

@@ -12,7 +12,9 @@ import pytest
 
 from sfn.errors import Permanent, Scope, Transient, Trouble, Unsure
 from sfn.store import Gone, Moved
+from sfn.store.folder import make
 from sfn.store.local import LocalFiles
+from sfn.store.unsynced import Unsynced
 from sfn.words import Held
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import names_in
@@ -162,6 +164,20 @@ def test_nothing_is_answered_from_a_folder_whose_change_is_not_synced(tmp_path: 
     left = None if change == "delete" else b"2"
     assert body_of(files.read(key)) == left
     assert body_of(refused(SYNC, errno.EIO, lambda: files.read(key))) == left, "nothing is owed any more"
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_that_syncs_no_folders_is_good_enough(tmp_path: Path, number: int) -> None:
+    key, files = key_in(tmp_path / "_sfn"), LocalFiles()
+    held = refused(FOLDER_SYNC, number, lambda: files.write(key, b"1", None))
+    assert files.read(key) == held
+
+
+def test_a_folder_whose_own_folder_cannot_be_opened_is_not_made(tmp_path: Path) -> None:
+    """It could not be synced afterwards."""
+    with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+        refused(Step("openat"), errno.EMFILE, lambda: make(tmp_path / "_sfn", "the folder", Unsynced()))
+    assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("step", [SYNC, Step("mkdir")])

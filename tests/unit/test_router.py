@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.errors import Permanent, Scope
+from sfn.errors import LocationRefused, Scope
 from sfn.store.memory import MemoryStore
 from sfn.store.router import Router
 
@@ -37,8 +37,8 @@ def test_every_file_is_below_the_prefix_of_all_files() -> None:
 
 
 @pytest.mark.parametrize("location", ["file:///data2/orders", "gs://lake/orders", "", "https://catalog/orders"])
-def test_a_location_without_a_store_is_the_tables_trouble_and_says_what_to_set(location: str) -> None:
-    with pytest.raises(Permanent) as refused:
+def test_a_location_without_a_store_is_refused_for_its_table_alone_and_says_what_to_set(location: str) -> None:
+    with pytest.raises(LocationRefused) as refused:
         ROUTER.at(location)
     assert refused.value.scope is Scope.TABLE
     assert "[stores.NAME] prefix" in refused.value.remedy
@@ -46,5 +46,5 @@ def test_a_location_without_a_store_is_the_tables_trouble_and_says_what_to_set(l
 
 
 def test_with_no_store_at_all_nothing_has_a_place() -> None:
-    with pytest.raises(Permanent):
+    with pytest.raises(LocationRefused):
         Router({}).at("file:///data")

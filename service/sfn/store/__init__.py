@@ -35,8 +35,8 @@ class PointerStore(Protocol):
     """Files by key: a normalised absolute URL such as `file:///warehouse/t/metadata/_sfn/ns_t_main.ver`.
 
     Every verb raises `Transient` (try later: a full disk, no answer, another writer in the way), `Unsure` (a write or
-    delete may have been applied) or `Permanent` (permissions, a read-only file system, what is no regular file, a body
-    longer than a document may be), each with its scope. None of them ever leaves a partial file.
+    delete may have been applied) or `Permanent` (a forbidden folder, a read-only file system, what is no regular file,
+    a body longer than a document may be), each with its scope. None of them ever leaves a partial file.
     """
 
     async def read(self, key: str) -> Held | None:
@@ -79,7 +79,7 @@ class Stores(Protocol):
         """The store of a normalised location or key.
 
         Raises:
-            Permanent: scope table, where no store is configured for it.
+            LocationRefused: no store is configured for it.
         """
         ...
 

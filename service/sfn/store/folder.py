@@ -14,8 +14,8 @@ from typing import Self
 
 from sfn.errors import Permanent, Scope, Transient
 from sfn.store.content import READ_AT_MOST
-from sfn.store.refusal import found, settling, unsure
-from sfn.store.unsynced import Unsynced, sync
+from sfn.store.refusal import found, settling
+from sfn.store.unsynced import Unsynced, sync_opened
 
 TEMPORARY = ".sfn-swap.tmp"
 """The one name under which a content is prepared in its folder. No key may have it, and no listing shows it."""
@@ -149,10 +149,7 @@ class Folder:
         Raises:
             Unsure: it may not.
         """
-        try:
-            os.fsync(self._descriptor)
-        except OSError as error:
-            raise unsure(self._where, error) from error
+        sync_opened(self._descriptor, self._where)
 
     @contextmanager
     def _prepared(self, body: bytes) -> Iterator[None]:
@@ -236,10 +233,15 @@ def make(path: Path, where: str, unsynced: Unsynced) -> None:
 
 
 def _make_one(path: Path, where: str, unsynced: Unsynced) -> None:
-    with suppress(FileExistsError), unsynced.owing(path.parent):
-        with settling(where):
-            path.mkdir()
-        sync(path.parent, where)
+    # Opened first: between the two steps nothing else may fail.
+    above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(FileExistsError), unsynced.owing(path.parent):
+            with settling(where):
+                path.mkdir()
+            sync_opened(above, where)
+    finally:
+        os.close(above)
 
 
 def _read_all(descriptor: int) -> bytes:

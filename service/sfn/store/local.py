@@ -19,7 +19,7 @@ from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import check_length, tag_of
 from sfn.store.folder import TEMPORARY, Folder, content, make, never
 from sfn.store.prove import Proof
-from sfn.store.refusal import refusals
+from sfn.store.root import Root
 from sfn.store.threads import GivenUp, Late, Threads
 from sfn.store.unsynced import Unsynced
 from sfn.words import Held
@@ -51,23 +51,21 @@ class LocalFiles:
     finds their own change there takes it for done.
 
     Args:
-        root: canonical location that all keys lie below. It is never made: where it is missing, its file system is not
-            mounted, and what should lie there is not absent but out of reach.
+        root: canonical location that all keys lie below, as of `Root`.
     """
 
     def __init__(self, root: str = "file://") -> None:
-        self._root = root
-        self._root_path = Path(root.removeprefix("file://") or "/")
+        self._root = Root(root)
         self._unsynced = Unsynced()
 
     def read(self, key: str) -> Held | None:
         """As `PointerStore.read`; takes no lock."""
         path = self._path(key)
-        with refusals(key):
+        with self._root.refusals(key):
             body = content(path)
             self._unsynced.settle(path.parent, key)
             if body is None:
-                self._check_root()
+                self._root.check()
                 return None
             return Held(body, tag_of(body))
 
@@ -79,7 +77,7 @@ class LocalFiles:
         """
         check_length(key, body)
         path = self._path(key)
-        with refusals(key):
+        with self._root.refusals(key):
             folder = self._folder(path.parent, key, given_up, missing_ok=replacing is not None)
             if folder is None:
                 return Moved()
@@ -96,7 +94,7 @@ class LocalFiles:
             given_up: as of `Folder`.
         """
         path = self._path(key)
-        with refusals(key):
+        with self._root.refusals(key):
             folder = self._folder(path.parent, key, given_up, missing_ok=True)
             if folder is None:
                 return Gone()
@@ -109,14 +107,14 @@ class LocalFiles:
     def list(self, prefix: str, limit: int) -> list[str]:
         """As `PointerStore.list`: every entry that is no folder, and none that a writer is preparing."""
         path = self._path(prefix.removesuffix("/"))
-        with refusals(prefix):
+        with self._root.refusals(prefix):
             try:
                 with os.scandir(path) as entries:
                     names = (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
                     keys = (prefix + text for name in names if (text := _text(name)) is not None)
                     found = nsmallest(limit, keys)
             except FileNotFoundError:
-                self._check_root()
+                self._root.check()
                 return []
             self._unsynced.settle(path, prefix)
             return found
@@ -126,35 +124,23 @@ class LocalFiles:
         try:
             return Folder(path, where, self._unsynced, given_up)
         except FileNotFoundError:
-            self._check_root()
+            self._root.check()
             if missing_ok:
                 return None
         make(path, where, self._unsynced)
         return Folder(path, where, self._unsynced, given_up)
 
     def _path(self, key: str) -> Path:
-        path = key.removeprefix("file://")
+        path, root = key.removeprefix("file://"), self._root.location
         segments = path.split("/")
-        if not below(key, self._root) or segments[0] or not {"", ".", ".."}.isdisjoint(segments[1:]) or "\0" in key:
-            raise _refused(key, f"a key below {self._root} without empty, `.` or `..` segments")
+        if not below(key, root) or segments[0] or not {"", ".", ".."}.isdisjoint(segments[1:]) or "\0" in key:
+            raise _refused(key, f"a key below {root} without empty, `.` or `..` segments")
         if segments[-1] == TEMPORARY:
             raise _refused(key, "another name than the one that contents are prepared under")
         try:
             return Path(os.fsdecode(path.encode()) or "/")
         except UnicodeEncodeError as error:
             raise _refused(key, "a key of whole characters") from error
-
-    def _check_root(self) -> None:
-        try:
-            self._root_path.stat()
-        except FileNotFoundError as error:
-            raise Transient(
-                self._root,
-                scope=Scope.STORE,
-                expected="the folder of the store",
-                found="nothing",
-                remedy="mount its file system, or correct `[stores.NAME] prefix`",
-            ) from error
 
 
 class LocalStore:

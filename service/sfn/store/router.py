@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfn.errors import Permanent, Scope
+from sfn.errors import LocationRefused
 from sfn.pointer.location import below
 from sfn.store import PointerStore
 
@@ -24,15 +24,14 @@ class Router:
         """The store of a normalised location or key.
 
         Raises:
-            Permanent: scope table, where no prefix fits.
+            LocationRefused: no prefix fits.
         """
         for prefix, store in self._stores:
             if below(location, prefix):
                 return store
         known = ", ".join(sorted(prefix for prefix, _ in self._stores)) or "none is configured"
-        raise Permanent(
+        raise LocationRefused(
             location,
-            scope=Scope.TABLE,
             expected=f"a location below the prefix of a store ({known})",
             found="a location below none",
             remedy="set `[stores.NAME] prefix` so that it covers this location",

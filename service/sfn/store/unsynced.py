@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from threading import Lock
 from sfn.errors import Unsure
 from sfn.store.refusal import unsure
 
+_NOT_SYNCED = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
+"""What file systems answer that know no sync of folders, as some network ones: there is nothing to wait for."""
 _ABOVE = 2
 """So many folders above one are changed for its sake (`sfn.store.folder.make`)."""
 
@@ -51,6 +54,9 @@ class Unsynced:
             Unsure: what is visible there may still not outlive a power cut.
             OSError: a folder can't be opened.
         """
+        with self._lock:
+            if not self._owed and not self._under_way:
+                return
         for place in (folder, *folder.parents[:_ABOVE]):
             with self._lock:
                 debt = self._owed.get(place)
@@ -76,8 +82,19 @@ def sync(folder: Path, where: str) -> None:
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
-    except OSError as error:
-        raise unsure(where, error) from error
+        sync_opened(descriptor, where)
     finally:
         os.close(descriptor)
+
+
+def sync_opened(descriptor: int, where: str) -> None:
+    """As `sync`, for a folder that is open.
+
+    Raises:
+        Unsure: what was made visible may not survive a power cut.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NOT_SYNCED:
+            raise unsure(where, error) from error
