@@ -96,6 +96,21 @@ async def test_endless_header_fields_are_refused(service: Service, connect: Open
     assert service.inbox.taken == []
 
 
+@pytest.mark.parametrize("more", [b"\0", request("X: " + "x" * HEAD_LIMIT)[:-4]])
+async def test_what_is_refused_costs_no_request_before_it_its_answer(
+    service: Service, connect: Open, more: bytes
+) -> None:
+    service.inbox.gate = anyio.Event()
+    async with connect() as wire:
+        await wire.send(PLAIN, request(body=EVENT))
+        await service.inbox.entered.wait()
+        await wire.send(more)
+        assert await wire.nothing_for(0.1)
+        service.inbox.gate.set()
+        assert [(await wire.reply()).status for _ in range(2)] == [202, 202]
+        assert await wire.ended()
+
+
 async def test_endless_trailer_fields_are_refused(service: Service, connect: Open) -> None:
     async with connect() as wire:
         await wire.send(request(CHUNKED), chunk(EVENT), b"0\r\n")

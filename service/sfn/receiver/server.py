@@ -19,7 +19,10 @@ from sfn.receiver import problem
 from sfn.receiver.app import Application
 
 HEAD_LIMIT: Final = 65_536
-"""Most bytes of a request's line and header fields, and of the trailer fields after a body."""
+"""About the most bytes of a request's line and header fields, and of the trailer fields after a body.
+
+What arrives at once with the end of these is not counted, so memory is bounded by this and one read of the socket.
+"""
 
 
 class Connection(HttpToolsProtocol):
@@ -35,6 +38,8 @@ class Connection(HttpToolsProtocol):
     _without_body: int = 0
     """Bytes since anything but header or trailer fields arrived."""
     _deadline: asyncio.TimerHandle | None = None
+    _refused: bool = False
+    """Nothing more is read: the connection ends with the responses that are on their way."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -49,6 +54,8 @@ class Connection(HttpToolsProtocol):
     @override
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
+        if self._refused:
+            return
         self._without_body += len(data)
         try:
             while data:
@@ -122,8 +129,12 @@ class Connection(HttpToolsProtocol):
         return latest is None or latest.response_complete
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
-        """Say what is wrong, unless a response is on its way, and close."""
-        if self.transport.is_closing():
+        """Say what is wrong and close; where whole requests still wait for their responses, close after these."""
+        if self.transport.is_closing() or self._refused:
+            return
+        self._refused = True
+        if not self._answered() and not self.cycle.more_body:
+            self.cycle.keep_alive = False
             return
         if self._answered():
             content = problem.document(status, detail)
