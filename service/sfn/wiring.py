@@ -151,7 +151,8 @@ def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
 def inbox_terms(settings: Settings) -> InboxTerms:
     """What the inbox is told."""
     limits = {name: one.max_drops for name, one in settings.catalogs.items() if one.max_drops is not None}
-    return InboxTerms(lease=settings.worker.lease, cap=settings.retry.cap, max_drops=limits)
+    stores = tuple(one.prefix for one in settings.stores.values())
+    return InboxTerms(lease=settings.worker.lease, cap=settings.retry.cap, max_drops=limits, stores=stores)
 
 
 def worker_terms(settings: Settings) -> Terms:

@@ -249,4 +249,31 @@ async def test_a_refusal_is_logged_without_any_token(connect: Open) -> None:
         await answer(connect, request(body=EVENT, token="n0t-a-token"))  # noqa: S106 - a wrong one
     assert "n0t-a-token" not in str(logs)
     assert TOKEN not in str(logs)
-    assert [(entry["event"], entry["sender"], entry["status"]) for entry in logs] == [("events refused", "etl", 422)]
+    assert [(entry["event"], entry.get("sender"), entry["status"]) for entry in logs] == [
+        ("events refused", "etl", 422),
+        ("request refused", None, 401),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (request(body=EVENT, token="n0t-a-token"), 401),  # noqa: S106 - a wrong one
+        (request(method="GET"), 405),
+        (request("Content-Encoding: gzip", body=EVENT), 415),
+    ],
+    ids=["token", "method", "encoding"],
+)
+async def test_what_is_refused_by_its_head_is_logged_but_not_each_time(connect: Open, sent: bytes, status: int) -> None:
+    with capture_logs() as logs:
+        replies = [await answer(connect, sent) for _ in range(3)]
+    assert [reply.status for reply in replies] == [status] * 3
+    (entry,) = logs
+    assert entry == {
+        "event": "request refused",
+        "log_level": "warning",
+        "status": status,
+        "why": replies[0].json["detail"],
+        "client": "127.0.0.1",
+        "left_out": 0,
+    }

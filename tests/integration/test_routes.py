@@ -11,6 +11,7 @@ import httpx
 import pytest
 from fastapi import APIRouter
 from fastapi.openapi.models import OpenAPI
+from structlog.testing import capture_logs
 
 from sfn.admin.app import routes
 from sfn.errors import Broken, Scope, Transient
@@ -62,6 +63,15 @@ async def test_an_operator_releases_a_brake(operator: httpx.AsyncClient, brakes:
     assert (reply.status_code, reply.json()) == (200, {"released": 3})
     assert (await operator.post("/admin/v1/brakes/dev.eu:release", headers=OPERATOR)).status_code == 200
     assert brakes.released == [("prod", Noon().now()), ("dev.eu", Noon().now())]
+
+
+async def test_a_release_is_logged_and_what_is_none_is_not(operator: httpx.AsyncClient, brakes: Brakes) -> None:
+    with capture_logs() as logs:
+        await operator.post(RELEASE, headers=OPERATOR)
+        await operator.post(RELEASE)
+        brakes.failure = Broken("inbox.db", expected="a disk", found="none")
+        await operator.post(RELEASE, headers=OPERATOR)
+    assert logs == [{"event": "brake released", "log_level": "info", "catalog": "prod", "tables": 3}]
 
 
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer x", "Basic an-operators-token", "Bearer \xe9"])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from sfn.errors import Broken
 from sfn.inbox.sqlite import SqliteInbox
@@ -21,6 +22,7 @@ from sfn.inbox.sqlite.inbox import PRUNED
 from sfn.inbox.sqlite.schema import VERSION
 from sfn.words import Accepted, Ask, CatalogName, Dead, Done, Findings, Held, Hint, Memo, Reason, Swept
 from tests.integration.inbox_processes import hold, open_it, put_for_ever
+from tests.integration.waiting import until
 from tests.promises.inboxes import AT, TERMS, Ground, HandClock, pointer, table
 from tests.promises.stores import ended, names_in, started, told
 
@@ -63,6 +65,20 @@ async def test_leases_of_the_last_process_are_taken_back_at_once_as_crashes(tmp_
     async with SqliteInbox.opened(database, TERMS, clock) as inbox:
         assert await Ground(inbox, clock).claims() == []
         assert await Ground(inbox, clock).open_letters() == [("prod:sales.orders", "poison")]
+
+
+async def test_each_start_is_logged_with_what_it_found(tmp_path: Path) -> None:
+    clock, database = HandClock(), tmp_path / "inbox.db"
+    database.touch()
+    (tmp_path / "link").symlink_to(database)
+    with capture_logs() as logs:
+        async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+            await Ground(inbox, clock).hint(ORDERS, RETURNS)
+            assert len(await Ground(inbox, clock).claims()) == 2
+        async with SqliteInbox.opened(tmp_path / "link", TERMS, clock):
+            pass
+    opened = {"event": "inbox opened", "log_level": "info", "path": str(database)}
+    assert logs == [{**opened, "new": True, "leases_taken_back": 0}, {**opened, "new": False, "leases_taken_back": 2}]
 
 
 async def test_numbers_and_tokens_go_on_where_the_last_process_ended(tmp_path: Path) -> None:
@@ -226,6 +242,24 @@ async def test_tending_goes_on_until_it_is_cancelled(tmp_path: Path) -> None:
         with anyio.move_on_after(0.05) as tending:
             await inbox.tend(TERMS.lease)
         assert tending.cancelled_caught
+
+
+async def test_tending_that_fails_is_told_of_once_and_goes_on(tmp_path: Path) -> None:
+    database = tmp_path / "inbox.db"
+    async with SqliteInbox.opened(database, TERMS, HandClock()) as inbox:
+        with capture_logs() as logs, closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(inbox.tend, TERMS.lease, 0.01)
+                await until(lambda: len(logs) == 1)
+                other.execute("ROLLBACK")
+                await until(lambda: len(logs) == 2)
+                tasks.cancel_scope.cancel()
+    assert [(entry["log_level"], entry["event"], entry["part"]) for entry in logs] == [
+        ("warning", "inbox in trouble", "tending"),
+        ("info", "inbox works again", "tending"),
+    ]
+    assert "SQLITE_BUSY" in logs[0]["error"]
 
 
 @pytest.mark.parametrize("kill", range(KILLS))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 
+from structlog.testing import capture_logs
+
 from tests.simulation.life import OPERATIONS, SWITCHES
 from tests.simulation.setting import Report, Setting
 from tests.simulation.world import World
@@ -40,7 +42,9 @@ def history(seed: int, kind: str | None = None) -> Report:
     """Run one."""
     world = World(seed, KINDS[kind or kind_of(seed)])
     try:
-        return world.run()
+        # A history has a trace of its own: what the service logs would be printed.
+        with capture_logs():
+            return world.run()
     except Exception:  # noqa: BLE001 - a history that breaks down is a bad one, and says how
         return Report(seed, [("exception", traceback.format_exc()[-1500:])], 0, Counter(), world.trace)
 

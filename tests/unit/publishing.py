@@ -42,11 +42,17 @@ class CountingCatalog(MemoryCatalog):
     """Counts what it is asked.
 
     Attributes:
-        hidden: tables that are listed and not found.
+        hidden: tables that are not found.
+        unlisted: tables that no listing names.
     """
 
     loads = 0
     hidden: frozenset[TableName] = frozenset()
+    unlisted: frozenset[TableName] = frozenset()
+
+    @override
+    async def listed(self, table: TableName) -> bool:
+        return table not in self.unlisted and await super().listed(table)
 
     @override
     async def load(self, table: TableName, known: str | None) -> Answer:

@@ -176,3 +176,17 @@ def test_a_store_holds_whole_authorities(place: Place, other: Place) -> None:
     assert below(other.canonical, store) == (store_of(other.canonical) == store)
     assert below(place.canonical, f"{place.family}://")
     assert not below(f"{place.canonical}s", place.canonical)
+
+
+@pytest.mark.parametrize(
+    ("place", "store"),
+    [
+        ("file:///mnt/a/t", "file:///mnt/a"),
+        ("file:///mnt/a", "file:///mnt/a"),
+        ("file:///mnt/a/deep/er/t", "file:///mnt/a/deep"),
+        ("file:///mnt/ab/t", "file://"),
+        ("s3://bucket/mnt/a", "s3://bucket"),
+    ],
+)
+def test_a_configured_prefix_is_a_store_of_its_own(place: str, store: str) -> None:
+    assert store_of(place, ["file:///mnt/a", "file:///mnt/a/deep"]) == store

@@ -7,9 +7,12 @@ from datetime import timedelta
 
 import pytest
 
+from sfn.inbox.letters import Status
+from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Interest, OnDrop
-from sfn.words import Dead, Done, Hint, Reason
-from tests.unit.publishing import AT, A, B, Line, key_of
+from sfn.words import Dead, Done, Hint, Later, Reason
+from tests.promises.inboxes import TERMS
+from tests.unit.publishing import AT, LAG, A, B, Line, key_of
 
 pytestmark = pytest.mark.anyio
 DAY = timedelta(days=1).total_seconds()
@@ -141,6 +144,26 @@ async def test_a_table_that_is_listed_and_not_found_is_looked_at_now_and_then() 
     assert line.document(A)["state"] == "current"
 
 
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("place", [AT, "http://nessie/n/b"])
+async def test_a_table_that_was_renamed_while_its_location_is_refused_keeps_its_file(place: str, *, told: bool) -> None:
+    line = Line()
+    line.policy = replace(line.policy, allowed=("file:///warehouse",))
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    before, was = dict(line.store.files), line.policy
+    line.policy = replace(was, allowed=("file:///elsewhere",))
+    line.catalog.rename(A, B)
+    line.catalog.commit(B, location=place)
+    await line.hear(Hint(A, renamed_to=B), *[Hint(B)] * told, seconds=1500)
+    assert line.document(A)["state"] == "current"
+    assert line.store.files.keys() == before.keys()
+    line.policy = was
+    line.catalog.commit(B, location=AT)
+    await line.hear(Hint(B), seconds=1500)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("renamed", "current")
+
+
 @pytest.mark.parametrize("refused", ["location", "metadata"])
 async def test_a_refused_location_gives_up_no_table(refused: str) -> None:
     """A wrong setting, or a catalog that answers wrong locations, concerns every table at once."""
@@ -163,3 +186,54 @@ async def test_a_refused_location_gives_up_no_table(refused: str) -> None:
     line.catalog.commit(A, location=AT)
     await line.hear(Hint(A), seconds=3600)
     assert isinstance(line.outcomes[-1], Done)
+
+
+async def test_what_the_brake_holds_stays_young_and_lets_go_of_a_table_that_came_back() -> None:
+    """Cleaners delete by age what no metadata names, and an operator may need days."""
+    line = Line()
+    line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 0}), line.clock)
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    files = {key_of(A), f"{AT}/metadata/version-hint.text"}
+    line.catalog.hidden = frozenset({A})
+    line.catalog.unlisted = frozenset({A})
+    await line.hear(Hint(A, drop=True), seconds=60)
+    for _ in range(3):
+        assert isinstance(line.outcomes[-1], Dead)
+        assert line.outcomes[-1].reason is Reason.HELD_DROP
+        await line.work(DAY / 3)
+        assert line.outcomes[-1].findings is not None
+        assert set(line.outcomes[-1].findings.did) == files
+        assert line.document(A)["state"] == "current"
+    line.catalog.hidden = line.catalog.unlisted = frozenset()
+    await line.work(DAY / 3)
+    assert isinstance(line.outcomes[-1], Done)
+    assert [letter.status for letter in await line.inbox.letters("prod")] == [Status.SUPERSEDED]
+
+
+async def test_an_event_of_a_table_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
+    line = Line()
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+    table = line.catalog.create(A)
+    line.catalog.hidden = frozenset({A})
+    await line.hear(Hint(A, floor=table.metadata_location))
+    line.catalog.hidden = frozenset()
+    await line.work(LAG.total_seconds())
+    assert line.document(A)["metadata_file_path"] == table.metadata_location
+
+
+async def test_a_drop_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
+    """Though the answer shows something new: a commit that came before the drop."""
+    line = Line()
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.store.files[line.catalog.commit(A).metadata_location] = b"{}"
+    await line.hear(Hint(A, drop=True))
+    assert isinstance(line.outcomes[-1], Later)
+    line.catalog.drop(A)
+    await line.work(60)
+    assert line.document(A)["state"] == "dropped"

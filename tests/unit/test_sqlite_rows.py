@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sfn.inbox.sqlite.codec import key_of, keys_of_tables, moment, subject_of
 from sfn.inbox.sqlite.rows import KEPT, Rows
 from sfn.inbox.sqlite.schema import prepare
-from sfn.inbox.transitions import Row, State
+from sfn.inbox.transitions import Row, State, lane_of
 from sfn.words import CatalogName, Held, Memo, Published, Reason, Story, Subject, Table, TableName, Wish
 
 PLACES = st.sampled_from(["s3://lake/1", "s3://lake/2", "gs://pond/3"])
@@ -90,7 +90,7 @@ def test_what_is_saved_is_what_another_process_loads(data: st.DataObject, subjec
             ours.save(key, row)
             assert ours.load(key) == row
             ours.flush()
-            expected = [] if row is None else [ours.lanes()[row.lane]]
+            expected = [] if row is None else [ours.lanes()[lane_of(row)]]
             others = 0 if row is None else len(row.locations) + (row.memo != Memo())
             assert stored(db, key) == (row, expected, others)
 

@@ -22,6 +22,7 @@ from sfn.inbox.transitions import (
     hinted,
     is_held_by,
     is_poison,
+    lane_of,
     released,
     settled,
 )
@@ -66,7 +67,7 @@ def dead(reason: Reason) -> Row:
 
 
 def claim_on(row: Row) -> Claim:
-    return claim_of(row, row.lane, None)
+    return claim_of(row, lane_of(row), None)
 
 
 def ended(outcome: Outcome, row: Row = LEASED, claim: Claim | None = None) -> Row:
@@ -202,7 +203,7 @@ def test_a_success_ends_the_failures(outcome: Outcome, due: datetime, wish: Wish
     assert (after.attempt, after.crashes, after.failing_since, after.reason) == (0, 0, None, None)
     assert (after.story, after.memo, after.locations) == (FOUND.story, FOUND.memo, frozenset({"s3://lake/a"}))
     assert after.done_seq == LEASED.seq
-    assert after.lane.urgency is Urgency.CHORE
+    assert lane_of(after).urgency is Urgency.CHORE
 
 
 def test_a_sweep_that_ended_leaves_a_row_for_the_next() -> None:
@@ -248,7 +249,7 @@ def test_what_came_while_it_was_leased_is_seen(outcome: Outcome, due: datetime) 
     newer = hinted(WISHING, Hint(ORDERS, drop=True), 9, NOW, CAP)
     after = ended(outcome, newer)
     assert (after.state, after.due_at, after.wish) == (State.QUEUED, due, Wish(floor="f", drop=True))
-    assert after.lane.urgency is Urgency.LIVE
+    assert lane_of(after).urgency is Urgency.LIVE
 
 
 def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -> None:
@@ -317,3 +318,11 @@ def test_no_pause_is_shortened_and_no_hint_lost(history: list[Outcome | str]) ->
         if after.state is State.QUEUED and after.not_before is not None and after.due_at != row.due_at:
             assert after.due_at >= after.not_before
         row = after
+
+
+def test_two_mounts_are_two_lanes() -> None:
+    """One whose server is gone must not hold up the tables of the other."""
+    stores = ("file:///mnt/a", "file:///mnt/b")
+    rows = [replace(QUEUED, locations=frozenset({f"{store}/n/t"})) for store in stores]
+    assert [lane_of(row, stores).store for row in rows] == list(stores)
+    assert lane_of(rows[0]).store == lane_of(rows[1]).store

@@ -140,10 +140,12 @@ def test_the_defaults_of_asking_are_the_same(ground: Ground) -> None:
 
 
 def test_worker_and_inbox_are_told_theirs(ground: Ground) -> None:
-    settings = ground.load(EVERYTHING)
+    settings = ground.load(EVERYTHING + '[stores.a]\nprefix = "/mnt/a/"\n[stores.b]\nprefix = "file:/mnt/b"\n')
     retry = RetryPolicy(timedelta(seconds=2), timedelta(seconds=13), timedelta(hours=17), 19)
     assert worker_terms(settings) == Terms(3, timedelta(seconds=11), timedelta(seconds=7), retry)
-    assert inbox_terms(settings) == InboxTerms(timedelta(seconds=11), timedelta(seconds=13), max_drops={"prod": 37})
+    stores = ("file:///mnt/a", "file:///mnt/b")
+    told = InboxTerms(timedelta(seconds=11), timedelta(seconds=13), max_drops={"prod": 37}, stores=stores)
+    assert inbox_terms(settings) == told
 
 
 def test_their_defaults_are_the_same(ground: Ground) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from http import HTTPStatus
 
+import structlog
 from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 
@@ -13,6 +14,8 @@ from sfn.inbox import Brake
 
 Admit = Callable[[bytes | None], bool]
 """Whether the value of an `Authorization` header is an operator's; takes the same time for every wrong one."""
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 def routes(brake: Brake, clock: Clock, *, admit: Admit, catalogs: Collection[str]) -> APIRouter:
@@ -38,7 +41,9 @@ def routes(brake: Brake, clock: Clock, *, admit: Admit, catalogs: Collection[str
         """Let go what a catalog's brake holds: each of the held tables may take its step once."""
         if catalog not in catalogs:
             raise HTTPException(HTTPStatus.NOT_FOUND, "no such catalog is configured")
-        return {"released": await brake.release(catalog, clock.now())}
+        released = await brake.release(catalog, clock.now())
+        _log.info("brake released", catalog=catalog, tables=released)
+        return {"released": released}
 
     router = APIRouter(prefix="/admin/v1", tags=["admin"], dependencies=[Depends(operator)])
     router.add_api_route(

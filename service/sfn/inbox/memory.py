@@ -22,6 +22,7 @@ from sfn.inbox.transitions import (
     hinted,
     is_held_by,
     is_poison,
+    lane_of,
     released,
     renewed,
     settled,
@@ -87,7 +88,7 @@ class MemoryInbox:
         for row in [row for row in self._of(State.LEASED) if row.lease_until is not None and row.lease_until <= now]:
             self._expire(row, now)
         claims = tuple(self._leased(row, lane, now) for lane, row in self._due(slots, now))
-        moments = [row.due_at for row in self._of(State.QUEUED) if slots.of(row.lane)]
+        moments = [row.due_at for row in self._of(State.QUEUED) if slots.of(self._lane(row))]
         moments += [row.lease_until for row in self._of(State.LEASED) if row.lease_until is not None]
         letters, self._poisoned = tuple(self._poisoned), []
         return Claimed(claims, min(moments, default=None), letters)
@@ -186,7 +187,10 @@ class MemoryInbox:
 
     def _save(self, row: Row) -> None:
         self._rows[row.subject] = row
-        self._lanes.add(row.lane)
+        self._lanes.add(self._lane(row))
+
+    def _lane(self, row: Row) -> Lane:
+        return lane_of(row, self._terms.stores)
 
     def _of(self, state: State) -> list[Row]:
         return [row for row in self._rows.values() if row.state is state]
@@ -213,8 +217,9 @@ class MemoryInbox:
     def _due(self, slots: Slots, now: datetime) -> list[tuple[Lane, Row]]:
         waiting: dict[Lane, list[Row]] = defaultdict(list)
         for row in sorted(self._of(State.QUEUED), key=lambda row: (row.due_at, str(row.subject))):
-            if row.due_at <= now and len(waiting[row.lane]) < slots.of(row.lane):
-                waiting[row.lane].append(row)
+            lane = self._lane(row)
+            if row.due_at <= now and len(waiting[lane]) < slots.of(lane):
+                waiting[lane].append(row)
         self._turn = (self._turn + 1) % max(1, len(self._lanes))
         return dealt([(lane, waiting[lane]) for lane in rotated(self._lanes, self._turn)], slots)
 

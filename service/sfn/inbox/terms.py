@@ -17,6 +17,7 @@ class Terms:
         crashes: leases that may run out in a row before a row counts as poison.
         max_drops: steps back an hour that the brake allows, by catalog; missing for the greater of 10 and 1 %.
         brake_window: how far back the brake counts.
+        stores: canonical prefixes of locations, each a store with lanes and a breaker of its own.
         poison_pause: until a row that counts as poison is looked at again.
     """
 
@@ -26,6 +27,7 @@ class Terms:
     max_drops: Mapping[str, int] = field(default_factory=dict)
     brake_window: timedelta = timedelta(hours=1)
     poison_pause: timedelta = timedelta(hours=8)
+    stores: tuple[str, ...] = ()
 
     def allowance(self, catalog: str, live: int) -> int:
         """Steps back an hour, and absences a sweep, that are let pass.

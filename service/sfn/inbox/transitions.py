@@ -11,8 +11,7 @@
     leased          retry                        queued then; the memo is dropped
     leased          dead                         dead; queued, with its letter open, while it has files to look after
     leased          released                     queued then, the attempt given back
-    leased          lease ran out                queued now, the crash counted; after too many poison: queued, with its
-                                                 letter open, for a look much later; a catalog paused
+    leased          lease ran out                queued now, the crash counted; much later, as poison, after too many
     any held        released by an operator      queued now, waived once
 
 No row is due before its pause ends (`Row.not_before`), whatever is said of its due time. A moment that is further away
@@ -21,6 +20,7 @@ than any pause can be was set by a clock that was ahead, and does not count.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -105,14 +105,14 @@ class Row:
     story: Story = Story()
     memo: Memo = Memo()
 
-    @property
-    def lane(self) -> Lane:
-        """The lane that it would be claimed from."""
-        if not isinstance(self.subject, TableName):
-            return Lane(self.subject.catalog, "", Urgency.SWEEP)
-        live = self.story.live.location if self.story.live is not None else min(self.locations, default="")
-        urgency = Urgency.LIVE if self.seq > self.done_seq else Urgency.CHORE
-        return Lane(self.subject.catalog, store_of(live) if live else "", urgency)
+
+def lane_of(row: Row, stores: Collection[str] = ()) -> Lane:
+    """The lane that a row would be claimed from; `stores` are those of the terms."""
+    if not isinstance(row.subject, TableName):
+        return Lane(row.subject.catalog, "", Urgency.SWEEP)
+    live = row.story.live.location if row.story.live is not None else min(row.locations, default="")
+    urgency = Urgency.LIVE if row.seq > row.done_seq else Urgency.CHORE
+    return Lane(row.subject.catalog, store_of(live, stores) if live else "", urgency)
 
 
 def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta) -> Row:
@@ -199,8 +199,8 @@ def renewed(row: Row, now: datetime, lease: timedelta) -> Row:
 def expired(row: Row, now: datetime, terms: Terms) -> Row:
     """The row when its lease ran out: whoever had it died or hangs.
 
-    After too many of these a table counts as poison, but it may only have been beside one: it is looked at again by and
-    by. A catalog pauses; were it poison, nobody would look at its tables any more.
+    A table may then count as poison, and may only have been beside it: it is looked at again by and by. A catalog only
+    pauses; nobody would look at its tables any more.
     """
     row = replace(row, crashes=row.crashes + 1, lease_until=None, memo=Memo())
     if row.crashes < terms.crashes:

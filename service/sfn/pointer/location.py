@@ -7,7 +7,7 @@ one.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sfn.errors import LocationRefused
 
@@ -65,8 +65,19 @@ def below(place: str, prefix: str) -> bool:
     return place == prefix or place.startswith(prefix.rstrip("/") + "/")
 
 
-def store_of(place: str) -> str:
-    """Scheme and authority of a canonical location: what one store, and one breaker, stands for."""
+def store_of(place: str, prefixes: Collection[str] = ()) -> str:
+    """What one store, and one breaker, stands for.
+
+    Args:
+        place: a canonical location.
+        prefixes: canonical, each a store of its own, such as a mount.
+
+    Returns:
+        The longest prefix that the location lies below, else its scheme and authority.
+    """
+    within = [prefix for prefix in prefixes if below(place, prefix)]
+    if within:
+        return max(within, key=len)
     match = _SPLIT.fullmatch(place)
     return f"{match[1]}://{match[2] or ''}" if match else place
 

@@ -17,11 +17,11 @@ from sfn.publish.absence import settle_absent
 from sfn.publish.changes import Change, Draft, Plan, Put, Stage
 from sfn.publish.elsewhere import find_heirs, settle_elsewhere, withdraw
 from sfn.publish.facts import Facts, Lacking, Question
-from sfn.publish.pointing import needs_listing, point
+from sfn.publish.pointing import is_our_hint, needs_listing, point
 from sfn.publish.policy import Policy
-from sfn.publish.scene import Scene, beside, own_file
-from sfn.publish.trust import hindrance, is_backward
-from sfn.publish.verdict import conclude, nothing_there, unwritten
+from sfn.publish.scene import Scene, beside, hint_at, own_file
+from sfn.publish.trust import await_table, hindrance, is_backward
+from sfn.publish.verdict import conclude, next_refresh, nothing_there, unwritten
 from sfn.words import Claim, Dead, Done, Findings, Later, Reason, Table, TableName, Unwritten
 
 Verdict: TypeAlias = Question | Plan | Done | Later | Dead
@@ -66,6 +66,8 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
     table = scene.table
     if table is not None:
         stopped = hindrance(scene, table, draft)
+        if isinstance(stopped, Dead):
+            return _held(scene, stopped, refresh=refresh, jitter=jitter)
         if stopped is not None:
             return stopped
         scene = _with_obstacle(scene)
@@ -74,6 +76,8 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
                 scene.facts.require_read(hintfile.key(scene.place))
                 scene = replace(scene, siblings=beside(scene.facts, scene.name, scene.policy, scene.place))
             point(scene, table, draft, turned=is_backward(scene, table), refresh=refresh)
+    else:
+        await_table(scene, draft)
     heirs = find_heirs(scene, draft)
     nowhere = settle_elsewhere(scene, heirs, draft)
     settle_absent(scene, nowhere, draft)
@@ -81,10 +85,31 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
         return nothing_there(scene, draft)
     if draft.dead is not None:
         story = replace(scene.claim.story, absent=draft.absent, held=True)
-        return replace(draft.dead, findings=Findings(story))
+        return _held(scene, replace(draft.dead, findings=Findings(story)), refresh=refresh, jitter=jitter)
     if refresh:
         _touch(scene, draft)
     return _concluded(scene, draft, refresh=refresh, jitter=jitter)
+
+
+def _held(scene: Scene, dead: Dead, *, refresh: bool, jitter: float) -> Plan | Dead:
+    """A row that waits for an operator: its files stay as they are, and young enough for cleaners to leave them."""
+    story = dead.findings.story if dead.findings is not None else scene.claim.story
+    if refresh or story.refresh_at is None:
+        story = replace(story, refresh_at=next_refresh(scene.look, scene.policy, jitter))
+    draft = Draft()
+    for location, own in scene.own.items() if refresh else ():
+        hint = hint_at(scene.facts, location)
+        if own.held is not None:
+            draft.put(Stage.FORWARD, own.key, own.held.body, own.held)
+        if hint is not None and is_our_hint(scene, location, hint):
+            draft.put(Stage.HINT, hintfile.key(location), hint.body, hint)
+    changes = draft.ordered()
+    findings = Findings(story, did=tuple(change.key for change in changes))
+    dead = replace(dead, findings=findings, look_at=story.refresh_at)
+    if not changes:
+        return dead
+    _verify(scene, changes)
+    return Plan(changes, dead)
 
 
 def _withdraw(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:

@@ -32,26 +32,27 @@ class Heir:
     place: str
 
 
-def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir]:
-    """By table uuid: who carries, by the catalog's own word, a uuid that our live files name and our name does not."""
-    heirs: dict[str, Heir] = {}
+def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir | None]:
+    """By table uuid: who carries, by the catalog's own word, a uuid that our live files name and our name does not.
+
+    None for one whose location is refused.
+    """
+    heirs: dict[str, Heir | None] = {}
     for doc in scene.documents:
         uuid = doc.guid
         if not doc.live or uuid is None or uuid in heirs or (scene.table is not None and uuid == scene.table.uuid):
             continue
         for candidate in _candidates(scene, uuid):
             found = scene.facts.look(candidate.table).found
-            if isinstance(found, Table):
-                heir = _heir(scene, candidate.table, found) if found.uuid == uuid else None
-                if heir is not None:
-                    heirs[uuid] = heir
-                    break
-            else:
+            if not isinstance(found, Table):
                 draft.ask([candidate])
+            elif found.uuid == uuid and found.left_alone is None:
+                heirs[uuid] = _heir(scene, candidate.table, found)
+                break
     return heirs
 
 
-def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir], draft: Draft) -> dict[str, list[str]]:
+def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draft) -> dict[str, list[str]]:
     """Follow what became of our files away from the table's place.
 
     Those of a table whose new location is refused stay as they are: a wrong setting, or a catalog that answers wrong
@@ -73,7 +74,11 @@ def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir], draft: Draft) -> d
             elif not doc.live:
                 _age(scene, location, own, doc, held, draft)
         elif doc.live and doc.guid is not None and doc.guid in heirs:
-            _rename(scene, location, own, doc, held, heirs[doc.guid], draft)
+            heir = heirs[doc.guid]
+            if heir is not None:
+                _rename(scene, location, own, doc, held, heir, draft)
+            else:
+                draft.look_again(scene.look.answered + scene.policy.long_pause, "renamed to a location that is refused")
         elif doc.live:
             nowhere.setdefault(doc.guid or "", []).append(location)
         else:
@@ -158,9 +163,8 @@ def _candidates(scene: Scene, uuid: str) -> list[Ask]:
 
 
 def _heir(scene: Scene, name: TableName, table: Table) -> Heir | None:
-    if table.left_alone is not None:
-        return None
     try:
+        checked(table.metadata_location, scene.policy.allowed)
         return Heir(name, table, checked(table.location, scene.policy.allowed))
     except LocationRefused:
         return None

@@ -40,6 +40,15 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
     return None
 
 
+def await_table(scene: Scene, draft: Draft) -> None:
+    """An event told of a table, and the answer shows none: look once more."""
+    wish, lag = scene.claim.wish, scene.policy.replica_lag
+    told = (wish.floor is not None or wish.vague) and not wish.drop and wish.renamed_to is None
+    if told and not wish.looked_again and lag > timedelta(0):
+        draft.echo = True
+        draft.look_again(scene.look.answered + lag, "an event told of a table that the catalog did not show")
+
+
 def _trusted_at(scene: Scene, table: Table, relation: Relation | None) -> datetime:
     """From when on an answer is followed that steps back, or over a step back: replicas may not have heard before.
 
@@ -96,7 +105,8 @@ def _is_echo(scene: Scene, table: Table) -> bool:
     After a lost race what is held may be what this very publish wrote, and that it shows the event tells nothing.
     """
     wish, head = scene.claim.wish, scene.head
-    told = wish.drop or wish.renamed_to is not None or wish.vague
-    if not told or wish.looked_again or head is None or not head.live or scene.facts.relist:
+    if wish.looked_again or head is None or not head.live or scene.facts.relist:
         return False
-    return canonical(head.metadata_file_path) == canonical(table.metadata_location)
+    if wish.drop or wish.renamed_to is not None:
+        return head.guid == table.uuid
+    return wish.vague and canonical(head.metadata_file_path) == canonical(table.metadata_location)

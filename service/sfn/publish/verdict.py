@@ -60,11 +60,12 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later:
 
 def unwritten(claim: Claim, look: Look, policy: Policy, jitter: float) -> Done:
     """A staged create: nothing to say yet, and nobody is absent."""
-    story = replace(claim.story, absent={}, refresh_at=_next_refresh(look, policy, jitter))
+    story = replace(claim.story, absent={}, refresh_at=next_refresh(look, policy, jitter))
     return Done(look.answered + policy.refresh_after, Findings(story, Memo()))
 
 
-def _next_refresh(look: Look, policy: Policy, jitter: float) -> datetime:
+def next_refresh(look: Look, policy: Policy, jitter: float) -> datetime:
+    """When files that were written now must be written again; `jitter` in [0, 1) spreads the tables."""
     return look.answered + policy.refresh_after * (1 - jitter / 4)
 
 
@@ -89,7 +90,7 @@ def _story(
         held=before.held and not stepped,
         waived=before.waived and not stepped,
         hints=_hints(scene, changes),
-        refresh_at=_next_refresh(scene.look, scene.policy, jitter) if renew else before.refresh_at,
+        refresh_at=next_refresh(scene.look, scene.policy, jitter) if renew else before.refresh_at,
         misses=0,
     )
 

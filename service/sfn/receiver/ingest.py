@@ -14,6 +14,7 @@ from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
 from sfn.receiver import body, problem
 from sfn.receiver.readiness import Readiness
+from sfn.receiver.refusals import Refusals
 from sfn.receiver.senders import Senders
 from sfn.words import Accepted, CatalogName, Hint, TableName
 
@@ -71,6 +72,7 @@ class Ingest:
         self._limits = limits
         self._interest = interest
         self._on_broken = on_broken
+        self._refusals = Refusals()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: body.Receive, send: Send) -> None:
         """Answer one request (ASGI 3, scope `http`)."""
@@ -92,15 +94,15 @@ class Ingest:
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: body.Receive) -> Answer | None:
         if scope["method"] != "POST":
-            return _problem(405, "events are sent with POST", [(b"allow", b"POST")])
+            return self._turned_away(scope, 405, "events are sent with POST", (b"allow", b"POST"))
         if self._readiness.draining:
             return _unavailable("the service is shutting down", None, [_CLOSE])
         asked = _read_headers(scope["headers"])
         sender = self._senders.verify(asked.authorization)
         if sender is None:
-            return _problem(401, "a valid bearer token is needed", [(b"www-authenticate", b"Bearer")])
+            return self._turned_away(scope, 401, "a valid bearer token is needed", (b"www-authenticate", b"Bearer"))
         if asked.encoding != b"identity":
-            return _problem(415, "the body must not be compressed", [(b"accept-encoding", b"identity")])
+            return self._turned_away(scope, 415, "the body must not be compressed", (b"accept-encoding", b"identity"))
         try:
             content = await body.read(receive, asked.length, self._limits)
             if content is None:
@@ -114,6 +116,14 @@ class Ingest:
         wanted = [hint for hint in decoded.hints if self._concerns(hint)]
         taken = await self._intake.put(wanted) if wanted else _NOTHING
         return _accepted(taken, decoded.ignored + len(decoded.hints) - len(wanted))
+
+    def _turned_away(
+        self, scope: MutableMapping[str, Any], status: int, why: str, header: tuple[bytes, bytes]
+    ) -> Answer:
+        """A request that is refused by its head alone."""
+        client = scope.get("client")
+        self._refusals.tell(status, why, client[0] if client else None)
+        return _problem(status, why, [header])
 
     def _concerns(self, hint: Hint) -> bool:
         return isinstance(hint.subject, CatalogName) or self._interest(hint.subject)

@@ -138,13 +138,13 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """A dead letter: nothing more is tried until a new event or an operator.
+    """A dead letter: nothing more is tried until a new event, an operator, or `look_at`.
 
     Attributes:
         reason: which kind.
         detail: what happened and what to do, for a person.
         findings: what else there is to settle; None leaves what is known as it was.
-        look_at: when files that the row has elsewhere must be looked after; None for none.
+        look_at: when it is looked at again all the same; None for a row that waits for an operator.
     """
 
     reason: Reason

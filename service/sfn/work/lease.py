@@ -9,14 +9,22 @@ import anyio
 from sfn.clock import Clock
 from sfn.errors import Trouble
 from sfn.inbox import Worklist
+from sfn.inbox.troubles import Troubles
 from sfn.words import Claim
 
 
 class Leases:
-    """The running claims of one worker."""
+    """The running claims of one worker.
 
-    def __init__(self, worklist: Worklist, clock: Clock, lease: timedelta) -> None:
-        self._worklist, self._clock, self._lease = worklist, clock, lease
+    Args:
+        worklist: renews them.
+        clock: the wall clock.
+        lease: how long one lasts unless it is renewed.
+        troubles: told when the inbox fails.
+    """
+
+    def __init__(self, worklist: Worklist, clock: Clock, lease: timedelta, troubles: Troubles) -> None:
+        self._worklist, self._clock, self._lease, self._troubles = worklist, clock, lease, troubles
         self._scopes: dict[tuple[object, int], anyio.CancelScope] = {}
         self._claims: dict[tuple[object, int], Claim] = {}
         self._idle = anyio.Event()
@@ -55,7 +63,8 @@ class Leases:
         if not claims:
             return 0
         try:
-            kept = {_id(claim) for claim in await self._worklist.renew(list(claims.values()), self._clock.now())}
+            with self._troubles.told():
+                kept = {_id(claim) for claim in await self._worklist.renew(list(claims.values()), self._clock.now())}
         except Trouble:
             return 0
         lost = [key for key in claims if key not in kept and key in self._scopes]

@@ -21,7 +21,7 @@ WIDTH = 16
 BATCH = 200
 """Hints in one transaction."""
 NAMED = 100
-"""Withheld namespaces that one record names."""
+"""Withheld namespaces, or tables, that one record names."""
 
 _LEFT_TO_OTHERS = frozenset({Reason.HELD_DROP, Reason.POISON})
 """Dead letters of rows that are not told that their table is gone: an operator knows, or must look first."""
@@ -53,6 +53,9 @@ class Sweep:
         self._absent: list[TableName] = []
         self._listed: set[TableName] = set()
         self._withheld: dict[str, str] = {}
+        self._failed: list[TableName] = []
+        self._failure = ""
+        self._told = 0
 
     async def run(self, jitter: float) -> Swept:
         """Do it.
@@ -73,6 +76,7 @@ class Sweep:
             raise
         await self._tell()
         self._tell_withheld()
+        self._tell_failed()
         calm = await self._tell_absences(known)
         pause = self._policy.sweep_every * (0.9 + jitter / 5)
         # One that takes longer than its interval leaves the catalog in peace for a while too.
@@ -112,6 +116,8 @@ class Sweep:
                 except Trouble as trouble:
                     if trouble.scope is not Scope.TABLE:
                         raise
+                    self._failed.append(table)
+                    self._failure = self._failure or str(trouble)
 
     async def _look_at(self, table: TableName, row: Known | None) -> None:
         etag = row.etag if row is not None and row.live is not None else None
@@ -126,7 +132,9 @@ class Sweep:
     async def _tell(self) -> None:
         hints, self._hints = self._hints, []
         for start in range(0, len(hints), BATCH):
-            await self._ports.intake.put(hints[start : start + BATCH])
+            batch = hints[start : start + BATCH]
+            await self._ports.intake.put(batch)
+            self._told += len(batch)
 
     async def _tell_absences(self, known: Mapping[TableName, Known]) -> bool:
         """Whether there were few enough: what is held already counts, it waits for the same operator."""
@@ -138,11 +146,20 @@ class Sweep:
                 excluded.append(table)
             elif self._policy.on_drop is not OnDrop.KEEP and not self._is_withheld(table):
                 absent.append(table)
-        calm = len(absent) <= await self._ports.brake.limit(self._subject.catalog)
+        limit = await self._ports.brake.limit(self._subject.catalog)
+        calm = len(absent) <= limit
         told = [table for table in (*absent, *excluded) if known[table].reason not in _LEFT_TO_OTHERS]
         held = set() if calm else set(absent)
         self._hints = [Hint(table, sender="sweep", held=table in held) for table in told]
         await self._tell()
+        _log.info(
+            "sweep told",
+            catalog=self._subject.catalog,
+            tables=len(self._listed),
+            hints=self._told,
+            absences=len(absent),
+            limit=limit,
+        )
         return calm
 
     def _is_withheld(self, table: TableName) -> bool:
@@ -161,6 +178,17 @@ class Sweep:
                 namespaces=[namespace or "(all)" for namespace in list(self._withheld)[:NAMED]],
                 number=len(self._withheld),
                 why=next(iter(self._withheld.values())),
+            )
+
+    def _tell_failed(self) -> None:
+        """Nothing else does: the sweep goes on without them, and their rows are not claimed."""
+        if self._failed:
+            _log.warning(
+                "tables not looked at",
+                catalog=self._subject.catalog,
+                tables=[table.identifier for table in self._failed[:NAMED]],
+                number=len(self._failed),
+                error=self._failure,
             )
 
 

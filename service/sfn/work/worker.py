@@ -12,8 +12,9 @@ from anyio.abc import TaskGroup
 
 from sfn.catalog import Catalog
 from sfn.clock import Chance, Clock
-from sfn.errors import Broken, Permanent, Scope, Trouble
+from sfn.errors import Broken, LocationRefused, Permanent, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster, Worklist
+from sfn.inbox.troubles import Troubles
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import Fenced, Ports, publish
 from sfn.store import PointerStore, Stores
@@ -122,7 +123,8 @@ class Worker:
         self._inbox, self._sources, self._stores = inbox, sources, stores
         self._clock, self._chance, self._journal, self._terms = clock, chance, journal, terms
         self._lanes = Lanes(terms.concurrency)
-        self._leases = Leases(inbox.worklist, clock, terms.lease)
+        self._troubles = Troubles(clock, "worker")
+        self._leases = Leases(inbox.worklist, clock, terms.lease, self._troubles)
         self._sweeps = Sweeps()
         self._pause = anyio.CancelScope()
         self._freed = False
@@ -146,7 +148,8 @@ class Worker:
         now = self._clock.now()
         # By the same clock reading as the slots: a breaker that reopened in between would be waited for in vain.
         reopens_at = self._lanes.reopens_at(now)
-        claimed = await self._inbox.worklist.claim(self._lanes.slots(now), now)
+        with self._troubles.told():
+            claimed = await self._inbox.worklist.claim(self._lanes.slots(now), now)
         for letter in claimed.poisoned:
             self._journal.poisoned(letter)
         for claim in claimed.claims:
@@ -215,7 +218,7 @@ class Worker:
     async def _fenced(self, claim: Claim) -> None:
         """Who lost its lease may have written after the one that has it now: have the row looked at once more."""
         self._journal.fenced(claim)
-        with contextlib.suppress(Trouble):
+        with contextlib.suppress(Trouble), self._troubles.told():
             await self._inbox.intake.put([Hint(claim.subject, sender="fenced", anew=True)])
 
     async def _publish_or_sweep(self, claim: Claim, source: Source | None, stores: Stores) -> Outcome:
@@ -248,7 +251,8 @@ class Worker:
         if trouble.scope is not Scope.TABLE:
             return Released(self._lanes.trouble(claim.lane, trouble.scope, now, trouble.retry_after), str(trouble))
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
-            return self._refused(Reason.PERMANENT, str(trouble), source)
+            reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
+            return self._refused(reason, str(trouble), source)
         return self._retry(claim, str(trouble), source, trouble.retry_after)
 
     def _after_surprise(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
@@ -283,7 +287,8 @@ class Worker:
         """
         while True:
             try:
-                kept = await self._inbox.worklist.settle(claim, outcome, self._clock.now())
+                with self._troubles.told():
+                    kept = await self._inbox.worklist.settle(claim, outcome, self._clock.now())
             except Trouble:
                 await anyio.sleep(_SETTLE_AGAIN)
                 continue

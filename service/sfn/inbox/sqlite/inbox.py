@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
 import anyio
 import anyio.to_thread
+import structlog
 
 from sfn.clock import Clock
 from sfn.errors import Transient
@@ -23,6 +24,7 @@ from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.lock import InboxLock
 from sfn.inbox.sqlite.refusals import refusal
 from sfn.inbox.terms import Terms
+from sfn.inbox.troubles import Troubles
 from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName
 
 PAGE = 500
@@ -31,6 +33,8 @@ PRUNED = 500
 """Events that are deleted at a time: few, because puts wait for it."""
 TENDED_EVERY = 60.0
 """Seconds."""
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 def _nobody(_: Commit) -> None:
@@ -84,22 +88,23 @@ class SqliteInbox:
             if await committer.close():
                 lock.release()
 
-    async def tend(self, retention: timedelta) -> NoReturn:
+    async def tend(self, retention: timedelta, every: float = TENDED_EVERY) -> NoReturn:
         """Keep the files small, for ever: a sibling of what uses the inbox.
 
         Args:
             retention: how long events are kept.
+            every: seconds from one turn to the next.
 
         Raises:
             Broken: as soon as the inbox can't be trusted any more.
         """
+        troubles = Troubles(self._clock, "tending")
         while True:
-            with anyio.move_on_after(TENDED_EVERY):
+            with anyio.move_on_after(every):
                 raise await self._committer.broken()
-            try:
+            # A later turn finds the same to do.
+            with suppress(Transient), troubles.told():
                 await self.tend_once(retention)
-            except Transient:
-                continue  # a later turn finds the same to do
 
     async def tend_once(self, retention: timedelta) -> int:
         """Delete the events that are older, and bring what was written into the database; how many events."""
@@ -192,11 +197,14 @@ async def _locked(named: Path, terms: Terms, now: datetime) -> tuple[InboxLock, 
 
 def _opened(path: Path, terms: Terms, now: datetime) -> Ledger:
     try:
+        # Whoever lost the inbox, or mounted another disk in its place, sees it by this.
+        new = not path.exists() or path.stat().st_size == 0
         ledger = Ledger(str(path), terms)
-        ledger.recover(now)
+        taken_back = ledger.recover(now)
     except sqlite3.Error as error:
         refused = refusal(error, str(path))
         if refused is None:
             raise
         raise refused from error
+    _log.info("inbox opened", path=str(path), new=new, leases_taken_back=taken_back)
     return ledger

@@ -70,7 +70,7 @@ class Ledger:
         )
         prepare(self._db, path)
         self._terms = terms
-        self._rows = Rows(self._db)
+        self._rows = Rows(self._db, terms.stores)
         self._events = EventLog(self._db)
         self._dead = DeadLetters(self._db)
         self._due = DueRows(self._rows)
@@ -93,6 +93,7 @@ class Ledger:
         if self._db.in_transaction:
             yield
             return
+        poisoned = list(self._poisoned)
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._rows.begin()
@@ -103,12 +104,14 @@ class Ledger:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             self._rows.forget()
+            self._poisoned = poisoned
             raise
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Within a transaction: what raises within is undone alone."""
         self._rows.flush()
+        poisoned = list(self._poisoned)
         self._db.execute("SAVEPOINT verb")
         try:
             yield
@@ -118,6 +121,7 @@ class Ledger:
                 self._db.execute("ROLLBACK TO verb")
                 self._db.execute("RELEASE verb")
             self._rows.forget()
+            self._poisoned = poisoned
             raise
         self._db.execute("RELEASE verb")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from sfn.inbox.sqlite.codec import (
     subject_of,
     wish_column,
 )
-from sfn.inbox.transitions import Row
+from sfn.inbox.transitions import Row, lane_of
 from sfn.words import Lane, Memo, Urgency
 
 __all__ = ["KEPT", "Rows", "key_of", "subject_of"]
@@ -44,10 +45,13 @@ class Rows:
 
     What was read stays known until a transaction is undone or another connection has written. The caller owns the
     transaction: it calls `begin` before the first verb, `flush` before it commits, and `forget` after a rollback.
+
+    Args:
+        stores: see `Terms.stores`.
     """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+    def __init__(self, db: sqlite3.Connection, stores: Collection[str] = ()) -> None:
+        self._db, self._stores = db, stores
         self._stored: dict[str, _Stored] = {}
         self._changed: dict[str, Row | None] = {}
         self._lanes: dict[Lane, int] = {}
@@ -109,7 +113,7 @@ class Rows:
         for key, row in changed.items():
             before = self._stored.pop(key, None)
             if row is not None:
-                lane = self._lane(row.lane)
+                lane = self._lane(lane_of(row, self._stores))
                 if before is None:
                     self._insert(key, row, lane)
                 else:

@@ -1,0 +1,32 @@
+"""What the log is told of requests that anybody can send: enough to see them, too little to fill a disk."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from sfn.receiver.refusals import TOLD_EVERY, Refusals
+
+
+def test_a_status_is_told_once_a_second_with_how_many_were_left_out() -> None:
+    now = [0.0]
+    refusals = Refusals(lambda: now[0])
+    with capture_logs() as records:
+        for _ in range(100):
+            refusals.tell(401, "no", "10.0.0.7")
+        now[0] += TOLD_EVERY
+        refusals.tell(401, "no", "10.0.0.8")
+        now[0] += TOLD_EVERY
+        refusals.tell(401, "no", None)
+    assert [(record["client"], record["left_out"]) for record in records] == [
+        ("10.0.0.7", 0),
+        ("10.0.0.8", 99),
+        (None, 0),
+    ]
+
+
+def test_no_status_hides_another() -> None:
+    refusals = Refusals(lambda: 0.0)
+    with capture_logs() as records:
+        for status in (401, 405, 401, 415):
+            refusals.tell(status, "no", "10.0.0.7")
+    assert [record["status"] for record in records] == [401, 405, 415]

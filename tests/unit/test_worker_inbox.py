@@ -1,0 +1,120 @@
+"""What the log is told when a worker's inbox is in trouble: the worker goes on, and nobody else would hear of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+from typing_extensions import override
+
+from sfn.errors import Scope, Transient
+from sfn.inbox import Claimed
+from sfn.inbox.troubles import Troubles
+from sfn.words import Accepted, Claim, Hint, Outcome, Slots
+from sfn.work.lease import Leases
+from tests.promises.inboxes import PLENTY, HandClock
+from tests.unit.working import TABLE, Desk, WatchedInbox
+
+
+class FailingInbox(WatchedInbox):
+    """An inbox whose disk is full for some calls.
+
+    Attributes:
+        fails: how many calls of a verb fail yet.
+        fenced: every claim turns out to be another worker's.
+    """
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.fails: dict[str, int] = {}
+        self.fenced = False
+
+    @override
+    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+        self._fail("claim")
+        return await super().claim(slots, now)
+
+    @override
+    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
+        self._fail("renew")
+        return await super().renew(claims, now)
+
+    @override
+    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+        self._fail("settle")
+        return await super().settle(claim, outcome, now) and not self.fenced
+
+    @override
+    async def put(self, notes: Sequence[Hint]) -> Accepted:
+        self._fail("put")
+        return await super().put(notes)
+
+    def _fail(self, verb: str) -> None:
+        self.fails[verb] = self.fails.get(verb, 0) - 1
+        if self.fails[verb] >= 0:
+            raise Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.01)
+
+
+@pytest.fixture
+def inbox() -> FailingInbox:
+    return FailingInbox(HandClock())
+
+
+@pytest.fixture
+async def desk(inbox: FailingInbox) -> Desk:
+    made = Desk(clock=HandClock(), inbox=inbox)
+    made.catalog.create(TABLE)
+    await inbox.put([Hint(TABLE)])
+    return made
+
+
+def told(records: Sequence[EventDict]) -> list[tuple[str, str, str | None]]:
+    return [(record["log_level"], record["event"], record.get("error")) for record in records]
+
+
+BEGINS = ("warning", "inbox in trouble", "inbox: expected room, found none")
+ENDS = ("info", "inbox works again", None)
+
+
+async def test_a_claim_that_fails_time_and_again_is_told_once_and_its_end(desk: Desk, inbox: FailingInbox) -> None:
+    inbox.fails["claim"] = 3
+    stop = anyio.Event()
+    with capture_logs() as records:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(desk.worker.run, stop)
+            with anyio.fail_after(10):
+                while not desk.book.outcomes:  # noqa: ASYNC110 - the book has no event for it
+                    await anyio.sleep(0.005)
+            stop.set()
+    assert told(records) == [BEGINS, ENDS]
+
+
+async def test_a_settle_that_fails_is_told(desk: Desk, inbox: FailingInbox) -> None:
+    inbox.fails["settle"] = 1
+    with capture_logs() as records:
+        await desk.work()
+    assert told(records) == [BEGINS, ENDS]
+
+
+async def test_a_fenced_row_that_cannot_be_hinted_is_told(desk: Desk, inbox: FailingInbox) -> None:
+    inbox.fenced, inbox.fails["put"] = True, 1
+    with capture_logs() as records:
+        await desk.work()
+        assert told(records) == [BEGINS]
+        await desk.work()
+    assert told(records) == [BEGINS, ENDS]
+
+
+async def test_leases_that_cannot_be_renewed_are_told(desk: Desk, inbox: FailingInbox) -> None:
+    leases = Leases(inbox, desk.clock, timedelta(seconds=30), Troubles(desk.clock, "worker"))
+    (claim,) = (await inbox.claim(PLENTY, inbox.due_at(TABLE))).claims
+    leases.add(claim)
+    inbox.fails["renew"] = 2
+    with capture_logs() as records:
+        for _ in range(3):
+            assert await leases.run_once() == 0
+    assert told(records) == [BEGINS, ENDS]
