@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,29 +17,28 @@ LATER = NOW + timedelta(minutes=1)
 PLENTY = Slots(total=9, live=9, sweeps=9)
 
 
-@pytest.mark.parametrize("undone", ["transaction", "savepoint"])
-def test_poison_that_was_undone_is_told_by_the_claim_that_finds_it_again(undone: str) -> None:
-    ledger = Ledger(":memory:", Terms(crashes=1))
-    ledger.put([Hint(ORDERS)], NOW)
-    assert ledger.claim(PLENTY, NOW).claims
-    with pytest.raises(OSError, match="full"), ledger.transaction():
-        if undone == "transaction":
-            ledger.claim(PLENTY, LATER)
-            raise OSError("full")
-        with ledger.savepoint():
-            ledger.claim(PLENTY, LATER)
-            raise OSError("full")
+def claim_in_vain(ledger: Ledger, *, savepoint: bool) -> None:
+    with ledger.transaction(), ledger.savepoint() if savepoint else nullcontext():
+        ledger.claim(PLENTY, LATER)
+        raise OSError("full")
+
+
+@pytest.fixture(name="ledger")
+def fixture_ledger() -> Ledger:
+    """One whose only row will be poison at the next look."""
+    made = Ledger(":memory:", Terms(crashes=1))
+    made.put([Hint(ORDERS)], NOW)
+    assert made.claim(PLENTY, NOW).claims
+    return made
+
+
+@pytest.mark.parametrize("savepoint", [True, False])
+@pytest.mark.parametrize("recovered", [True, False])
+def test_poison_is_told_by_the_first_claim_that_is_kept(ledger: Ledger, *, savepoint: bool, recovered: bool) -> None:
+    if recovered:
+        assert ledger.recover(LATER) == 1
+    with pytest.raises(OSError, match="full"):
+        claim_in_vain(ledger, savepoint=savepoint)
     told = [ledger.claim(PLENTY, LATER).poisoned for _ in range(2)]
     assert [len(letters) for letters in told] == [1, 0]
     assert len(ledger.letters("prod")) == 1
-
-
-def test_poison_that_a_start_finds_is_told_by_its_first_claim_that_is_kept() -> None:
-    ledger = Ledger(":memory:", Terms(crashes=1))
-    ledger.put([Hint(ORDERS)], NOW)
-    assert ledger.claim(PLENTY, NOW).claims
-    assert ledger.recover(LATER) == 1
-    with pytest.raises(OSError, match="full"), ledger.transaction():
-        ledger.claim(PLENTY, LATER)
-        raise OSError("full")
-    assert [letter.subject for letter in ledger.claim(PLENTY, LATER).poisoned] == [ORDERS]
