@@ -94,7 +94,7 @@ async def test_the_roster_tells_what_is_live_dead_and_told(ground: Ground) -> No
     await ground.inbox.put([Hint(STOCK, floor=pointer(5)), Hint(CatalogName("prod"))])
     assert await ground.known() == [
         Known(ORDERS, live, "v3"),
-        Known(RETURNS, None, None, Reason.PERMANENT, dead=True),
+        Known(RETURNS, None, None, Reason.PERMANENT),
         Known(STOCK, None, None, told=pointer(5)),
     ]
     assert await ground.known("elsewhere") == []
@@ -112,10 +112,10 @@ async def test_the_rows_that_carry_a_uuid_are_as_the_roster_tells_them(ground: G
     await ground.published(RETURNS, ELSEWHERE)
     await ground.published(STOCK, uuid="u2")
     await ground.published(table("orders", "other"))
-    await ground.settled(ORDERS, Dead(Reason.PERMANENT, "its location is nonsense"))
+    await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "the brake is on"))
     carrying = await ground.inbox.carrying("prod", "u1")
     assert carrying == [row for row in await ground.known() if row.table in {ORDERS, RETURNS}]
-    assert [(row.table, row.dead) for row in carrying] == [(ORDERS, True), (RETURNS, False)]
+    assert [(row.table, row.is_stuck) for row in carrying] == [(ORDERS, True), (RETURNS, False)]
     assert await ground.inbox.carrying("prod", "u3") == []
 
 
@@ -238,7 +238,7 @@ async def test_a_dead_row_keeps_what_is_known_unless_something_new_is(ground: Gr
     await ground.hint(ORDERS)
     ground.clock.turn(300)
     await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "still", Findings(Story(visited=True))))
-    assert await ground.row(ORDERS) == Known(ORDERS, None, None, Reason.PERMANENT, dead=True)
+    assert await ground.row(ORDERS) == Known(ORDERS, None, None, Reason.PERMANENT)
 
 
 async def test_a_row_has_one_open_letter_until_a_success(ground: Ground) -> None:

@@ -237,3 +237,21 @@ async def test_a_drop_that_a_replica_does_not_show_yet_is_looked_at_once_more() 
     line.catalog.drop(A)
     await line.work(60)
     assert line.document(A)["state"] == "dropped"
+
+
+async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_brake_holds() -> None:
+    line = Line()
+    line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 0}), line.clock)
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    there = "file:///warehouse/n/b"
+    line.store.files[line.catalog.commit(B, location=there).metadata_location] = b"{}"
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    assert line.document(A)["state"] == line.document(B, there)["state"] == "current"
+    line.catalog.drop(B)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    await line.hear(Hint(B, drop=True), seconds=60)
+    held = [letter.subject for letter in await line.inbox.letters("prod") if letter.reason is Reason.HELD_DROP]
+    assert held == [A, B]

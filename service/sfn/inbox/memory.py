@@ -271,5 +271,4 @@ class MemoryInbox:
 
 
 def _known(name: TableName, row: Row) -> Known:
-    dead = row.state is State.DEAD
-    return Known(name, row.story.live, row.memo.etag, row.reason, row.wish.floor, dead)
+    return Known(name, row.story.live, row.memo.etag, row.reason, row.wish.floor)

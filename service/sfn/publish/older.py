@@ -22,7 +22,7 @@ def older_files(scene: Scene, uuid: str, locations: list[str]) -> list[Ask]:
         return []
     written = written_at(scene, locations)
     others = scene.facts.others_with(uuid, scene.name)
-    known = [Ask(row.table, live.location) for row, live in others if live.written_at < written and not row.dead]
+    known = [Ask(row.table, live.location) for row, live in others if live.written_at < written and not row.is_stuck]
     found = [
         Ask(TableName(scene.name.catalog, doc.namespace, doc.name), location)
         for location in locations

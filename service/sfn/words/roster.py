@@ -20,7 +20,6 @@ class Known:
         reason: why the row has an open dead letter, None without one.
         told: `Wish.floor` of the row, None while no wish is open. While the catalog still answers it, a sweep has no
             news for a row that was given up.
-        dead: nothing more is tried of its own accord.
     """
 
     table: TableName
@@ -28,4 +27,8 @@ class Known:
     etag: str | None
     reason: Reason | None = None
     told: str | None = None
-    dead: bool = False
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether an operator must look first, or many hours pass: nobody waits for it, and no sweep tells it more."""
+        return self.reason in {Reason.HELD_DROP, Reason.POISON}

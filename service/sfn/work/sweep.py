@@ -14,7 +14,7 @@ from sfn.clock import Clock
 from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster
 from sfn.publish.policy import OnDrop, Policy
-from sfn.words import CatalogName, Hint, Known, Loaded, Missing, Reason, Swept, TableName
+from sfn.words import CatalogName, Hint, Known, Loaded, Missing, Swept, TableName
 
 WIDTH = 16
 """Loads in flight."""
@@ -22,9 +22,6 @@ BATCH = 200
 """Hints in one transaction."""
 NAMED = 100
 """Withheld namespaces, or tables, that one record names."""
-
-_LEFT_TO_OTHERS = frozenset({Reason.HELD_DROP, Reason.POISON})
-"""Dead letters of rows that are not told that their table is gone: an operator knows, or must look first."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -148,7 +145,7 @@ class Sweep:
                 absent.append(table)
         limit = await self._ports.brake.limit(self._subject.catalog)
         calm = len(absent) <= limit
-        told = [table for table in (*absent, *excluded) if known[table].reason not in _LEFT_TO_OTHERS]
+        told = [table for table in (*absent, *excluded) if not known[table].is_stuck]
         held = set() if calm else set(absent)
         self._hints = [Hint(table, sender="sweep", held=table in held) for table in told]
         await self._tell()

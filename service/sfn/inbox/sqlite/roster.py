@@ -7,12 +7,9 @@ from typing import Any
 
 from sfn.inbox.sqlite.codec import keys_of_tables, parse_etag, parse_story, parse_wish, subject_of
 from sfn.inbox.sqlite.rows import Rows
-from sfn.inbox.transitions import State
 from sfn.words import Known, Reason, TableName
 
-_KNOWN = (
-    "SELECT key, state, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) AS memo FROM subject"
-)
+_KNOWN = "SELECT key, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) AS memo FROM subject"
 
 
 class RosterQueries:
@@ -56,12 +53,12 @@ class RosterQueries:
 
 def _known(found: Iterable[tuple[Any, ...]]) -> list[tuple[str, Known]]:
     page = []
-    for key, state, reason, wish, story, memo in found:
+    for key, reason, wish, story, memo in found:
         subject = subject_of(key)
         if isinstance(subject, TableName):
             why = Reason(reason) if reason is not None else None
             live, told = parse_story(story).live, parse_wish(wish).floor
-            page.append((key, Known(subject, live, parse_etag(memo), why, told, state == State.DEAD)))
+            page.append((key, Known(subject, live, parse_etag(memo), why, told)))
     return page
 
 
