@@ -55,7 +55,7 @@ def _print(reports: list[Report], seconds: float, kind: str | None) -> int:
     for report in reports:
         totals += report.counts
     stated = sum(report.stated for report in reports)
-    print(f"{len(reports)} histories in {seconds:.0f} s: {len(bad)} bad; {stated} looks at the one case that is stated")
+    print(f"{len(reports)} histories in {seconds:.0f} s: {len(bad)} bad; {stated} looks at what is stated")
     print(", ".join(f"{what} {count}" for what, count in sorted(totals.items())))
     kinds: Counter[str] = Counter(broken for report in bad for broken in {what for what, _ in report.bad})
     for broken, count in kinds.most_common():

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sfn.errors import Malformed, Stale, Unreadable
 from sfn.reader.files import finish
@@ -35,6 +35,13 @@ class Snapshot:
         return [key for key in self.files.below(prefix) if key.endswith(".ver")][:limit]
 
 
+class Looked(NamedTuple):
+    """When the catalog was asked for what a document says, and when its answer was taken up."""
+
+    asked: datetime
+    answered: datetime
+
+
 @dataclass(slots=True)
 class Checker:
     """Every promise that a reader could see broken.
@@ -42,7 +49,8 @@ class Checker:
     Attributes:
         bad: (kind, what) of each broken promise.
         ignore_moves_back: a script looks at that itself.
-        stated: how often the one case was met that can't be promised.
+        stated: how often a case was met that can't be promised.
+        strict: readers never go back, not even until the next look; else that too is a stated case.
         lived: keys of documents, each with a table uuid that was live there.
         last: by reader: the highest rank that it saw.
         late: keys written long after the catalog was asked, by a process that was suspended meanwhile. If it is killed
@@ -55,13 +63,14 @@ class Checker:
     catalogs: list[str]
     bad: list[tuple[str, str]] = field(default_factory=list)
     stated: int = 0
+    strict: bool = True
     ignore_moves_back: bool = False
     places: set[str] = field(default_factory=set)
     last: dict[tuple[str, ...], int] = field(default_factory=dict)
     is_live: Callable[[str, tuple[str, ...], str | None], bool] = lambda _catalog, _identifier, _uuid: False
     late: set[str] = field(default_factory=set)
     lived: set[tuple[str, str | None]] = field(default_factory=set)
-    seen_at: dict[str, datetime] = field(default_factory=dict)
+    looks: dict[str, Looked] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     def blame(self, kind: str, what: str) -> None:
@@ -85,7 +94,7 @@ class Checker:
             self._check_forwarding(key, doc, json.loads(old) if old is not None else {})
             asked = datetime.fromisoformat(doc["asked_at"])
             self.late = self.late | {key} if self.now() - asked > LEASE else self.late - {key}
-            self.seen_at[doc["metadata_file_path"]] = datetime.fromisoformat(doc["written_at"])
+            self.looks[doc["metadata_file_path"]] = Looked(asked, datetime.fromisoformat(doc["written_at"]))
         here = key.split("/metadata/", maxsplit=1)[0]
         for place in sorted(self.places):
             if place == here or self._points_to(place, here):
@@ -153,13 +162,13 @@ class Checker:
         if len(self.catalogs) == 1 and not any(
             said in doc["metadata_file_path"] or said in doc.get("hint_was", ()) for doc in docs
         ):
-            self.blame("a hint without a document", f"{place} names {pointer}")
+            self._blame_for_now("a hint without a document", f"{place} names {pointer}")
         uuid = self.ranks.owner.get(pointer)
         owners = [catalog for catalog, owner in self.ranks.order if owner == uuid and uuid is not None]
         if not owners:
             self.blame("lie: hint", f"{place} names {pointer}")
         elif len(owners) == 1:
-            self._saw(("hint", place, str(uuid)), owners[0], uuid, pointer, self.seen_at.get(pointer))
+            self._saw(("hint", place, str(uuid)), owners[0], uuid, pointer, self.looks.get(pointer))
 
     def _look(self, place: str, identifier: tuple[str, ...] | None) -> None:
         found = self.resolve(place, identifier)
@@ -170,7 +179,8 @@ class Checker:
                 if identifier
                 else ("directory", place, str(doc.guid))
             )
-            self._saw((*reader, doc.catalog_id), doc.catalog_id, doc.guid, found.metadata_location, doc.written_at)
+            looked = Looked(doc.as_of, doc.written_at)
+            self._saw((*reader, doc.catalog_id), doc.catalog_id, doc.guid, found.metadata_location, looked)
             if identifier and doc.guid not in self.ranks.names.get((doc.catalog_id, identifier), ()):
                 self.blame("wrong table by name", f"{place} {identifier}: {found}")
             if not identifier and place not in self.ranks.places[doc.guid]:
@@ -178,7 +188,9 @@ class Checker:
         elif isinstance(found, Malformed | Stale):
             self.blame("unreadable", f"{place} {identifier}: {found}")
 
-    def _saw(self, reader: tuple[str, ...], catalog: str, uuid: str | None, pointer: str, at: datetime | None) -> None:
+    def _saw(
+        self, reader: tuple[str, ...], catalog: str, uuid: str | None, pointer: str, looked: Looked | None
+    ) -> None:
         """A reader saw a pointer: the catalog must have had it, and the reader must not have seen a later one."""
         had = self.ranks.order.get((catalog, uuid), {}).get(pointer)
         if reader[0] == "name" and not reader[3]:
@@ -190,15 +202,24 @@ class Checker:
         # A pointer that was stepped back to has two ranks: it counts as the first that is no step back from the last.
         rank = min((rank for rank in had if rank >= before), default=max(had))
         if rank < before and not self.ignore_moves_back:
-            if at is not None and any(self._is_stated(reader, at, back) for back in self.ranks.rolled_back[uuid]):
+            backs = self.ranks.rolled_back[uuid]
+            if looked is not None and any(self._is_stated(reader, looked, back) for back in backs):
                 self.stated += 1
             else:
-                self.blame(f"moved back: {reader[0]}", f"{reader} to rank {rank} ({pointer}) after {before}")
+                self._blame_for_now(f"moved back: {reader[0]}", f"{reader} to rank {rank} ({pointer}) after {before}")
         self.last[reader] = max(before, rank)
 
+    def _blame_for_now(self, kind: str, what: str) -> None:
+        """A promise was broken that is right again after the next look."""
+        if self.strict:
+            self.blame(kind, what)
+        else:
+            self.stated += 1
+
     @staticmethod
-    def _is_stated(reader: tuple[str, ...], at: datetime, back: datetime) -> bool:
-        """The case that can't be promised: the catalog stepped back, and an answer that arrived within the replicas'
-        lag still named the abandoned pointer; or a writer of the hint slept across the step.
+    def _is_stated(reader: tuple[str, ...], looked: Looked, back: datetime) -> bool:
+        """The case that can't be promised: the catalog stepped back and, asked within the replicas' lag, still named
+        the abandoned pointer; or a writer of the hint slept across the step.
         """
-        return (back <= at and at - back <= REPLICA_LAG) or (reader[0] == "hint" and at <= back)
+        within_lag = back <= looked.answered and looked.asked - back <= REPLICA_LAG
+        return within_lag or (reader[0] == "hint" and looked.answered <= back)

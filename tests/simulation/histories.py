@@ -30,6 +30,7 @@ KINDS = {
     "no-delete": Setting(conditional_delete=False),
     "twice": Setting(inboxes=2),
     "switched": Setting(OPERATIONS | SWITCHES),
+    "poison": Setting(crashes=2),
 }
 
 

@@ -48,7 +48,7 @@ class World:
         self._events = 0
         self.truths = [CatalogTruth(f"cat{index}", self.loop.time) for index in range(setting.catalogs)]
         self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
-        self.checker.is_live = self._is_live
+        self.checker.is_live, self.checker.strict = self._is_live, setting.strict
         self.services: list[Service] = []
         self._switched: set[str | None] = set()
         self._looks: dict[Subject, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))

@@ -6,13 +6,16 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from typing_extensions import override
 
+from sfn.errors import Scope, Transient
 from sfn.inbox.letters import Status
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Interest, OnDrop
-from sfn.words import Dead, Done, Hint, Later, Reason
+from sfn.store import Moved
+from sfn.words import Dead, Done, Held, Hint, Later, Reason
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, B, Line, key_of
+from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, key_of
 
 pytestmark = pytest.mark.anyio
 DAY = timedelta(days=1).total_seconds()
@@ -255,3 +258,51 @@ async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_br
     await line.hear(Hint(B, drop=True), seconds=60)
     held = [letter.subject for letter in await line.inbox.letters("prod") if letter.reason is Reason.HELD_DROP]
     assert held == [A, B]
+
+
+class NoHints(CountingStore):
+    """Writes no version hint while it is told so."""
+
+    fails = False
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        if self.fails and key.endswith("version-hint.text"):
+            raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
+        return await super().write(key, body, replacing)
+
+
+async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its_name_since() -> None:
+    """Between the two nothing settled, so the wish is still there; what vanishes now leaves a tombstone."""
+    line = Line()
+    line.store = store = NoHints()
+    store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    store.files[line.catalog.create(A).metadata_location] = b"{}"
+    store.fails = True
+    with pytest.raises(Transient):
+        await line.hear(Hint(A, drop=True, purge=True), seconds=20)
+    store.fails = False
+    line.catalog.drop(A)
+    line.clock.turn(TERMS.lease.total_seconds())
+    await line.work(60)
+    assert line.document(A)["state"] == "dropped"
+
+
+async def test_a_table_that_is_switched_off_leaves_after_its_older_files() -> None:
+    line = Line()
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    line.catalog.commit(B)
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    line.catalog.commit(B, left_alone="it is switched off")
+    await line.inbox.put([Hint(B)])
+    line.clock.turn(5)
+    await line.work(only=lambda table: table == B)
+    assert line.document(B)["state"] == "current"
+    await line.hear(Hint(A), seconds=1500)
+    assert line.document(A).get("state") != "current"
+    assert line.document(B) == {}

@@ -77,7 +77,7 @@ def _brake_allows(scene: Scene, uuid: str, locations: list[str]) -> bool:
 
 
 def _is_purged(scene: Scene, location: str) -> bool:
-    if scene.claim.wish.purge:
+    if scene.purged:
         return True
     doc = scene.own[location].doc
     if doc is None or canonical(doc.metadata_file_path.rpartition("/")[0]) != f"{location}/metadata":

@@ -100,21 +100,21 @@ def drop(scene: Scene, location: str, draft: Draft, *, delete: bool = False) -> 
         draft.put(Stage.FORWARD, own.key, dropped, own.held)
 
 
-def _give_up(scene: Scene, location: str, doc: Document, draft: Draft) -> None:
-    """Drop what has no successor since something stands in that one's place, once older files of the table went."""
+def _give_up(scene: Scene, location: str, doc: Document, draft: Draft, *, delete: bool = False) -> None:
+    """Drop what has no successor, once older files of the table went."""
     older = older_files(scene, doc.guid, [location]) if doc.guid is not None else []
     if older:
         draft.ask(older)
         draft.look_again(*older_first(scene))
     else:
-        drop(scene, location, draft)
+        drop(scene, location, draft, delete=delete)
 
 
 def withdraw(scene: Scene, location: str, draft: Draft) -> None:
     """Take back what speaks of a live table at a location; what speaks of a table that is gone expires."""
     own = scene.own[location]
     if own.doc is not None and own.doc.live:
-        drop(scene, location, draft, delete=True)
+        _give_up(scene, location, own.doc, draft, delete=True)
     elif own.doc is not None and own.held is not None:
         _age(scene, location, own, own.doc, own.held, draft)
 

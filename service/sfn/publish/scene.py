@@ -68,6 +68,14 @@ class Scene:
         return max([doc for doc in found if doc.live] or found, key=lambda doc: doc.ordinal, default=None)
 
     @property
+    def purged(self) -> bool:
+        """Whether a purge was told of the table that our files name, and not of one that had the name before it."""
+        settled = self.claim.story.live
+        return self.claim.wish.purge and (
+            settled is None or all(doc.guid == settled.uuid for doc in self.documents if doc.live)
+        )
+
+    @property
     def previous(self) -> int:
         """The greatest Ordinal of our documents, 0 without any."""
         return max((doc.ordinal for doc in self.documents), default=0)

@@ -33,7 +33,8 @@ def conclude(
         at, why = min(draft.looks)
         outlasts = any(later > at for later, _ in draft.looks)
         wish = scene.claim.wish if outlasts else replace(scene.claim.wish, floor=None)
-        return Later(at, why, replace(wish, looked_again=wish.looked_again or draft.echo), findings)
+        wish = replace(wish, looked_again=wish.looked_again or draft.echo, purge=scene.purged)
+        return Later(at, why, wish, findings)
     due = min([story.refresh_at or scene.look.answered, *_expiries(after.values(), scene.look.answered)])
     if scene.obstacle is not None:
         return replace(scene.obstacle, findings=findings, look_at=due)
