@@ -159,6 +159,12 @@ TABLE = (
         broken("moved back: name"),
     ),
     Mutant(
+        "08-unknown-order-is-forward",
+        8,
+        f"{ORDER}::test_an_abandoned_pointer_of_the_same_number_does_not_come_back",
+        'assert line.document(A)["metadata_file_path"] == current.metadata_location',
+    ),
+    Mutant(
         "08-turned-ignored",
         8,
         f"{DIRECTED}::test_an_abandoned_pointer_does_not_come_back",

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from sfn.errors import Malformed, Stale, Unreadable
 from sfn.reader.files import finish
@@ -33,13 +33,6 @@ class Snapshot:
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         return [key for key in self.files.below(prefix) if key.endswith(".ver")][:limit]
-
-
-class Looked(NamedTuple):
-    """When the catalog was asked for what a document says, and when its answer was taken up."""
-
-    asked: datetime
-    answered: datetime
 
 
 @dataclass(slots=True)
@@ -70,7 +63,7 @@ class Checker:
     is_live: Callable[[str, tuple[str, ...], str | None], bool] = lambda _catalog, _identifier, _uuid: False
     late: set[str] = field(default_factory=set)
     lived: set[tuple[str, str | None]] = field(default_factory=set)
-    looks: dict[str, Looked] = field(default_factory=dict)
+    seen_at: dict[str, datetime] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     def blame(self, kind: str, what: str) -> None:
@@ -94,7 +87,7 @@ class Checker:
             self._check_forwarding(key, doc, json.loads(old) if old is not None else {})
             asked = datetime.fromisoformat(doc["asked_at"])
             self.late = self.late | {key} if self.now() - asked > LEASE else self.late - {key}
-            self.looks[doc["metadata_file_path"]] = Looked(asked, datetime.fromisoformat(doc["written_at"]))
+            self.seen_at[doc["metadata_file_path"]] = datetime.fromisoformat(doc["written_at"])
         here = key.split("/metadata/", maxsplit=1)[0]
         for place in sorted(self.places):
             if place == here or self._points_to(place, here):
@@ -168,7 +161,7 @@ class Checker:
         if not owners:
             self.blame("lie: hint", f"{place} names {pointer}")
         elif len(owners) == 1:
-            self._saw(("hint", place, str(uuid)), owners[0], uuid, pointer, self.looks.get(pointer))
+            self._saw(("hint", place, str(uuid)), owners[0], uuid, pointer, self.seen_at.get(pointer))
 
     def _look(self, place: str, identifier: tuple[str, ...] | None) -> None:
         found = self.resolve(place, identifier)
@@ -179,8 +172,7 @@ class Checker:
                 if identifier
                 else ("directory", place, str(doc.guid))
             )
-            looked = Looked(doc.as_of, doc.written_at)
-            self._saw((*reader, doc.catalog_id), doc.catalog_id, doc.guid, found.metadata_location, looked)
+            self._saw((*reader, doc.catalog_id), doc.catalog_id, doc.guid, found.metadata_location, doc.written_at)
             if identifier and doc.guid not in self.ranks.names.get((doc.catalog_id, identifier), ()):
                 self.blame("wrong table by name", f"{place} {identifier}: {found}")
             if not identifier and place not in self.ranks.places[doc.guid]:
@@ -188,9 +180,7 @@ class Checker:
         elif isinstance(found, Malformed | Stale):
             self.blame("unreadable", f"{place} {identifier}: {found}")
 
-    def _saw(
-        self, reader: tuple[str, ...], catalog: str, uuid: str | None, pointer: str, looked: Looked | None
-    ) -> None:
+    def _saw(self, reader: tuple[str, ...], catalog: str, uuid: str | None, pointer: str, at: datetime | None) -> None:
         """A reader saw a pointer: the catalog must have had it, and the reader must not have seen a later one."""
         had = self.ranks.order.get((catalog, uuid), {}).get(pointer)
         if reader[0] == "name" and not reader[3]:
@@ -202,8 +192,7 @@ class Checker:
         # A pointer that was stepped back to has two ranks: it counts as the first that is no step back from the last.
         rank = min((rank for rank in had if rank >= before), default=max(had))
         if rank < before and not self.ignore_moves_back:
-            backs = self.ranks.rolled_back[uuid]
-            if looked is not None and any(self._is_stated(reader, looked, back) for back in backs):
+            if at is not None and any(self._is_stated(reader, at, back) for back in self.ranks.rolled_back[uuid]):
                 self.stated += 1
             else:
                 self._blame_for_now(f"moved back: {reader[0]}", f"{reader} to rank {rank} ({pointer}) after {before}")
@@ -217,9 +206,8 @@ class Checker:
             self.stated += 1
 
     @staticmethod
-    def _is_stated(reader: tuple[str, ...], looked: Looked, back: datetime) -> bool:
-        """The case that can't be promised: the catalog stepped back and, asked within the replicas' lag, still named
-        the abandoned pointer; or a writer of the hint slept across the step.
+    def _is_stated(reader: tuple[str, ...], at: datetime, back: datetime) -> bool:
+        """The case that can't be promised: the catalog stepped back, and an answer that arrived within the replicas'
+        lag still named the abandoned pointer; or a writer of the hint slept across the step.
         """
-        within_lag = back <= looked.answered and looked.asked - back <= REPLICA_LAG
-        return within_lag or (reader[0] == "hint" and looked.answered <= back)
+        return (back <= at and at - back <= REPLICA_LAG) or (reader[0] == "hint" and at <= back)

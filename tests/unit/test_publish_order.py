@@ -72,3 +72,24 @@ async def test_the_newest_file_of_a_table_makes_room_only_after_the_older_ones()
     await line.work(3600)
     assert line.document(A).get("state") != "current"
     assert line.document(B)["guid"] not in {first.uuid, None}
+
+
+async def test_an_abandoned_pointer_of_the_same_number_does_not_come_back() -> None:
+    """Two successors of one version, by a rollback and a commit: no name and no log tells their order."""
+    line = Line()
+    line.catalog.create(A)
+    abandoned = line.catalog.commit(A)
+    await line.hear(Hint(A), seconds=60)
+    line.catalog.roll_back(A)
+    current = line.catalog.commit(A)
+    await line.hear(Hint(A, floor=current.metadata_location), seconds=2)
+    assert line.document(A)["metadata_file_path"] == current.metadata_location
+
+    line.catalog.drop(A)
+    line.catalog.register(A, abandoned)
+    await line.hear(Hint(A), seconds=2)
+    assert line.document(A)["metadata_file_path"] == current.metadata_location
+    line.catalog.drop(A)
+    line.catalog.register(A, current)
+    await line.work(60)
+    assert line.document(A)["metadata_file_path"] == current.metadata_location

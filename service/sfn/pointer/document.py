@@ -50,7 +50,8 @@ class Document:
         ordinal: `Ordinal` as Unix milliseconds.
         written_at: when the catalog's answer arrived: what it says was so no later than then.
         asked_at: when the catalog was asked: orders the documents of one table under several names.
-        turned: this document was written by a step that was not forward (a rollback, a re-creation, an undrop).
+        turned: this document was written by a step that was not known to be forward (a rollback, a re-creation, an
+            undrop, a pointer of unknown order).
         unknown_keys are not kept: a writer replaces the whole document.
     """
 

@@ -20,7 +20,7 @@ from sfn.publish.facts import Facts, Lacking, Question
 from sfn.publish.pointing import is_our_hint, needs_listing, point
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene, beside, hint_at, own_file
-from sfn.publish.trust import await_table, hindrance, is_backward
+from sfn.publish.trust import await_table, hindrance, is_turned
 from sfn.publish.verdict import conclude, next_refresh, nothing_there, unwritten
 from sfn.words import Claim, Dead, Done, Findings, Later, Reason, Table, TableName, Unwritten
 
@@ -75,7 +75,7 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
             if needs_listing(scene, table, refresh=refresh):
                 scene.facts.require_read(hintfile.key(scene.place))
                 scene = replace(scene, siblings=beside(scene.facts, scene.name, scene.policy, scene.place))
-            point(scene, table, draft, turned=is_backward(scene, table), refresh=refresh)
+            point(scene, table, draft, turned=is_turned(scene, table), refresh=refresh)
     else:
         await_table(scene, draft)
     heirs = find_heirs(scene, draft)

@@ -56,7 +56,8 @@ def _trusted_at(scene: Scene, table: Table, relation: Relation | None) -> dateti
     """
     head = scene.head
     heard = []
-    if head is not None and (is_backward(scene, table) or (head.turned and relation is Relation.NEWER)):
+    over_turned = head is not None and head.turned and relation in {Relation.NEWER, Relation.UNKNOWN}
+    if head is not None and (is_backward(scene, table) or over_turned):
         heard.append(head.written_at)
     if relation is not Relation.SAME and table.uuid is not None:
         heard += [
@@ -90,6 +91,11 @@ def is_backward(scene: Scene, table: Table) -> bool:
     if scene.head is None:
         return False
     return _relation(scene, table) in {None, Relation.OLDER}
+
+
+def is_turned(scene: Scene, table: Table) -> bool:
+    """A step that is not known to be forward: what was left by it may be answered once more."""
+    return is_backward(scene, table) or _relation(scene, table) is Relation.UNKNOWN
 
 
 def _may_step_back(scene: Scene, table: Table) -> bool:
