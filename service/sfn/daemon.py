@@ -77,8 +77,9 @@ async def _serve(settings: Settings, through: wiring.Adapter | None) -> None:
     # Before all else: uvicorn would swallow the signals, or raise them again once it has ended.
     with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
         failure = Failure()
-        async with wiring.assembled(settings, failure.tell, through) as service:
-            with bound(settings.listener.host, settings.listener.port) as listener:
+        # Who can't listen leaves the inbox alone.
+        with bound(settings.listener.host, settings.listener.port) as listener:
+            async with wiring.assembled(settings, failure.tell, through) as service:
                 _announce(settings, listener)
                 drain = settings.listener.drain
                 await Daemon(service, listener, drain, failure).run(_heeded_in_time(signals, drain))

@@ -80,7 +80,7 @@ async def test_a_dead_letter_is_logged_with_its_reason(world: Lake) -> None:
     configuration.write_text(configuration.read_text().replace(f"{world.folder}/warehouse", f"{world.folder}/else"))
     async with serving(configuration) as daemon:
         record = await daemon.until_logged("settled", outcome="dead")
-        assert (record["table"], record["reason"], record["level"]) == ("sales.orders", "permanent", "error")
+        assert (record["table"], record["reason"], record["level"]) == ("sales.orders", "location-refused", "error")
         assert "stores.NAME" in record["why"]
 
 

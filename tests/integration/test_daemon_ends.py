@@ -182,6 +182,7 @@ async def test_a_port_that_is_taken_is_one_line_and_1(world: Lake) -> None:
         status, told = await refused(configuration, {"SFN_LISTENER__PORT": port})
     assert_one_line(told, f"127.0.0.1:{port}: expected a free address")
     assert status == 1
+    assert not (world.folder / "inbox").exists()
 
 
 async def test_an_inbox_that_cannot_be_written_is_one_line_and_1(world: Lake) -> None:
