@@ -52,6 +52,11 @@ def at_rest(
             rest.check_left_over(place, here)
 
 
+def _is_stray(table: Table, places: set[str]) -> bool:
+    """Whether the table, or its current metadata file, is where no store is."""
+    return not {table.location, table.metadata_location.split("/metadata/", maxsplit=1)[0]} <= places
+
+
 class _Rest:
     """One comparison.
 
@@ -63,7 +68,7 @@ class _Rest:
         self.checker, self.when, self.tables = checker, when, tables
         self.knowable = world["knowable"]
         self.one_catalog, self.deletes = world["one_catalog"], world["deletes"]
-        self.strays = {one.table.uuid for one in tables if one.table.location not in checker.places}
+        self.strays = {one.table.uuid for one in tables if _is_stray(one.table, checker.places)}
 
     def blame(self, kind: str, what: str) -> None:
         self.checker.blame(f"{self.when}: {kind}", what)
@@ -99,7 +104,10 @@ class _Rest:
 
     def _check_only(self, place: str, one: Resting, pointer: str | None) -> None:
         inside = one.table.metadata_location.rpartition("/")[0] == f"{place}/metadata"
-        foreign = any(doc["catalog_id"] != one.catalog_id for _, doc in self.checker.documents(place))
+        foreign = any(
+            doc["catalog_id"] != one.catalog_id or doc["guid"] in self.strays - {one.table.uuid}
+            for _, doc in self.checker.documents(place)
+        )
         unheard = pointer is None and not self.one_catalog and self.when == "rest"
         if foreign or unheard:
             return

@@ -71,9 +71,9 @@ class Scene:
     def purged(self) -> bool:
         """Whether a purge was told of the table that our files name, and not of one that had the name before it."""
         settled = self.claim.story.live
-        return self.claim.wish.purge and (
-            settled is None or all(doc.guid == settled.uuid for doc in self.documents if doc.live)
-        )
+        if settled is None:
+            return self.claim.wish.purge and self.table is None
+        return self.claim.wish.purge and all(doc.guid == settled.uuid for doc in self.documents if doc.live)
 
     @property
     def previous(self) -> int:
