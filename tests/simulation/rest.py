@@ -97,7 +97,7 @@ class _Rest:
             stays = self.checker.ranks.owner.get(pointer or "") in self.strays
             if pointer is not None and self.one_catalog and self.knowable and not stays:
                 self.blame("a hint where nothing lives", f"{place} {pointer}")
-        elif len(here) == 1 and not here[0].refused:
+        elif len(here) == 1 and not here[0].refused and here[0].table.uuid not in self.strays:
             self._check_only(place, here[0], pointer)
         elif pointer is not None and self.one_catalog and len({one.table.uuid for one in here}) > 1:
             self.blame("a hint in a shared directory", f"{place} {pointer}")

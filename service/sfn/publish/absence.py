@@ -77,12 +77,11 @@ def _brake_allows(scene: Scene, uuid: str, locations: list[str]) -> bool:
 
 
 def _is_purged(scene: Scene, location: str) -> bool:
-    if scene.purged:
-        return True
     doc = scene.own[location].doc
     if doc is None or canonical(doc.metadata_file_path.rpartition("/")[0]) != f"{location}/metadata":
-        # Where the metadata lies in another folder nothing can be told from this one.
-        return False
+        # Where the metadata lies in another folder nothing can be told from this one, and the event is believed.
+        return scene.purged
+    # Else it is not: a late one may be of a table that had the name before. Where files are left a tombstone is too.
     return set(scene.facts.folder(f"{location}/metadata/")) <= {hintfile.key(location)}
 
 
