@@ -10,18 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from sfn.inbox.letters import Letter
 from sfn.words import (
     Backward,
     CatalogName,
     Claim,
-    Dead,
     Done,
     Hint,
     Lane,
     Later,
     Memo,
-    Reason,
     Released,
     Retry,
     Slots,
@@ -167,65 +164,6 @@ async def test_a_failure_keeps_the_wish_and_drops_what_was_remembered(ground: Gr
     await ground.settle(claim, Retry(ground.now, "it failed"))
     claim = await ground.claim()
     assert (claim.wish.floor, claim.memo) == (pointer(3), Memo())
-
-
-async def test_a_row_that_five_processes_did_not_come_back_from_is_poison(ground: Ground) -> None:
-    await ground.hint(ORDERS)
-    for attempt in range(1, TERMS.crashes + 1):
-        assert (await ground.claim()).attempt == attempt
-        ground.clock.turn(LEASE)
-    assert await ground.claims() == []
-    assert await ground.open_letters() == [("prod:sales.orders", "poison")]
-    (letter,) = await ground.inbox.letters("prod")
-    assert letter.attempts == TERMS.crashes
-
-
-async def test_poison_is_told_once_and_looked_at_again(ground: Ground) -> None:
-    """It may only have been beside what ended the process: what was acknowledged must not be stranded."""
-    await ground.inbox.put([Hint(ORDERS, floor=pointer(3))])
-    told: list[Letter] = []
-    for _ in range(TERMS.crashes):
-        told += (await ground.inbox.claim(PLENTY, ground.now)).poisoned
-        ground.clock.turn(LEASE)
-    told += (await ground.inbox.claim(PLENTY, ground.now)).poisoned
-    told += (await ground.inbox.claim(PLENTY, ground.now)).poisoned
-    assert [(letter.subject, letter.reason) for letter in told] == [(ORDERS, Reason.POISON)]
-    ground.clock.turn(TERMS.poison_pause.total_seconds())
-    claim = await ground.claim()
-    assert (claim.wish.floor, claim.lane.urgency) == (pointer(3), Urgency.LIVE)
-    await ground.settle(claim, Done(ground.after(HOUR)))
-    assert await ground.open_letters() == []
-
-
-async def test_crashes_count_in_a_row_only(ground: Ground) -> None:
-    await ground.hint(ORDERS)
-    for _ in range(3):
-        for _ in range(TERMS.crashes - 1):
-            await ground.claim()
-            ground.clock.turn(LEASE)
-        await ground.settle(await ground.claim(), Retry(ground.now, "it failed"))
-    assert await ground.open_letters() == []
-
-
-async def test_a_catalog_is_never_poison_but_paused(ground: Ground) -> None:
-    """Were it dead, nobody would look at its tables any more."""
-    await ground.inbox.put([Hint(CatalogName("prod"))])
-    for _ in range(TERMS.crashes):
-        await ground.claim()
-        ground.clock.turn(LEASE)
-    assert await ground.claims() == []
-    assert await ground.open_letters() == []
-    ground.clock.turn(TERMS.cap.total_seconds())
-    assert (await ground.claim()).subject == CatalogName("prod")
-
-
-async def test_a_crash_of_a_row_that_was_dead_before_opens_no_letter_anew(ground: Ground) -> None:
-    await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "the brake is on"))
-    await ground.hint(ORDERS)
-    await ground.claim()
-    ground.clock.turn(LEASE)
-    await ground.claim()
-    assert await ground.open_letters() == [("prod:sales.orders", "held-drop")]
 
 
 async def test_the_longest_waiting_is_claimed_first(ground: Ground) -> None:

@@ -95,21 +95,6 @@ async def test_metadata_in_another_folder_is_no_sign_of_a_purge() -> None:
     assert line.document(A)["state"] == "dropped"
 
 
-async def test_a_refused_table_heals_without_an_event() -> None:
-    line = Line()
-    line.catalog.create(A)
-    await line.hear(Hint(A), seconds=20)
-    theirs = line.store.files[key_of(A)].replace(b'"c1"', b'"c2"')
-    line.store.files[key_of(A)] = theirs
-    line.catalog.commit(A)
-    await line.hear(Hint(A), seconds=20)
-    assert line.store.files[key_of(A)] == theirs
-    del line.store.files[key_of(A)]
-    await line.work(line.policy.refresh_after.total_seconds())
-    assert line.document(A)["state"] == "current"
-    assert isinstance(line.outcomes[-1], Done)
-
-
 @pytest.mark.parametrize("history", ["relocated", "dropped", "renamed"])
 async def test_a_table_without_files_whose_tombstone_still_lies_there_is_not_looked_at_without_end(
     history: str,
@@ -145,50 +130,6 @@ async def test_a_table_that_is_listed_and_not_found_is_looked_at_now_and_then() 
     await line.hear(Hint(A, drop=True), seconds=1800)
     assert 2 < line.catalog.loads - loads <= 31
     assert line.document(A)["state"] == "current"
-
-
-@pytest.mark.parametrize("told", [True, False])
-@pytest.mark.parametrize("place", [AT, "http://nessie/n/b"])
-async def test_a_table_that_was_renamed_while_its_location_is_refused_keeps_its_file(place: str, *, told: bool) -> None:
-    line = Line()
-    line.policy = replace(line.policy, allowed=("file:///warehouse",))
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Hint(A), seconds=20)
-    before, was = dict(line.store.files), line.policy
-    line.policy = replace(was, allowed=("file:///elsewhere",))
-    line.catalog.rename(A, B)
-    line.catalog.commit(B, location=place)
-    await line.hear(Hint(A, renamed_to=B), *[Hint(B)] * told, seconds=1500)
-    assert line.document(A)["state"] == "current"
-    assert line.store.files.keys() == before.keys()
-    line.policy = was
-    line.catalog.commit(B, location=AT)
-    await line.hear(Hint(B), seconds=1500)
-    assert (line.document(A)["state"], line.document(B)["state"]) == ("renamed", "current")
-
-
-@pytest.mark.parametrize("refused", ["location", "metadata"])
-async def test_a_refused_location_gives_up_no_table(refused: str) -> None:
-    """A wrong setting, or a catalog that answers wrong locations, concerns every table at once."""
-    line = Line()
-    line.catalog.create(A)
-    await line.hear(Hint(A), seconds=20)
-    before, was = dict(line.store.files), line.policy
-    if refused == "location":
-        line.catalog.commit(A, location="http://nessie/n/a")
-    else:
-        line.catalog.commit(A)
-        line.policy = replace(was, allowed=("file:///elsewhere",))
-    await line.hear(Hint(A), seconds=DAY)
-    assert isinstance(line.outcomes[-1], Dead)
-    assert line.outcomes[-1].reason is Reason.LOCATION_REFUSED
-    assert line.store.files.keys() == before.keys()
-    assert line.document(A)["state"] == "current"
-    assert line.hint() == before[f"{AT}/metadata/version-hint.text"]
-    line.policy = was
-    line.catalog.commit(A, location=AT)
-    await line.hear(Hint(A), seconds=3600)
-    assert isinstance(line.outcomes[-1], Done)
 
 
 async def test_what_the_brake_holds_stays_young_and_lets_go_of_a_table_that_came_back() -> None:

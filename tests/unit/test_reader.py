@@ -177,10 +177,6 @@ def test_a_circle_of_renames_is_refused(place: Directory, table: str | None) -> 
         sfn.resolve(place.path, table)
 
 
-def version_2(body: bytes) -> bytes:
-    return body.replace(b'"version": 1', b'"version": 2')
-
-
 @pytest.mark.parametrize(
     ("body", "found"),
     [

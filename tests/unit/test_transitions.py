@@ -3,78 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from datetime import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.inbox import transitions
-from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import (
-    Row,
-    State,
-    asked,
-    claim_of,
-    claimed,
-    expired,
-    hinted,
-    is_held_by,
-    is_poison,
-    lane_of,
-    released,
-    settled,
-)
+from sfn.inbox.transitions import Row, State, asked, claimed, expired, hinted, is_held_by, is_poison, released, settled
 from sfn.words import (
     Ask,
     CatalogName,
-    Claim,
     Dead,
     Done,
     Findings,
-    Hint,
     Later,
     Memo,
     Outcome,
-    Published,
     Reason,
     Released,
     Retry,
     Story,
-    Swept,
     TableName,
-    Urgency,
-    Wish,
 )
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-CAP, LEASE, MOST = timedelta(minutes=5), timedelta(seconds=30), 5
-TERMS = Terms(LEASE, CAP, MOST)
-ORDERS, PROD = TableName("prod", ("sales",), "orders"), CatalogName("prod")
-HINT = Hint(ORDERS)
-QUEUED = Row(ORDERS, NOW + timedelta(hours=1), seq=3, done_seq=3)
-LEASED = claimed(replace(QUEUED, seq=4), 7, NOW, LEASE)
-LIVE = Published("s3://lake/orders/metadata/1.json", "u1", "s3://lake/orders", NOW)
-
-
-def at(seconds: float) -> datetime:
-    return NOW + timedelta(seconds=seconds)
-
-
-def dead(reason: Reason) -> Row:
-    return replace(QUEUED, state=State.DEAD, reason=reason, attempt=3, failing_since=NOW)
-
-
-def claim_on(row: Row) -> Claim:
-    return claim_of(row, lane_of(row), None)
-
-
-def ended(outcome: Outcome, row: Row = LEASED, claim: Claim | None = None) -> Row:
-    after = settled(row, claim or claim_on(LEASED), outcome, NOW, CAP)
-    assert after is not None
-    return after
-
+from tests.unit.rows import CAP, HINT, LEASE, LEASED, MOST, NOW, ORDERS, PROD, QUEUED, TERMS, at, claim_on, dead, ended
 
 PAUSED = replace(QUEUED, not_before=at(9))
 FAILING = replace(QUEUED, attempt=2, failing_since=NOW, due_at=at(60))
@@ -185,93 +137,6 @@ def test_poison_is_looked_at_after_a_new_event_but_not_at_once_and_may_heal() ->
     assert not is_poison(expired(replace(claimed(again, 9, NOW, LEASE), crashes=0), NOW, TERMS), TERMS)
 
 
-FOUND = Findings(Story(live=LIVE, visited=True), Memo(etag="v1"), left=frozenset({"s3://lake/b"}))
-PLACES = frozenset({"s3://lake/a", "s3://lake/b"})
-WISHING = replace(LEASED, wish=Wish(floor="f"), locations=PLACES, memo=Memo(etag="v0"), crashes=2)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "due", "wish"),
-    [
-        (Done(at(60), FOUND), at(60), Wish()),
-        (Later(at(60), "", Wish(drop=True), FOUND), at(60), Wish(drop=True)),
-    ],
-)
-def test_a_success_ends_the_failures(outcome: Outcome, due: datetime, wish: Wish) -> None:
-    after = ended(outcome, replace(WISHING, reason=Reason.PERMANENT))
-    assert (after.state, after.due_at, after.wish) == (State.QUEUED, due, wish)
-    assert (after.attempt, after.crashes, after.failing_since, after.reason) == (0, 0, None, None)
-    assert (after.story, after.memo, after.locations) == (FOUND.story, FOUND.memo, frozenset({"s3://lake/a"}))
-    assert after.done_seq == LEASED.seq
-    assert lane_of(after).urgency is Urgency.CHORE
-
-
-def test_a_sweep_that_ended_leaves_a_row_for_the_next() -> None:
-    after = ended(Swept(at(900), NOW, calm=True), replace(WISHING, subject=PROD))
-    assert (after.state, after.due_at, after.wish, after.attempt) == (State.QUEUED, at(900), Wish(), 0)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "state", "due", "attempt"),
-    [
-        (Retry(at(60), ""), State.QUEUED, at(60), 1),
-        (Released(at(60), ""), State.QUEUED, at(60), 0),
-        (Dead(Reason.PERMANENT, ""), State.DEAD, LEASED.due_at, 1),
-        (Dead(Reason.FOREIGN_FILE, "", look_at=at(60)), State.QUEUED, at(60), 0),
-    ],
-)
-def test_a_failure_keeps_the_wish(outcome: Outcome, state: State, due: datetime, attempt: int) -> None:
-    after = ended(outcome, WISHING)
-    assert (after.state, after.due_at, after.attempt) == (state, due, attempt)
-    assert (after.wish, after.memo, after.locations, after.crashes) == (WISHING.wish, Memo(), PLACES, 0)
-    spent = isinstance(outcome, Retry) or (isinstance(outcome, Dead) and outcome.look_at is None)
-    assert (after.failing_since is not None) == spent
-
-
-@pytest.mark.parametrize(
-    ("outcome", "due"),
-    [
-        (Done(at(60)), NOW),
-        (Done(at(60), forget=True), NOW),
-        (Done(at(60), Findings(not_before=at(9))), at(9)),
-        (Swept(at(60), NOW, calm=True), at(6)),
-        (Swept(at(3600), NOW, calm=True), at(30)),
-        (Later(at(60), "", Wish(drop=True)), NOW),
-        (Retry(at(60), ""), at(60)),
-        (Released(at(60), ""), at(60)),
-        (Dead(Reason.HELD_DROP, ""), NOW),
-        (Dead(Reason.PERMANENT, ""), NOW + CAP),
-        (Dead(Reason.FOREIGN_FILE, "", look_at=at(60)), at(60)),
-        (Dead(Reason.FOREIGN_CATALOG, "", look_at=at(60)), NOW),
-    ],
-)
-def test_what_came_while_it_was_leased_is_seen(outcome: Outcome, due: datetime) -> None:
-    newer = hinted(WISHING, Hint(ORDERS, drop=True), 9, NOW, CAP)
-    after = ended(outcome, newer)
-    assert (after.state, after.due_at, after.wish) == (State.QUEUED, due, Wish(floor="f", drop=True))
-    assert lane_of(after).urgency is Urgency.LIVE
-
-
-def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -> None:
-    """Else a table that was rolled back meanwhile would never be known for the one that was given up."""
-    older, newer = (f"s3://lake/orders/metadata/0000{number}-{UUID(int=number)}.json" for number in (8, 9))
-    given_up = replace(dead(Reason.POISON), wish=Wish(floor=newer))
-    assert hinted(given_up, Hint(ORDERS, floor=older), 9, NOW, CAP).wish.floor == older
-    assert hinted(given_up, HINT, 9, NOW, CAP).wish.floor == newer
-    assert hinted(replace(QUEUED, wish=Wish(floor=newer)), Hint(ORDERS, floor=older), 9, NOW, CAP).wish.floor == newer
-
-
-def test_a_row_that_has_nothing_left_to_say_goes() -> None:
-    assert settled(LEASED, claim_on(LEASED), Done(NOW, forget=True), NOW, CAP) is None
-
-
-def test_that_it_is_to_be_held_outlives_a_publish_that_did_not_know() -> None:
-    held = hinted(LEASED, Hint(ORDERS, held=True), 9, NOW, CAP)
-    assert ended(Done(NOW, FOUND), held).story.held
-    knew = claim_on(replace(LEASED, story=Story(held=True)))
-    assert not ended(Done(NOW, FOUND), replace(LEASED, story=Story(held=True)), knew).story.held
-
-
 @pytest.mark.parametrize("row", [dead(Reason.HELD_DROP), LEASED, FAILING], ids=["dead", "leased", "failing"])
 def test_an_operator_lets_a_row_pass_once(row: Row) -> None:
     after = released(replace(row, story=Story(held=True)), NOW)
@@ -318,11 +183,3 @@ def test_no_pause_is_shortened_and_no_hint_lost(history: list[Outcome | str]) ->
         if after.state is State.QUEUED and after.not_before is not None and after.due_at != row.due_at:
             assert after.due_at >= after.not_before
         row = after
-
-
-def test_two_mounts_are_two_lanes() -> None:
-    """One whose server is gone must not hold up the tables of the other."""
-    stores = ("file:///mnt/a", "file:///mnt/b")
-    rows = [replace(QUEUED, locations=frozenset({f"{store}/n/t"})) for store in stores]
-    assert [lane_of(row, stores).store for row in rows] == list(stores)
-    assert lane_of(rows[0]).store == lane_of(rows[1]).store

@@ -1,0 +1,200 @@
+"""Each rule of the design, the mutant that breaks it, and the test that must notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DIRECTED = "tests/simulation/test_directed.py"
+SLEEPERS = "tests/simulation/test_sleepers.py"
+ORDER = "tests/unit/test_publish_order.py"
+BESIDE = "tests/unit/test_publish_beside.py"
+SWEEP = "tests/unit/test_sweep.py"
+CLAIMS = "tests/promises/test_inbox_claims.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One rule broken.
+
+    Attributes:
+        patch: file name without `.patch`.
+        rule: number of the design's rule.
+        killer: the test that must fail.
+        promise: what its failure must say: the failed assertion, or the kind of promise that was broken first.
+    """
+
+    patch: str
+    rule: int
+    killer: str
+    promise: str
+
+
+def broken(kind: str) -> str:
+    """The checker's first complaint."""
+    return f"first item: ('{kind}'"
+
+
+TABLE = (
+    Mutant(
+        "01-writes-what-the-event-told",
+        1,
+        f"{DIRECTED}::test_an_events_own_location_is_never_written",
+        broken("lie: name"),
+    ),
+    Mutant(
+        "02-hint-resets-the-retry",
+        2,
+        f"{DIRECTED}::test_hints_do_not_defeat_the_backoff",
+        'assert stage.world.counts["retry"] < 20',
+    ),
+    Mutant(
+        "02-freed-slot-wakes-nobody",
+        2,
+        f"{DIRECTED}::test_a_slot_that_is_freed_after_the_bell_rang_is_taken",
+        'assert stage.states(names)["current"] == 12',
+    ),
+    Mutant(
+        "03-claim-counts-no-attempt",
+        3,
+        f"{DIRECTED}::test_a_claim_that_ends_the_process_runs_out_of_attempts",
+        "assert (row.reason, row.attempt) == (Reason.POISON, 5)",
+    ),
+    Mutant(
+        "03-lost-lease-counts-no-crash",
+        3,
+        f"{DIRECTED}::test_a_claim_that_ends_the_process_runs_out_of_attempts",
+        "assert (row.reason, row.attempt) == (Reason.POISON, 5)",
+    ),
+    Mutant(
+        "03-poison-is-left-for-ever",
+        3,
+        f"{DIRECTED}::test_a_claim_that_ends_the_process_runs_out_of_attempts",
+        broken("rest: not one live file"),
+    ),
+    Mutant(
+        "03-token-repeats",
+        3,
+        f"{CLAIMS}::test_no_claim_of_a_forgotten_row_has_its_successor",
+        "assert new.token != old.token",
+    ),
+    Mutant(
+        "03-lost-lease-tells-nobody",
+        3,
+        f"{SLEEPERS}::test_who_wrote_a_hint_after_its_lease_was_lost_has_the_row_looked_at_again",
+        broken("rest: hint stale"),
+    ),
+    Mutant(
+        "04-tag-after-the-answer",
+        4,
+        f"{SLEEPERS}::test_who_read_the_tag_after_the_answer_asks_again",
+        broken("moved back: name"),
+    ),
+    Mutant(
+        "05-memory-may-skip",
+        5,
+        f"{DIRECTED}::test_memory_does_not_skip",
+        "assert HINT in stage.world.files.bodies",
+    ),
+    Mutant(
+        "05-echo-skips-on-memory",
+        5,
+        f"{ORDER}::test_memory_skips_nothing_for_an_event_that_says_no_more_than_look",
+        "assert sorted(line.store.files) == [key_of(A), hintfile.key(AT)]",
+    ),
+    Mutant(
+        "06-location-remembered-afterwards",
+        6,
+        f"{DIRECTED}::test_a_location_is_known_before_anything_is_written_there",
+        broken("rest: current for ever"),
+    ),
+    Mutant(
+        "07-heir-not-waited-for",
+        7,
+        f"{DIRECTED}::test_a_rename_forwards_only_to_a_file_that_is_there",
+        broken("forwards to nothing"),
+    ),
+    Mutant(
+        "07-hint-of-another-catalog-silenced",
+        7,
+        f"{BESIDE}::test_a_hint_that_a_live_file_of_somebody_elses_says_stays",
+        "assert line.hint() == said",
+    ),
+    Mutant(
+        "08-refused-location-gives-up",
+        8,
+        f"{DIRECTED}::test_locations_that_are_refused_give_up_no_table",
+        'assert stage.states(list("abc")) == {"current": 3}',
+    ),
+    Mutant(
+        "08-held-counts-no-more",
+        8,
+        f"{SWEEP}::test_what_is_held_already_counts_among_the_absences",
+        "assert not (await world.swept()).calm",
+    ),
+    Mutant(
+        "08-no-wait",
+        8,
+        f"{DIRECTED}::test_an_older_answer_soon_after_a_write_is_not_followed",
+        broken("moved back: name"),
+    ),
+    Mutant(
+        "08-unknown-order-is-forward",
+        8,
+        f"{ORDER}::test_an_abandoned_pointer_of_the_same_number_does_not_come_back",
+        'assert line.document(A)["metadata_file_path"] == current.metadata_location',
+    ),
+    Mutant(
+        "08-turned-ignored",
+        8,
+        f"{DIRECTED}::test_an_abandoned_pointer_does_not_come_back",
+        broken("moved back: name"),
+    ),
+    Mutant(
+        "08-other-names-do-not-count",
+        8,
+        f"{ORDER}::test_under_its_old_name_a_table_is_not_followed_back_by_a_replica_that_lags",
+        'assert line.document(A)["metadata_file_path"] == first.metadata_location',
+    ),
+    Mutant(
+        "08-brake-lets-everything-pass",
+        8,
+        f"{DIRECTED}::test_events_of_drops_pass_no_more_than_the_brake_allows",
+        'assert stage.states(names) == {"current": 5, "dropped": 3}',
+    ),
+    Mutant(
+        "09-hint-before-document",
+        9,
+        f"{DIRECTED}::test_an_events_own_location_is_never_written",
+        broken("a hint without a document"),
+    ),
+    Mutant(
+        "09-tombstone-before-hint-is-silenced",
+        9,
+        f"{DIRECTED}::test_the_hint_of_a_dropped_table_goes_first",
+        broken("a hint without a document"),
+    ),
+    Mutant(
+        "09-newest-file-makes-room-first",
+        9,
+        f"{ORDER}::test_the_newest_file_of_a_table_makes_room_only_after_the_older_ones",
+        'assert line.document(B)["metadata_file_path"] == second.metadata_location',
+    ),
+    Mutant(
+        "09-document-not-read-after-the-hint",
+        9,
+        f"{SLEEPERS}::test_a_late_hint_is_found_out_by_the_document",
+        "assert stage.world.checker.hint(PLACE) == first.metadata_location",
+    ),
+    Mutant(
+        "10-delete-without-condition",
+        10,
+        f"{SLEEPERS}::test_a_late_delete_meets_what_came_in_the_tombstones_place",
+        broken("a live file was deleted"),
+    ),
+    Mutant(
+        "11-outage-is-the-tables-trouble",
+        11,
+        f"{DIRECTED}::test_trouble_of_a_catalog_spends_no_tables_budget",
+        "assert row.attempt <= 1",
+    ),
+)
