@@ -1,16 +1,33 @@
-"""`python -m tests.faults.slow_service serve --config FILE`: the service on a slow store: a kill can be aimed at it."""
+"""`python -m tests.faults.slow_service serve --config FILE`: the service on slow disks: a kill can be aimed at it."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sfn import daemon
+from sfn.inbox.sqlite import committer
+from sfn.inbox.sqlite.jobs import Job, transact
+from sfn.inbox.sqlite.ledger import Ledger
 from sfn.settings import load
 from tests.faults.stores import SlowStore
 
 HALF_A_CALL = 0.025
+"""Seconds that the store takes before and after it does something."""
+A_COMMIT = 0.01
+"""Seconds that the inbox's disk takes: what is acknowledged before it is on disk is there to be lost."""
+
+
+def transact_slowly(ledger: Ledger, jobs: Sequence[Job[Any]]) -> None:
+    """One transaction, on a slow disk."""
+    time.sleep(A_COMMIT)
+    transact(ledger, jobs)
+
 
 if __name__ == "__main__":
+    setattr(committer, "transact", transact_slowly)  # noqa: B010 - the committer exports no such seam
     raise SystemExit(daemon.run(load(Path(sys.argv[-1])), through=partial(SlowStore, seconds=HALF_A_CALL)))
