@@ -125,7 +125,7 @@ async def _round(service: Service, lake: Lake, clients: Clients, aim: str, figur
         tasks.start_soon(trigger.watch)
         tasks.start_soon(clients.run, service, trigger.acknowledged)
         # A publish takes half a second: long enough for each table to be published once a life.
-        await anyio.sleep(clients.chance.uniform(0.8, 1.4))
+        await anyio.sleep(clients.chance.uniform(0.6, 1.1))
         trigger.arm()
     figures.rounds += 1
     figures.open_requests.append(trigger.open or 0)

@@ -41,7 +41,7 @@ class Published:
     lake: Lake
 
     @asynccontextmanager
-    async def again(self, sweep: str = "2s") -> AsyncGenerator[tuple[Lake, Service, AsyncExitStack]]:
+    async def again(self, sweep: str = "1s") -> AsyncGenerator[tuple[Lake, Service, AsyncExitStack]]:
         """Its catalog, the service started again, and the stack that holds the catalog's server."""
         shutil.rmtree(self.folder)
         shutil.copytree(self.kept, self.folder)
