@@ -29,5 +29,7 @@ def transact_slowly(ledger: Ledger, jobs: Sequence[Job[Any]]) -> None:
 
 
 if __name__ == "__main__":
-    setattr(committer, "transact", transact_slowly)  # noqa: B010 - the committer exports no such seam
+    names = vars(committer)
+    assert names["transact"] is transact, "the committer calls something else now, and would not be slow"
+    names["transact"] = transact_slowly
     raise SystemExit(daemon.run(load(Path(sys.argv[-1])), through=partial(SlowStore, seconds=HALF_A_CALL)))

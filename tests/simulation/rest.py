@@ -61,7 +61,7 @@ class _Rest:
     """One comparison.
 
     Attributes:
-        strays: tables whose location is refused: their older files stay as they are.
+        strays: tables that are refused, see `_is_stray`: their older files stay as they are.
     """
 
     def __init__(self, checker: Checker, when: str, tables: list[Resting], **world: bool) -> None:
@@ -105,7 +105,7 @@ class _Rest:
     def _check_only(self, place: str, one: Resting, pointer: str | None) -> None:
         inside = one.table.metadata_location.rpartition("/")[0] == f"{place}/metadata"
         foreign = any(
-            doc["catalog_id"] != one.catalog_id or doc["guid"] in self.strays - {one.table.uuid}
+            doc["catalog_id"] != one.catalog_id or doc["guid"] in self.strays
             for _, doc in self.checker.documents(place)
         )
         unheard = pointer is None and not self.one_catalog and self.when == "rest"

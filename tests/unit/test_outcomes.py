@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from uuid import UUID
 
 import pytest
 
@@ -25,7 +24,7 @@ from sfn.words import (
     Urgency,
     Wish,
 )
-from tests.unit.rows import CAP, HINT, LEASED, LIVE, NOW, ORDERS, PROD, QUEUED, at, claim_on, dead, ended
+from tests.unit.rows import CAP, LEASED, LIVE, NOW, ORDERS, PROD, at, claim_on, ended
 
 FOUND = Findings(Story(live=LIVE, visited=True), Memo(etag="v1"), left=frozenset({"s3://lake/b"}))
 PLACES = frozenset({"s3://lake/a", "s3://lake/b"})
@@ -94,15 +93,6 @@ def test_what_came_while_it_was_leased_is_seen(outcome: Outcome, due: datetime) 
     assert lane_of(after).urgency is Urgency.LIVE
 
 
-def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -> None:
-    """Else a table that was rolled back meanwhile would never be known for the one that was given up."""
-    older, newer = (f"s3://lake/orders/metadata/0000{number}-{UUID(int=number)}.json" for number in (8, 9))
-    given_up = replace(dead(Reason.POISON), wish=Wish(floor=newer))
-    assert hinted(given_up, Hint(ORDERS, floor=older), 9, NOW, CAP).wish.floor == older
-    assert hinted(given_up, HINT, 9, NOW, CAP).wish.floor == newer
-    assert hinted(replace(QUEUED, wish=Wish(floor=newer)), Hint(ORDERS, floor=older), 9, NOW, CAP).wish.floor == newer
-
-
 def test_a_row_that_has_nothing_left_to_say_goes() -> None:
     assert settled(LEASED, claim_on(LEASED), Done(NOW, forget=True), NOW, CAP) is None
 
@@ -112,11 +102,3 @@ def test_that_it_is_to_be_held_outlives_a_publish_that_did_not_know() -> None:
     assert ended(Done(NOW, FOUND), held).story.held
     knew = claim_on(replace(LEASED, story=Story(held=True)))
     assert not ended(Done(NOW, FOUND), replace(LEASED, story=Story(held=True)), knew).story.held
-
-
-def test_two_mounts_are_two_lanes() -> None:
-    """One whose server is gone must not hold up the tables of the other."""
-    stores = ("file:///mnt/a", "file:///mnt/b")
-    rows = [replace(QUEUED, locations=frozenset({f"{store}/n/t"})) for store in stores]
-    assert [lane_of(row, stores).store for row in rows] == list(stores)
-    assert lane_of(rows[0]).store == lane_of(rows[1]).store

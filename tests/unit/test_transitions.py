@@ -1,22 +1,36 @@
-"""How a row changes: each line of the table in `sfn.inbox.transitions`, and what holds for all of them."""
+"""How a row changes, by each event but the end of a claim (`test_outcomes`), and what holds for all of them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.inbox import transitions
-from sfn.inbox.transitions import Row, State, asked, claimed, expired, hinted, is_held_by, is_poison, released, settled
+from sfn.inbox.transitions import (
+    Row,
+    State,
+    asked,
+    claimed,
+    expired,
+    hinted,
+    is_held_by,
+    is_poison,
+    lane_of,
+    released,
+    settled,
+)
 from sfn.words import (
     Ask,
     CatalogName,
     Dead,
     Done,
     Findings,
+    Hint,
     Later,
     Memo,
     Outcome,
@@ -25,6 +39,7 @@ from sfn.words import (
     Retry,
     Story,
     TableName,
+    Wish,
 )
 from tests.unit.rows import CAP, HINT, LEASE, LEASED, MOST, NOW, ORDERS, PROD, QUEUED, TERMS, at, claim_on, dead, ended
 
@@ -58,6 +73,15 @@ def test_a_hint_moves(row: Row | None, state: State, due: datetime) -> None:
     assert (after.state, after.due_at, after.seq, after.wish.vague) == (state, due, 9, True)
     before = row or Row(ORDERS, NOW)
     assert (after.attempt, after.done_seq, after.reason) == (before.attempt, before.done_seq, before.reason)
+
+
+def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -> None:
+    """Else a table that was rolled back meanwhile would never be known for the one that was given up."""
+    older, newer = (f"s3://lake/orders/metadata/0000{number}-{UUID(int=number)}.json" for number in (8, 9))
+    given_up = replace(dead(Reason.POISON), wish=Wish(floor=newer))
+    assert hinted(given_up, Hint(ORDERS, floor=older), 9, NOW, CAP).wish.floor == older
+    assert hinted(given_up, HINT, 9, NOW, CAP).wish.floor == newer
+    assert hinted(replace(QUEUED, wish=Wish(floor=newer)), Hint(ORDERS, floor=older), 9, NOW, CAP).wish.floor == newer
 
 
 @pytest.mark.parametrize(
@@ -183,3 +207,11 @@ def test_no_pause_is_shortened_and_no_hint_lost(history: list[Outcome | str]) ->
         if after.state is State.QUEUED and after.not_before is not None and after.due_at != row.due_at:
             assert after.due_at >= after.not_before
         row = after
+
+
+def test_two_mounts_are_two_lanes() -> None:
+    """One whose server is gone must not hold up the tables of the other."""
+    stores = ("file:///mnt/a", "file:///mnt/b")
+    rows = [replace(QUEUED, locations=frozenset({f"{store}/n/t"})) for store in stores]
+    assert [lane_of(row, stores).store for row in rows] == list(stores)
+    assert lane_of(rows[0]).store == lane_of(rows[1]).store

@@ -18,7 +18,6 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
     """Why the catalog's answer is not followed now, if it is not; else what must be looked at once more."""
     relation = _relation(scene, table)
     look, policy, claim = scene.look, scene.policy, scene.claim
-    backward = is_backward(scene, table)
     trusted_at = _trusted_at(scene, table, relation)
     if look.asked < trusted_at:
         return Later(trusted_at, "the answer may be older than what is held", claim.wish, Findings(claim.story))
@@ -30,7 +29,7 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
     older = _older_than_replaced(scene, table)
     if older:
         return Later(*older_first(scene), claim.wish, Findings(claim.story, asks=older))
-    if relation is Relation.UNKNOWN or backward:
+    if is_turned(scene, table):
         draft.look_again(look.answered + policy.replica_lag, "the order of the pointers is unknown or turned")
     if claim.wish.floor is not None and not reaches(table.metadata_location, table.metadata_log, claim.wish.floor):
         draft.look_again(look.answered + policy.replica_lag, "an event told of a pointer that the catalog did not show")
@@ -56,8 +55,7 @@ def _trusted_at(scene: Scene, table: Table, relation: Relation | None) -> dateti
     """
     head = scene.head
     heard = []
-    over_turned = head is not None and head.turned and relation in {Relation.NEWER, Relation.UNKNOWN}
-    if head is not None and (is_backward(scene, table) or over_turned):
+    if head is not None and (_is_backward(scene, table) or (head.turned and relation is not Relation.SAME)):
         heard.append(head.written_at)
     if relation is not Relation.SAME and table.uuid is not None:
         heard += [
@@ -86,7 +84,7 @@ def _relation(scene: Scene, table: Table) -> Relation | None:
     return relate(head.metadata_file_path, log, table.metadata_location, table.metadata_log)
 
 
-def is_backward(scene: Scene, table: Table) -> bool:
+def _is_backward(scene: Scene, table: Table) -> bool:
     """An older pointer, another uuid, an undrop."""
     if scene.head is None:
         return False
@@ -95,7 +93,7 @@ def is_backward(scene: Scene, table: Table) -> bool:
 
 def is_turned(scene: Scene, table: Table) -> bool:
     """A step that is not known to be forward: what was left by it may be answered once more."""
-    return is_backward(scene, table) or _relation(scene, table) is Relation.UNKNOWN
+    return _is_backward(scene, table) or _relation(scene, table) is Relation.UNKNOWN
 
 
 def _may_step_back(scene: Scene, table: Table) -> bool:
