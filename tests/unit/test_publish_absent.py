@@ -13,12 +13,21 @@ from sfn.inbox.letters import Status
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Interest, OnDrop
 from sfn.store import Moved
-from sfn.words import Dead, Done, Held, Hint, Later, Reason
+from sfn.words import Dead, Done, Held, Hint, Later, Reason, Table
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, key_of
 
 pytestmark = pytest.mark.anyio
 DAY = timedelta(days=1).total_seconds()
+
+
+def elsewhere(line: Line) -> Table:
+    """A new table whose metadata lies in another folder than its own: that folder tells nothing of a purge."""
+    table = line.catalog.create(A)
+    line.catalog.drop(A)
+    table = replace(table, metadata_location=f"file:///elsewhere/00000-{table.uuid}.metadata.json")
+    line.catalog.register(A, table)
+    return table
 
 
 async def test_a_table_that_gets_no_files_is_looked_at_once() -> None:
@@ -78,9 +87,7 @@ async def test_a_purge_that_no_event_told_of_is_seen_by_the_folder(purged: bool)
 @pytest.mark.parametrize("told", [True, False])
 async def test_where_metadata_lies_in_another_folder_the_event_alone_tells_of_a_purge(told: bool) -> None:
     line = Line()
-    table = line.catalog.create(A)
-    line.catalog.drop(A)
-    line.catalog.register(A, replace(table, metadata_location="file:///elsewhere/00000-x.metadata.json"))
+    elsewhere(line)
     await line.hear(Hint(A), seconds=20)
     line.catalog.drop(A)
     await line.hear(Hint(A, drop=True, purge=told), seconds=60)
@@ -203,33 +210,45 @@ async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_br
     assert held == [A, B]
 
 
-class NoHints(CountingStore):
-    """Writes no version hint while it is told so."""
+class TornStore(CountingStore):
+    """Writes, and does not say so while it is told to."""
 
-    fails = False
+    torn = False
 
     @override
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
-        if self.fails and key.endswith("version-hint.text"):
+        held = await super().write(key, body, replacing)
+        if self.torn:
             raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
-        return await super().write(key, body, replacing)
+        return held
 
 
 async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its_name_since() -> None:
     """Between the two nothing settled, so the wish is still there; what vanishes now leaves a tombstone."""
     line = Line()
-    line.store = store = NoHints()
-    store.files[line.catalog.create(A).metadata_location] = b"{}"
+    line.store = store = TornStore()
+    elsewhere(line)
     await line.hear(Hint(A), seconds=20)
     line.catalog.drop(A)
-    store.files[line.catalog.create(A).metadata_location] = b"{}"
-    store.fails = True
+    second = elsewhere(line)
+    store.torn = True
     with pytest.raises(Transient):
         await line.hear(Hint(A, drop=True, purge=True), seconds=20)
-    store.fails = False
+    store.torn = False
+    assert line.document(A)["guid"] == second.uuid
     line.catalog.drop(A)
     line.clock.turn(TERMS.lease.total_seconds())
     await line.work(60)
+    assert line.document(A)["state"] == "dropped"
+
+
+async def test_a_purge_told_of_before_a_table_first_settled_is_of_one_before_it() -> None:
+    line = Line()
+    elsewhere(line)
+    await line.hear(Hint(A, drop=True, purge=True), Hint(A, floor="file:///elsewhere/00009-x.metadata.json"))
+    assert isinstance(line.outcomes[-1], Later)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
     assert line.document(A)["state"] == "dropped"
 
 
