@@ -242,6 +242,20 @@ async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its
     assert line.document(A)["state"] == "dropped"
 
 
+async def test_a_purge_ends_with_the_first_look_at_the_table_that_took_the_name() -> None:
+    line = Line()
+    elsewhere(line)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    second = elsewhere(line)
+    await line.hear(Hint(A, drop=True, purge=True))
+    assert isinstance(line.outcomes[-1], Later)
+    assert line.document(A)["guid"] == second.uuid
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+
+
 async def test_a_purge_told_of_before_a_table_first_settled_is_of_one_before_it() -> None:
     line = Line()
     elsewhere(line)

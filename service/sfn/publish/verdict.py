@@ -33,12 +33,18 @@ def conclude(
         at, why = min(draft.looks)
         outlasts = any(later > at for later, _ in draft.looks)
         wish = scene.claim.wish if outlasts else replace(scene.claim.wish, floor=None)
-        wish = replace(wish, looked_again=wish.looked_again or draft.echo, purge=scene.purged)
+        wish = replace(wish, looked_again=wish.looked_again or draft.echo, purge=_still_purged(scene, story))
         return Later(at, why, wish, findings)
     due = min([story.refresh_at or scene.look.answered, *_expiries(after.values(), scene.look.answered)])
     if scene.obstacle is not None:
         return replace(scene.obstacle, findings=findings, look_at=due)
     return Done(due if after else scene.look.answered, findings)
+
+
+def _still_purged(scene: Scene, story: Story) -> bool:
+    """A purge that was told of is over once another table is known under the name."""
+    was, now = scene.claim.story.live, story.live
+    return scene.purged and (was is None or now is None or now.uuid == was.uuid)
 
 
 def nothing_there(scene: Scene, draft: Draft) -> Done | Later:
