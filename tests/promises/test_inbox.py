@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import anyio
 import pytest
 
 from sfn.words import Accepted, CatalogName, Dead, Done, Findings, Hint, Later, Reason, Released, Retry, Story, Wish
-from tests.promises.inboxes import ADAPTERS, TERMS, Ground, HandClock, pointer, subjects, table
+from tests.promises.inboxes import TERMS, Ground, pointer, subjects, table
 
 ORDERS, RETURNS = table("orders"), table("returns")
-
-
-@pytest.fixture(params=list(ADAPTERS))
-async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
-    clock = HandClock()
-    async with ADAPTERS[request.param](tmp_path, clock) as inbox:
-        yield Ground(inbox, clock)
 
 
 async def test_ten_thousand_hints_are_one_row_with_the_highest_floor(ground: Ground) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from sfn.words import (
@@ -22,18 +19,11 @@ from sfn.words import (
     Swept,
     TableName,
 )
-from tests.promises.inboxes import ADAPTERS, Ground, HandClock, pointer, table
+from tests.promises.inboxes import Ground, pointer, table
 
 FEW = "few"
 """A catalog whose brake lets two steps pass."""
 HOUR = 3600.0
-
-
-@pytest.fixture(params=list(ADAPTERS))
-async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
-    clock = HandClock()
-    async with ADAPTERS[request.param](tmp_path, clock) as inbox:
-        yield Ground(inbox, clock)
 
 
 def tables(catalog: str, count: int) -> list[TableName]:

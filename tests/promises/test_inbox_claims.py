@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -26,19 +24,12 @@ from sfn.words import (
     Urgency,
     Wish,
 )
-from tests.promises.inboxes import ADAPTERS, AT, PLENTY, TERMS, Ground, HandClock, pointer, subjects, table
+from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, pointer, subjects, table
 
 ORDERS, RETURNS = table("orders"), table("returns")
 LEASE = TERMS.lease.total_seconds()
 HOUR = 3600
 LIVE = Lane("prod", "", Urgency.LIVE)
-
-
-@pytest.fixture(params=list(ADAPTERS))
-async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
-    clock = HandClock()
-    async with ADAPTERS[request.param](tmp_path, clock) as inbox:
-        yield Ground(inbox, clock)
 
 
 async def stolen(ground: Ground) -> tuple[Claim, Claim]:

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from sfn.inbox.letters import Letter
 from sfn.words import CatalogName, Dead, Done, Hint, Lane, Reason, Retry, Urgency
-from tests.promises.inboxes import ADAPTERS, PLENTY, TERMS, Ground, HandClock, pointer, table
+from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, table
 
 ORDERS, RETURNS = table("orders"), table("returns")
 LEASE = TERMS.lease.total_seconds()
 HOUR = 3600
 LIVE = Lane("prod", "", Urgency.LIVE)
-
-
-@pytest.fixture(params=list(ADAPTERS))
-async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
-    clock = HandClock()
-    async with ADAPTERS[request.param](tmp_path, clock) as inbox:
-        yield Ground(inbox, clock)
 
 
 async def test_a_row_that_five_processes_did_not_come_back_from_is_poison(ground: Ground) -> None:

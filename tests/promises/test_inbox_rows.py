@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -30,17 +28,10 @@ from sfn.words import (
     TableName,
     Wish,
 )
-from tests.promises.inboxes import ADAPTERS, AT, Ground, HandClock, pointer, subjects, table
+from tests.promises.inboxes import AT, Ground, pointer, subjects, table
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
 ELSEWHERE = "s3://lake/elsewhere"
-
-
-@pytest.fixture(params=list(ADAPTERS))
-async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
-    clock = HandClock()
-    async with ADAPTERS[request.param](tmp_path, clock) as inbox:
-        yield Ground(inbox, clock)
 
 
 def everything(at: datetime) -> Findings:

@@ -1,0 +1,18 @@
+"""What the promises of the inbox stand on; other ports' have a ground of their own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.promises.inboxes import ADAPTERS, Ground, HandClock
+
+
+@pytest.fixture(name="ground", params=list(ADAPTERS))
+async def fixture_ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
+    """One inbox of each kind, and a clock to turn by hand."""
+    clock = HandClock()
+    async with ADAPTERS[request.param](tmp_path, clock) as inbox:
+        yield Ground(inbox, clock)
