@@ -34,14 +34,11 @@ test: lint ## lint, then every test with branch coverage; without a network thos
 	@$(MAKE) jars || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server: the tests that need it are skipped, and say so at the end"; }
 	@$(BIN)/pytest --cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml
 
-lint: venv ## ruff, mypy, import-linter, and whether every mutant still applies
+lint: venv ## ruff, mypy and import-linter
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@command -v patch >/dev/null || { echo >&2 "make: the tests of the mutants need patch; on Debian and Ubuntu: apt-get install patch"; exit 1; }
-	@for mutant in tests/mutants/*.patch; do \
-	  patch -p1 --fuzz=0 --force --dry-run --silent --input "$$mutant" || { echo >&2 "make: $$mutant no longer applies, refresh it"; exit 1; }; done
 
 format: venv ## sort the imports and format
 	@$(BIN)/ruff check --fix-only --quiet
