@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 N ?= 5000
+JOBS ?= 2
 
 .PHONY: help venv jars demo test lint format simulate faults lock clean
 
@@ -30,9 +31,10 @@ jars: venv ## Iceberg's own REST catalog server and a Java to run it, in ~/.cach
 demo: jars ## a real catalog, the service and a table, end to end
 	@$(BIN)/sfn demo
 
-test: lint ## lint, then every test with branch coverage; without a network those that need no catalog server
+# Not one job a processor: some tests take times, and a file's tests stay together since they share servers.
+test: lint ## lint, then every test with branch coverage, JOBS at a time; without a network those that need no catalog server
 	@$(MAKE) jars || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server: the tests that need it are skipped, and say so at the end"; }
-	@$(BIN)/pytest --cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml
+	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml
 
 lint: venv ## ruff, mypy and import-linter
 	@$(BIN)/ruff check
