@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -94,7 +94,6 @@ class Lake:
         warehouse: the directory that tables lie in.
         delay: seconds before each answer.
         asked: requests by kind: `config`, `namespaces`, `tables`, `load`, and `304` for those answered so.
-        loading: loads that have begun and not been answered: claims that are open for certain.
     """
 
     warehouse: Path
@@ -103,7 +102,6 @@ class Lake:
     mood: Mood = Mood.WELL
     tables: dict[str, Table] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
-    loading: int = 0
     began: Callable[[], None] = lambda: None
     port: int = field(default_factory=free_port)
 
@@ -128,19 +126,23 @@ class Lake:
         """Tables whose files do not say what the catalog does."""
         return [name for name, table in self.tables.items() if not self.pointed(name).says(table.pointer)]
 
+    def lengths(self) -> dict[str, int]:
+        """How many pointers each table had so far."""
+        return {name: len(table.history) for name, table in self.tables.items()}
+
+    def behind(self, lengths: Mapping[str, int]) -> list[str]:
+        """Tables whose files say none of the pointers that came after so many."""
+        newer = {name: self.tables[name].history[length:] for name, length in lengths.items()}
+        return [name for name, pointers in newer.items() if not any(map(self.pointed(name).says, pointers))]
+
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         kind, name = _kind(request.path)
         self.asked[kind] += 1
-        is_load = kind == "load"
-        self.loading += is_load
-        try:
-            if is_load:
-                self.began()
-            if self.delay:
-                await anyio.sleep(self.delay)
-            return await self._answer(request, kind, name)
-        finally:
-            self.loading -= is_load
+        if kind == "load":
+            self.began()
+        if self.delay:
+            await anyio.sleep(self.delay)
+        return await self._answer(request, kind, name)
 
     async def _answer(self, request: web.BaseRequest, kind: str, name: str) -> web.StreamResponse:
         spared = kind == "config" and self.mood in {Mood.ABSENT, Mood.HTML_TABLES}

@@ -27,14 +27,12 @@ class Trigger:
         open: requests that were under way at the kill; None before it.
     """
 
-    lake: Lake
     service: Service
     aim: str
     chance: random.Random
     in_flight: Callable[[], int]
     armed: bool = False
     open: int | None = None
-    loads: int = 0
     _claimed_until: float = 0.0
 
     def arm(self) -> None:
@@ -57,7 +55,7 @@ class Trigger:
         """Kill, if both are so."""
         if self.armed and self.in_flight() > 0 and anyio.current_time() < self._claimed_until:
             self.armed = False
-            self.open, self.loads = self.in_flight(), self.lake.loading
+            self.open = self.in_flight()
             self.service.process.kill()
 
     async def watch(self) -> None:

@@ -118,14 +118,16 @@ async def _rounds(folder: Path, rounds: int, *, source: Path | None) -> Figures:
 
 async def _round(service: Service, lake: Lake, clients: Clients, aim: str, figures: Figures) -> None:
     """One life of a process, from its start to its kill."""
-    trigger = Trigger(lake, service, aim, clients.chance, in_flight=lambda: clients.pending)
+    lengths = lake.lengths()
+    trigger = Trigger(service, aim, clients.chance, in_flight=lambda: clients.pending)
     await service.ready()
     lake.began = trigger.began
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(trigger.watch)
         tasks.start_soon(clients.run, service, trigger.acknowledged)
-        # A publish takes half a second: long enough for each table to be published once a life.
-        await anyio.sleep(clients.chance.uniform(0.6, 1.1))
+        # A table that five lives in a row did not see through would count as poison, and rightly.
+        await eventually(lambda: not lake.behind(lengths))
+        await anyio.sleep(clients.chance.uniform(0.1, 0.5))
         trigger.arm()
     figures.rounds += 1
     figures.open_requests.append(trigger.open or 0)
