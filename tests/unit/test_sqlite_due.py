@@ -1,0 +1,41 @@
+"""What is due is found by lane: what waits in a lane without slots costs nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sfn.inbox.sqlite.due import DueRows
+from sfn.inbox.sqlite.ledger import Ledger
+from sfn.inbox.sqlite.rows import Rows
+from sfn.inbox.terms import Terms
+from sfn.words import Hint, Lane, Slots, TableName, Urgency
+
+ORDERS = TableName("prod", ("sales",), "orders")
+NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
+BLOCKED = Slots(total=9, live=9, sweeps=9, named={Lane("away", "", Urgency.LIVE): 0})
+
+
+@pytest.mark.parametrize("backlog", [20, 2000])
+def test_a_blocked_backlog_is_never_scanned(tmp_path: Path, backlog: int) -> None:
+    path = tmp_path / "inbox.db"
+    ledger = Ledger(str(path), Terms())
+    ledger.put([Hint(TableName("away", ("sales",), f"t{number}")) for number in range(backlog)], NOW)
+    ledger.put([Hint(ORDERS)], NOW)
+    ledger.close()
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    with closing(sqlite3.connect(path)) as db:
+        due = DueRows(Rows(db))
+        db.set_progress_handler(count, 1)
+        assert [lane.catalog for lane, _ in due.due(BLOCKED, NOW)] == ["prod"]
+        assert due.next(BLOCKED) == NOW
+    assert steps < 500
