@@ -15,14 +15,16 @@ from datetime import datetime
 from typing import Protocol
 
 from sfn.inbox.letters import Letter
-from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName
+from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName, Undecodable
 
 
 class Intake(Protocol):
     """For the receiver: how notes come in."""
 
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         """Take all notes or none, in one transaction that is on disk when this returns.
+
+        What could not be decoded becomes a dead letter; of a sender with too many of them the oldest goes.
 
         Raises:
             Transient: scope inbox: the queue is full or the commit failed; nothing was taken. `retry_after` is set.

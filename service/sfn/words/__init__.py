@@ -1,7 +1,7 @@
 """The domain's words: frozen, checked values without behaviour of their own."""
 
 from sfn.words.claim import Claim, Held, Lane, Memo, Published, Slots, Story, Urgency, Wish
-from sfn.words.hint import Accepted, Hint
+from sfn.words.hint import BODY_KEPT, Accepted, Hint, Undecodable
 from sfn.words.outcome import (
     Ask,
     Backward,
@@ -30,6 +30,7 @@ from sfn.words.table import (
 )
 
 __all__ = [
+    "BODY_KEPT",
     "Accepted",
     "Answer",
     "Ask",
@@ -60,6 +61,7 @@ __all__ = [
     "Swept",
     "Table",
     "TableName",
+    "Undecodable",
     "Unwritten",
     "Urgency",
     "Wish",

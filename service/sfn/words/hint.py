@@ -41,6 +41,31 @@ class Hint:
         return self.floor is None and self.renamed_to is None and not (self.drop or self.held)
 
 
+BODY_KEPT = 65_536
+"""Bytes of a request that nobody understood which are kept for whoever looks at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """A request of a known sender that no dialect could make hints of: kept, so that it can be decoded again.
+
+    Attributes:
+        sender: whose.
+        path: of the request, percent-decoded.
+        content_type: as the sender said it; None where it said none.
+        body: its first `BODY_KEPT` bytes.
+        size: bytes of the whole body.
+        detail: what was wrong with it, for a person.
+    """
+
+    sender: str
+    path: str
+    content_type: str | None
+    body: bytes
+    size: int
+    detail: str
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """What became of the notes of one `Intake.put`; all of it is durable.
