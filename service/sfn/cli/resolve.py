@@ -24,8 +24,8 @@ def resolve(
     as_json: Annotated[bool, typer.Option("--json", help=f"Print as JSON: {_TOLD}.")] = False,
 ) -> None:
     """Print the location of a table's current metadata file, read from its directory alone."""
-    from sfn.errors import Unreadable  # noqa: PLC0415 - start-up time
-    from sfn.reader import blocking  # noqa: PLC0415 - start-up time
+    from sfn.errors import Unreadable
+    from sfn.reader import blocking
 
     try:
         identifier = None if table is None else blocking.identifier_of(table)
@@ -40,7 +40,7 @@ def resolve(
 
 
 def _told(found: Resolved) -> str:
-    from sfn.pointer.document import moment, render_ordinal  # noqa: PLC0415 - start-up time
+    from sfn.pointer.document import moment, render_ordinal
 
     document = found.document
     told = {
