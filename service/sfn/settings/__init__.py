@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from sfn.settings.client import ClientSettings, load_client
 from sfn.settings.complaints import complaints
 from sfn.settings.consistency import inconsistencies
 from sfn.settings.misconfigured import Misconfigured
@@ -58,6 +59,7 @@ def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Setting
 __all__ = [
     "AdminSettings",
     "CatalogSettings",
+    "ClientSettings",
     "InboxSettings",
     "ListenerSettings",
     "Misconfigured",
@@ -69,4 +71,5 @@ __all__ = [
     "TelemetrySettings",
     "WorkerSettings",
     "load",
+    "load_client",
 ]
