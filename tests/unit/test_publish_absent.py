@@ -208,10 +208,6 @@ async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_br
     await line.hear(Hint(B, drop=True), seconds=60)
     letters = await line.inbox.find(Wanted(status=None), 0, 99)
     held = [letter.subject for letter in letters if letter.reason is Reason.HELD_DROP]
-        letter.subject
-        for letter in await line.inbox.find(Wanted(status=None), 0, 99)
-        if letter.reason is Reason.HELD_DROP
-    ]
     assert held == [A, B]
 
 
