@@ -86,8 +86,8 @@ async def assembled(
         SfnError: something can't be opened, or its setting is wrong.
     """
     clock = SystemClock()
-    stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
-    catalogs = {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
+    stores = Router({at: through(store) if through else store for at, store in stores_of(settings).items()})
+    catalogs = catalogs_of(settings, clock)
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
     async with (
         SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit) as inbox,
@@ -126,6 +126,18 @@ class Reached:
         if catalog not in self._sources:
             _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
         return self._sources.setdefault(catalog, source)
+
+
+def catalogs_of(settings: Settings, clock: Clock) -> dict[str, RestCatalog]:
+    """The configured catalogs, by name; each to be closed."""
+    return {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
+
+
+def stores_of(settings: Settings) -> dict[str, PointerStore]:
+    """The configured stores, by canonical prefix."""
+    return {
+        one.prefix: LocalStore(one.prefix, unsafe=one.unsafe_unconditional_writes) for one in settings.stores.values()
+    }
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
@@ -273,9 +285,3 @@ def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:
 
 def _interest(catalog: CatalogSettings) -> Interest:
     return Interest(catalog.include, catalog.exclude)
-
-
-def _stores(settings: Settings) -> dict[str, PointerStore]:
-    return {
-        one.prefix: LocalStore(one.prefix, unsafe=one.unsafe_unconditional_writes) for one in settings.stores.values()
-    }

@@ -17,6 +17,7 @@ from sfn.cli import (
     demo,
     healthcheck,
     notify,
+    reconcile,
     release,
     resolve,
     retire,
@@ -28,7 +29,7 @@ DISTRIBUTION = "iceberg-sfn"
 
 _LOOK, _ACT = "Look", "Act on the running service"
 
-app = typer.Typer(name="sfn", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(name="sfn", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -54,6 +55,7 @@ app.command("status", rich_help_panel=_LOOK)(status.status)
 app.command("audit", rich_help_panel=_LOOK)(audit.audit)
 app.command("healthcheck", rich_help_panel=_LOOK)(healthcheck.healthcheck)
 app.command("notify", rich_help_panel=_ACT)(notify.notify)
+app.command("reconcile", rich_help_panel=_ACT)(reconcile.reconcile)
 app.add_typer(dead_letters.app, rich_help_panel=_ACT)
 app.command("release", rich_help_panel=_ACT)(release.release)
 app.command("adopt", rich_help_panel=_ACT)(adopt.adopt)

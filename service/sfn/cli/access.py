@@ -6,21 +6,12 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sfn.cli.options import Flags
 from sfn.errors import SfnError
 from sfn.receiver.tokens import well_formed
 from sfn.settings import AdminSettings, ListenerSettings, Misconfigured, SenderSettings, Settings, load, load_client
 
 _EVERYWHERE = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - what a configuration says, read and not bound
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """The options of a command that talks to the service; each None where it was not given."""
-
-    config: Path | None = None
-    url: str | None = None
-    token_file: Path | None = None
-    ca_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def adopt(
 
     For a catalog that moved to another URI. Make sure that nobody else keeps these files: the two would fight.
     """
-    from sfn.cli.access import Flags, operators
+    from sfn.cli.access import operators
     from sfn.cli.answers import Adoption
     from sfn.cli.pages import counted
     from sfn.cli.printing import confirm, show_json
@@ -40,7 +40,7 @@ def adopt(
 
     named = [".".join((*namespace, name)) for namespace, name in map(table_of, tables or [])] or None
     which = "all tables that wait for it" if named is None else counted(len(named), "table")
-    with reported(), Service(operators(Flags(config, url, token_file, ca_file))) as service:
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         confirm(f"{catalog}: take over the files of {source}, of {which}?", yes=yes)
         taken = service.adopt(catalog, Adoption(source, named))
     if as_json:

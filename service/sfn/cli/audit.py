@@ -23,12 +23,12 @@ def audit(
     ca_file: options.CaFile = None,
 ) -> None:
     """List what operators did, newest first: when, who, what, to how many."""
-    from sfn.cli.access import Flags, operators
+    from sfn.cli.access import operators
     from sfn.cli.pages import Grid, safe
     from sfn.cli.printing import complain, show, show_json
     from sfn.cli.service import Service
 
-    with reported(), Service(operators(Flags(config, url, token_file, ca_file))) as service:
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         found = service.audit(limit, before)
     if as_json:
         show_json(found)

@@ -67,7 +67,7 @@ def list_letters(
     ca_file: options.CaFile = None,
 ) -> None:
     """List dead letters, oldest first: those that are open, unless --status says otherwise."""
-    from sfn.cli.access import Flags, operators
+    from sfn.cli.access import operators
     from sfn.cli.bulk import pages
     from sfn.cli.pages import Line, Tone
     from sfn.cli.printing import complain, show, show_json
@@ -76,7 +76,7 @@ def list_letters(
     from sfn.clock import SystemClock
 
     chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
-    with reported(), Service(operators(Flags(config, url, token_file, ca_file))) as service:
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         found = pages(service, chosen, status, limit)
     if as_json:
         show_json(found)
@@ -101,12 +101,12 @@ def show(
 ) -> None:
     """Show dead letters whole: what happened, what to do, and the event that nobody understood."""
     from sfn.cli import printing
-    from sfn.cli.access import Flags, operators
+    from sfn.cli.access import operators
     from sfn.cli.bulk import letter_page
     from sfn.cli.service import Service
     from sfn.clock import SystemClock
 
-    with reported(), Service(operators(Flags(config, url, token_file, ca_file))) as service:
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         found = [service.letter(number) for number in numbers]
     if as_json:
         printing.show_json({"dead_letters": found})
@@ -137,14 +137,14 @@ def replay(
 
     A held drop is let pass once. Ends with 1 where one could not be replayed.
     """
-    from sfn.cli.access import Flags, operators
+    from sfn.cli.access import operators
     from sfn.cli.bulk import replayed
     from sfn.cli.printing import complain, show_json
     from sfn.cli.service import Service
 
     chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
     _check_extent(numbers, chosen, every=every)
-    with reported(), Service(operators(Flags(config, url, token_file, ca_file))) as service:
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         numbers = list(dict.fromkeys(numbers or []))
         total = _asked(service, "replay", numbers, chosen, yes=yes)
         done = replayed(service, numbers, chosen, total)
@@ -180,14 +180,14 @@ def discard(
 
     Nothing is deleted, `sfn dead-letters list --status discarded` shows them. Ends with 1 where one was not open.
     """
-    from sfn.cli.access import Flags, operators
+    from sfn.cli.access import operators
     from sfn.cli.bulk import discarded
     from sfn.cli.printing import complain, show_json
     from sfn.cli.service import Service
 
     chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
     _check_extent(numbers, chosen, every=every)
-    with reported(), Service(operators(Flags(config, url, token_file, ca_file))) as service:
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         numbers = list(dict.fromkeys(numbers or []))
         total = _asked(service, "discard", numbers, chosen, yes=yes)
         count = discarded(service, numbers, chosen, total)

@@ -62,7 +62,7 @@ def notify(
 
     The token is a sender's, of the configuration or of --token-file.
     """
-    from sfn.cli.access import Flags, senders
+    from sfn.cli.access import senders
     from sfn.cli.printing import show_json
     from sfn.cli.service import Service
     from sfn.cli.tables import table_of
@@ -79,7 +79,7 @@ def notify(
     if purge:
         event["purge"] = True
     with reported():
-        access, theirs = senders(Flags(config, url, token_file, ca_file), catalog, sender)
+        access, theirs = senders(options.Flags(config, url, token_file, ca_file), catalog, sender)
         said = {"catalog": theirs, "metadata_location": metadata_location, "event_id": event_id}
         with Service(access) as service:
             taken = service.tell(event | {key: text for key, text in said.items() if text is not None})

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import typer
 
 _SERVICE: Final = "Which service"
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The options of a command that talks to the service; each None where it was not given."""
+
+    config: Path | None = None
+    url: str | None = None
+    token_file: Path | None = None
+    ca_file: Path | None = None
 
 
 def complete_catalog(context: typer.Context, incomplete: str) -> list[str]:

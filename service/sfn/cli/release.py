@@ -21,12 +21,12 @@ def release(
 
     Look first: `sfn dead-letters list --reason held-drop`. One table alone: `sfn dead-letters replay ID`.
     """
-    from sfn.cli.access import Flags, operators
+    from sfn.cli.access import operators
     from sfn.cli.pages import counted
     from sfn.cli.printing import show_json
     from sfn.cli.service import Service
 
-    with reported(), Service(operators(Flags(config, url, token_file, ca_file))) as service:
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         released = service.release(catalog)
     if as_json:
         show_json({"released": released})

@@ -25,12 +25,12 @@ def retire(
 
     Readers of its tables' directories find nothing any more. Do so before a catalog leaves the configuration.
     """
-    from sfn.cli.access import Flags, operators
+    from sfn.cli.access import operators
     from sfn.cli.pages import counted
     from sfn.cli.printing import confirm, show_json
     from sfn.cli.service import Service
 
-    with reported(), Service(operators(Flags(config, url, token_file, ca_file))) as service:
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         if not undo:
             confirm(f"withdraw the files of all tables of {catalog}?", yes=yes)
         tables = service.retire(catalog, undo=undo)

@@ -37,10 +37,10 @@ def status(
 
     Ends with 0 whenever the service answered, however it is; for a probe there is --exit-code.
     """
-    from sfn.cli.access import Flags, operators
+    from sfn.cli.access import operators
     from sfn.cli.service import Service
 
-    with reported(), Service(operators(Flags(config, url, token_file, ca_file))) as service:
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
 
         def look() -> bool:
             return _all(service, as_json=as_json) if table is None else _one(service, table, catalog, as_json=as_json)
