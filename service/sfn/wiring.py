@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
 
 import structlog
 from fastapi import APIRouter
 
 from sfn.admin.app import routes
+from sfn.catalog import Catalog
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Sender
 from sfn.errors import Broken, SfnError
 from sfn.inbox import Brake, Intake
-from sfn.inbox.sqlite import SqliteInbox
+from sfn.inbox.sqlite import SqliteInbox, held_by
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
@@ -112,7 +114,7 @@ class Reached:
     Nothing is published for a catalog before: its claims end as trouble of the catalog, which costs no attempt.
     """
 
-    def __init__(self, settings: Settings, catalogs: Mapping[str, RestCatalog]) -> None:
+    def __init__(self, settings: Settings, catalogs: Mapping[str, Reachable]) -> None:
         self._settings, self._catalogs = settings, catalogs
         self._sources: dict[str, Source] = {}
 
@@ -128,7 +130,19 @@ class Reached:
         return self._sources.setdefault(catalog, source)
 
 
-def catalogs_of(settings: Settings, clock: Clock) -> dict[str, RestCatalog]:
+class Reachable(Catalog, Protocol):
+    """A catalog of one process, whatever its kind."""
+
+    async def identity(self) -> str:
+        """Whose tables these are, for `catalog_id` in our files."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+def catalogs_of(settings: Settings, clock: Clock) -> Mapping[str, Reachable]:
     """The configured catalogs, by name; each to be closed."""
     return {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
 
@@ -138,6 +152,25 @@ def stores_of(settings: Settings) -> dict[str, PointerStore]:
     return {
         one.prefix: LocalStore(one.prefix, unsafe=one.unsafe_unconditional_writes) for one in settings.stores.values()
     }
+
+
+def inbox_holder(settings: Settings) -> str | None:
+    """Which process has the configured inbox just now, None for none.
+
+    Raises:
+        Broken: nobody can tell.
+    """
+    return held_by(settings.inbox.path.resolve())
+
+
+async def try_inbox(settings: Settings, folder: Path) -> None:
+    """Open an inbox of the configured kind in an empty folder and close it again.
+
+    Raises:
+        SfnError: none can be kept there.
+    """
+    async with SqliteInbox.opened(folder / settings.inbox.path.name, inbox_terms(settings), SystemClock()):
+        pass
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
@@ -221,7 +254,7 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
 
 
 def _worker(
-    settings: Settings, inbox: SqliteInbox, catalogs: Mapping[str, RestCatalog], stores: Stores, clock: Clock
+    settings: Settings, inbox: SqliteInbox, catalogs: Mapping[str, Reachable], stores: Stores, clock: Clock
 ) -> Worker:
     return Worker(
         Inbox(inbox, inbox, inbox, inbox),

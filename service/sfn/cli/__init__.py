@@ -13,6 +13,7 @@ import typer
 from sfn.cli import (
     adopt,
     audit,
+    check,
     dead_letters,
     demo,
     healthcheck,
@@ -49,6 +50,7 @@ def sfn(
 
 
 app.command("serve")(serve.serve)
+app.command("check")(check.check)
 app.command("demo")(demo.demo)
 app.command("resolve", rich_help_panel=_LOOK)(resolve.resolve)
 app.command("status", rich_help_panel=_LOOK)(status.status)

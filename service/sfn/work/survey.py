@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -16,6 +17,8 @@ from sfn.publish.facts import Facts, Lacking, ReadFile, Seen
 from sfn.publish.policy import Policy
 from sfn.store import Stores
 from sfn.words import Loaded, Table, TableName
+
+T = TypeVar("T")
 
 WIDTH = 16
 """Tables that are looked at, at a time."""
@@ -115,12 +118,22 @@ class Survey:
     async def _at_its_place(self, name: TableName, table: Table) -> Difference | None:
         checked(table.metadata_location, self._policy.allowed)
         place = checked(table.location, self._policy.allowed)
-        facts = Facts()
-        while True:
-            try:
-                return compare(name, table, place, facts, self._policy)
-            except Lacking as lacking:
-                if not isinstance(lacking.question, ReadFile):
-                    raise TypeError(lacking.question) from None
-                key = lacking.question.key
-            facts.files[key] = Seen(await self._stores.at(key).read(key), facts.next_turn())
+        return await learnt(lambda facts: compare(name, table, place, facts, self._policy), self._stores)
+
+
+async def learnt(decide: Callable[[Facts], T], stores: Stores) -> T:
+    """What is decided from files, once those that the decision asks for were read.
+
+    Raises:
+        Trouble: a store failed.
+        LocationRefused: no store is configured for one of them.
+    """
+    facts = Facts()
+    while True:
+        try:
+            return decide(facts)
+        except Lacking as lacking:
+            if not isinstance(lacking.question, ReadFile):
+                raise TypeError(lacking.question) from None
+            key = lacking.question.key
+        facts.files[key] = Seen(await stores.at(key).read(key), facts.next_turn())
