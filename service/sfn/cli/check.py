@@ -26,8 +26,9 @@ def check(
 ) -> None:
     """Prove a configuration before it is served: every finding with its remedy.
 
-    The settings, files of tokens, the inbox's folder, the address, each catalog (reached, who we are, listed, loaded) and
-    each store (written, swapped and deleted on conditions). Nothing is changed but for probes, which are removed again.
+    Looked at are the settings, files of tokens, the inbox's folder, the address, each catalog (reached, who we are,
+    listed, loaded) and each store (written, swapped and deleted on conditions). Nothing is changed but for probes,
+    which are removed again.
 
     Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
     """

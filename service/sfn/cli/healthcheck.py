@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import FAILED, reported
+from sfn.cli.exits import FAILED
 
 PATIENCE: Final = 5.0
 """Seconds."""
@@ -29,10 +29,15 @@ def healthcheck(
 
     if url is None:
         from sfn.cli.access import url_of
+        from sfn.errors import SfnError
         from sfn.settings import load_client
 
-        with reported():
+        try:
             url = url_of(load_client(config).listener)
+        except SfnError as error:
+            # Docker reserves 2.
+            typer.echo(str(error), err=True)
+            raise typer.Exit(FAILED) from None
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc:
         raise typer.BadParameter("a URL such as http://127.0.0.1:8085", param_hint="--url")

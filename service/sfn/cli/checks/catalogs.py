@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+from typing_extensions import override
+
 from sfn import wiring
-from sfn.catalog import Withheld
+from sfn.catalog import Catalog, Skip, Withheld
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.place import is_local
 from sfn.cli.tables import spelled
@@ -29,6 +31,17 @@ LISTED: Final = 5_000
 """Tables that are listed at most, unless all are wanted."""
 
 
+class Reached(Catalog, Protocol):
+    """A catalog that says who it is, and whose walk can be broken off."""
+
+    @override
+    def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]: ...
+
+    async def identity(self) -> str:
+        """Whose tables these are, for `catalog_id` in our files."""
+        ...
+
+
 class CatalogCheck:
     """One catalog.
 
@@ -39,9 +52,7 @@ class CatalogCheck:
         places: canonical locations of the tables that were loaded, and lie below a store.
     """
 
-    def __init__(
-        self, name: str, catalog: wiring.Reachable, stores: Stores, settings: Settings, *, thorough: bool
-    ) -> None:
+    def __init__(self, name: str, catalog: Reached, stores: Stores, settings: Settings, *, thorough: bool) -> None:
         self._name, self._catalog, self._stores, self._settings = name, catalog, stores, settings
         self._where, self._thorough = f"catalogs.{name}", thorough
         self._namespaces: set[tuple[str, ...]] = set()

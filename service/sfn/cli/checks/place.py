@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sfn import wiring
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
+from sfn.clock import SystemClock
 from sfn.daemon import bound
 from sfn.errors import Broken, SfnError
 from sfn.settings import Settings
@@ -35,7 +36,8 @@ async def inbox(settings: Settings) -> tuple[str | None, Finding]:
             where, Severity.ERROR, f"{folder}: expected a folder to write into, found {error.strerror}", remedy
         )
     try:
-        await wiring.try_inbox(settings, scratch)
+        async with wiring.inbox_of(settings, scratch / path.name, SystemClock()):
+            pass
     except SfnError as error:
         return None, wrong(where, error)
     finally:

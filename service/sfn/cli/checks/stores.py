@@ -62,9 +62,7 @@ async def _probed(tried: PointerStore, key: str) -> Guarantees:
 def _told(where: str, folder: str, guarantees: Guarantees) -> Finding:
     if not guarantees.swap:
         remedy = "let one service alone write there, and no other process"
-        return doubtful(
-            where, f"{folder}: conditions of writes are ignored, as unsafe_unconditional_writes says", remedy
-        )
+        return doubtful(where, f"{folder}: it ignores conditions, and unsafe_unconditional_writes is set", remedy)
     if not guarantees.conditional_delete:
         remedy = "none is needed: tombstones stay where other stores delete them"
         return doubtful(where, f"{folder}: writes are conditional, deletes are not", remedy)
