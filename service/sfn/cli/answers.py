@@ -28,8 +28,8 @@ class Tables(Struct, frozen=True):
 
     @property
     def known(self) -> int:
-        """All of them: what is held is among the others."""
-        return self.due + self.scheduled + self.retrying + self.leased + self.dead
+        """All of them."""
+        return self.due + self.scheduled + self.retrying + self.leased + self.dead + self.held
 
 
 class Difference(Struct, frozen=True):
@@ -264,14 +264,14 @@ class Problem(Struct, frozen=True):
 
 
 class Filter(Struct, frozen=True, omit_defaults=True):
-    """Which open dead letters are meant; None for any. Ages are durations such as `1h`."""
+    """Which dead letters are meant; None for any. Opened before one moment, and at another or later."""
 
     catalog: str | None = None
     table: str | None = None
     reason: str | None = None
     sender: str | None = None
-    older_than: str | None = None
-    newer_than: str | None = None
+    before: datetime | None = None
+    since: datetime | None = None
 
 
 class Batch(Struct, frozen=True, omit_defaults=True):

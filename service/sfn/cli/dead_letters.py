@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -154,6 +155,7 @@ def replay(
         typer.echo(f"replayed {done.count:,} of {total:,}; `sfn status` tells what comes of them")
     for failure in done.failed:
         complain(f"dead letter {failure.id}: {failure.why}")
+    _check_open(len(numbers), done.count + len(done.failed))
     if done.failed:
         raise typer.Exit(FAILED)
 
@@ -182,7 +184,7 @@ def discard(
     """
     from sfn.cli.access import operators
     from sfn.cli.bulk import discarded
-    from sfn.cli.printing import complain, show_json
+    from sfn.cli.printing import show_json
     from sfn.cli.service import Service
 
     chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
@@ -195,18 +197,24 @@ def discard(
         show_json({"discarded": count})
     else:
         typer.echo(f"discarded {count:,} of {total:,}")
-    if numbers and count < total:
-        complain(f"{total - count:,} of these ids: expected open dead letters, found others or none")
-        raise typer.Exit(FAILED)
+    _check_open(len(numbers), count)
 
 
-def _chosen(*words: str | None) -> Filter:
+def _chosen(
+    table: str | None,
+    catalog: str | None,
+    reason: str | None,
+    sender: str | None,
+    older_than: timedelta | None,
+    newer_than: timedelta | None,
+) -> Filter:
     from sfn.cli.answers import Filter
     from sfn.cli.tables import identifier
+    from sfn.clock import SystemClock
 
-    table, catalog, reason, sender, older_than, newer_than = words
-    dotted = None if table is None else ".".join(identifier(table, "--table"))
-    return Filter(catalog, dotted, reason, sender, older_than, newer_than)
+    dotted, now = None if table is None else ".".join(identifier(table, "--table")), SystemClock().now()
+    before = None if older_than is None else now - older_than
+    return Filter(catalog, dotted, reason, sender, before, None if newer_than is None else now - newer_than)
 
 
 def _check_extent(numbers: list[int] | None, chosen: Filter, *, every: bool) -> None:
@@ -218,6 +226,15 @@ def _check_extent(numbers: list[int] | None, chosen: Filter, *, every: bool) -> 
         raise typer.BadParameter("which dead letters: ids, filters, or --all for all that are open")
     if ways > 1 and (numbers or every):
         raise typer.BadParameter("either ids, or filters, or --all: one of them")
+
+
+def _check_open(named: int, found: int) -> None:
+    """Fail where ids were named of which not all are open letters; what a filter covers may change meanwhile."""
+    from sfn.cli.printing import complain
+
+    if found < named:
+        complain(f"{named - found:,} of these ids: expected open dead letters, found others or none")
+        raise typer.Exit(FAILED)
 
 
 def _asked(service: Service, verb: str, numbers: list[int], chosen: Filter, *, yes: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
@@ -48,14 +49,13 @@ def _reasons() -> list[str]:
     return [reason.value for reason in Reason]
 
 
-def _age(text: str) -> str:
+def _age(text: str) -> timedelta:
     from sfn.settings.quantities import duration
 
     try:
-        duration(text)
+        return duration(text)
     except ValueError as error:
         raise typer.BadParameter(f"expected {error}, found {text!r}") from None
-    return text
 
 
 Config: TypeAlias = Annotated[
@@ -132,10 +132,10 @@ Reason: TypeAlias = Annotated[
     ),
 ]
 OlderThan: TypeAlias = Annotated[
-    str | None,
+    timedelta | None,
     typer.Option("--older-than", parser=_age, metavar="AGE", help="Opened earlier, such as 1h.", show_default=False),
 ]
 NewerThan: TypeAlias = Annotated[
-    str | None,
+    timedelta | None,
     typer.Option("--newer-than", parser=_age, metavar="AGE", help="Opened since, such as 1h.", show_default=False),
 ]
