@@ -63,7 +63,7 @@ def replayed(service: Service, numbers: list[int], chosen: Filter, total: int) -
             moved(done.count + len(done.failed), total)
             return some.next
 
-        _in_batches(replay, numbers, chosen)
+        _in_batches(replay, numbers, chosen, total)
     return done
 
 
@@ -79,7 +79,7 @@ def discarded(service: Service, numbers: list[int], chosen: Filter, total: int) 
             moved(done, total)
             return some.next
 
-        _in_batches(discard, numbers, chosen)
+        _in_batches(discard, numbers, chosen, total)
     return done
 
 
@@ -111,12 +111,12 @@ def _parameters(chosen: Filter, status: str, after: int | None, limit: int) -> d
     return given if after is None else {**given, "after": after}
 
 
-def _in_batches(ask: Callable[[Batch], int | None], numbers: list[int], chosen: Filter) -> None:
-    """Ask as often as it takes; `ask` answers after which letter to go on, None for the end."""
+def _in_batches(ask: Callable[[Batch], int | None], numbers: list[int], chosen: Filter, total: int) -> None:
+    """Ask as often as it takes, of none not at all; `ask` answers after which letter to go on, None for the end."""
     for start in range(0, len(numbers), MOST):
         ask(Batch(ids=numbers[start : start + MOST]))
     after: int | None = None
-    while not numbers:
+    while not numbers and total:
         after = ask(Batch(filter=chosen, after=after, limit=MOST))
         if after is None:
             return

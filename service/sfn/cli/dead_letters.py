@@ -151,7 +151,7 @@ def replay(
         done = replayed(service, numbers, chosen, total)
     if as_json:
         show_json({"replayed": done.count, "failed": done.failed})
-    else:
+    elif total:
         typer.echo(f"replayed {done.count:,} of {total:,}; `sfn status` tells what comes of them")
     for failure in done.failed:
         complain(f"dead letter {failure.id}: {failure.why}")
@@ -195,7 +195,7 @@ def discard(
         count = discarded(service, numbers, chosen, total)
     if as_json:
         show_json({"discarded": count})
-    else:
+    elif total:
         typer.echo(f"discarded {count:,} of {total:,}")
     _check_open(len(numbers), count)
 

@@ -47,6 +47,11 @@ class Grid:
     numbers: frozenset[str] = frozenset()
     long: str = ""
 
+    @property
+    def headed(self) -> bool:
+        """Whether its columns have heads."""
+        return any(name.strip() for name in self.columns)
+
 
 Page: TypeAlias = Sequence[Line | Grid]
 
@@ -85,7 +90,7 @@ def ago(at: datetime, now: datetime) -> str:
 def _lines(part: Line | Grid) -> Iterable[str]:
     if isinstance(part, Line):
         return [part.text]
-    rows = [part.columns, *part.rows]
+    rows = [part.columns, *part.rows] if part.headed else part.rows
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     sides = [">" if name in part.numbers else "<" for name in part.columns]
     return ["  ".join(map(_padded, row, widths, sides)).rstrip() for row in rows]

@@ -107,7 +107,7 @@ def _rich(part: Line | Grid) -> RenderableType:
     # A Text and no string: a table's name may look like rich's markup.
     if isinstance(part, Line):
         return Text(part.text, style=part.tone.value)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=part.headed)
     for name in part.columns:
         table.add_column(
             name,

@@ -20,6 +20,7 @@ import msgspec
 
 from sfn.cli import answers
 from sfn.cli.access import Access
+from sfn.cli.pages import safe
 from sfn.errors import SfnError
 from sfn.settings import Misconfigured
 
@@ -191,7 +192,7 @@ class Service:
         """A 404: of a thing that does not exist, or of all these routes."""
         probe = self._exchange("GET", f"{_ADMIN}/status")
         if probe.status_code != HTTPStatus.NOT_FOUND:
-            return NotKnown(str(reply.url), expected="what the service knows", found=_described(reply))
+            return NotKnown(str(reply.url), expected="one that exists", found=f"none: {_detail(reply)}")
         if self._exchange("GET", "/livez").status_code == HTTPStatus.NOT_FOUND:
             remedy = "check --url: something else answers there"
             return SfnError(self.url, expected="an sfn service", found="404 to all that one answers", remedy=remedy)
@@ -214,7 +215,7 @@ class Service:
                 remedy = f"set --url to where it leads, {reply.headers.get('Location', 'which it does not say')}"
             case _:
                 expected, remedy = "an answer", ""
-        return SfnError(where, expected=expected, found=_described(reply), remedy=remedy)
+        return SfnError(where, expected=expected, found=f"status {reply.status_code}: {_detail(reply)}", remedy=remedy)
 
 
 def asker() -> str:
@@ -227,15 +228,14 @@ def asker() -> str:
     return re.sub(r"[^\x21-\x7e]", "?", f"{user}@{socket.gethostname()}")
 
 
-def _described(reply: httpx.Response) -> str:
-    """A refusal in words."""
-    text = f"status {reply.status_code}"
+def _detail(reply: httpx.Response) -> str:
+    """What a refusal says about itself."""
     try:
         problem = msgspec.json.decode(reply.content, type=answers.Problem)
     except msgspec.DecodeError:
         kind = reply.headers.get("Content-Type", "no type")
-        return f"{text} with a body of {kind}, {len(reply.content)} bytes, that is no problem document"
-    return f"{text}: {problem.detail or problem.title}"[:_DETAIL]
+        return f"a body of {kind}, {len(reply.content)} bytes, that is no problem document"
+    return safe(problem.detail or problem.title)[:_DETAIL]
 
 
 def _unreached(url: str, error: httpx.TransportError) -> SfnError:

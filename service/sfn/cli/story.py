@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from sfn.cli.answers import Letter, Published, Table, Wanted
+from sfn.cli.answers import Letter, Table, Wanted
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
 from sfn.cli.tables import spelled
 from sfn.words import Reason
@@ -44,7 +44,7 @@ def verdict(table: Table, now: datetime) -> Verdict:
         return Verdict(f"something new was told of; its turn: {ago(table.due_at, now)}", Tone.WARNING)
     if table.published is None:
         return Verdict("has no live file, and nothing new was told of", Tone.WARNING)
-    return Verdict(f"is published, asked for and written {ago(table.published.written_at, now)}", Tone.GOOD)
+    return Verdict(f"is published, as the catalog said {ago(table.published.written_at, now)}", Tone.GOOD)
 
 
 def story(table: Table, now: datetime) -> Page:
@@ -103,7 +103,11 @@ def _given_up(table: Table, letter: Letter | None) -> Verdict:
 
 
 def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
-    yield "held", "nothing" if table.published is None else _published(table.published, now)
+    if table.published is None:
+        yield "published", "nothing"
+    else:
+        yield "published", table.published.metadata_location
+        yield "", f"uuid {table.published.table_uuid or 'none'}, written {ago(table.published.written_at, now)}"
     yield "wanted", _wanted(table.wanted)
     if table.last is not None:
         why = f": {table.last.why}" if table.last.why else ""
@@ -119,13 +123,6 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
         yield "last event", f"{ago(event.received_at, now)} from {event.sender or 'nobody'}{number}"
     for location in table.locations:
         yield "location", location
-
-
-def _published(published: Published, now: datetime) -> str:
-    return (
-        f"{published.metadata_location}, uuid {published.table_uuid or 'none'}, "
-        f"written {ago(published.written_at, now)} at {published.location}"
-    )
 
 
 def _wanted(wanted: Wanted) -> str:

@@ -77,7 +77,7 @@ def compare(name: TableName, table: Table, place: str, facts: Facts, policy: Pol
     if own.obstacle is not None:
         return _obstructed(name, own, own.obstacle)
     if own.doc is None:
-        return Difference(name, Kind.MISSING, f"no {own.key}")
+        return Difference(name, Kind.MISSING, f"nothing at {own.key}")
     found = _pointing(own.doc, table) or _hint(own.doc, table, place, facts, policy)
     return None if found is None else Difference(name, found[0], f"{own.key}: {found[1]}")
 

@@ -15,6 +15,7 @@ from sfn import wiring
 from sfn.catalog import Catalog, Skip, Withheld
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.place import is_local
+from sfn.cli.pages import counted
 from sfn.cli.tables import spelled
 from sfn.errors import LocationRefused, Scope, Trouble
 from sfn.pointer.location import checked
@@ -136,15 +137,17 @@ class CatalogCheck:
             remedy = "check warehouse, include and exclude, and what our principal may list"
             yield doubtful(self._where, "lists no table that would get files", remedy)
             return
-        extent = "every namespace" if self._complete else f"{len(self._namespaces)} namespaces (--all for every one)"
-        yield fine(self._where, f"listed, and loaded one table in each of {extent}")
+        namespaces = counted(len(self._namespaces), "namespace")
+        yield fine(
+            self._where, f"listed; one table loaded in {namespaces}{'' if self._complete else ', --all for every one'}"
+        )
         for owner, number in self._owners.items():
             if owner == policy.catalog_id:
-                yield fine(self._where, f"{number} of their files are ours")
+                yield fine(self._where, f"SFN files beside them: {number} ours")
             else:
                 remedy = (
                     f'if this catalog only moved: set {self._where}.catalog_id = "{owner}", '
                     f"or `sfn adopt {self._name} --from {owner}`; if another service keeps them, leave them to it"
                 )
-                text = f"{number} of their files carry the catalog_id {owner}: they are foreign, and none is replaced"
+                text = f"SFN files beside them: {number} of the catalog_id {owner}, foreign to us and never replaced"
                 yield doubtful(self._where, text, remedy)
