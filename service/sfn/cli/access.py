@@ -10,6 +10,7 @@ from sfn.cli.options import Flags
 from sfn.errors import SfnError
 from sfn.receiver.tokens import well_formed
 from sfn.settings import AdminSettings, ListenerSettings, Misconfigured, SenderSettings, Settings, load, load_client
+from sfn.settings.texts import http_url
 
 _EVERYWHERE = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - what a configuration says, read and not bound
 
@@ -121,10 +122,11 @@ def url_of(listener: ListenerSettings) -> str:
 def _url(flags: Flags, listener: ListenerSettings | None) -> str:
     if flags.url is None:
         return url_of(listener or ListenerSettings())
-    url = flags.url.rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise _lacking("--url", "a URL such as http://127.0.0.1:8085", flags.url)
-    return url
+    try:
+        return http_url(flags.url).rstrip("/")
+    except ValueError as error:
+        expected = f"{error}, such as http://127.0.0.1:8085"
+    raise _lacking("--url", expected, flags.url)
 
 
 def _trust(flags: Flags) -> ssl.SSLContext | bool:

@@ -61,16 +61,13 @@ class Service:
         headers = {"Accept": "application/json", "From": asker(), "User-Agent": f"sfn/{version('iceberg-sfn')}"}
         if access.token is not None:
             headers["Authorization"] = f"Bearer {access.token}"
-        try:
-            self._client = httpx.Client(
-                base_url=access.url,
-                headers=headers,
-                timeout=httpx.Timeout(ANSWER, connect=CONNECT),
-                verify=access.trust,
-                trust_env=False,
-            )
-        except httpx.InvalidURL:
-            raise SfnError(access.url, expected="a URL such as http://127.0.0.1:8085", found="another text") from None
+        self._client = httpx.Client(
+            base_url=access.url,
+            headers=headers,
+            timeout=httpx.Timeout(ANSWER, connect=CONNECT),
+            verify=access.trust,
+            trust_env=False,
+        )
 
     def __enter__(self) -> Self:
         return self
