@@ -40,7 +40,7 @@ def with_inbox(ground: Ground, path: Path, more: str = "") -> Settings:
 
 
 def listed(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder))
+    return sorted(path.name for path in folder.iterdir())
 
 
 def severities(found: list[Finding]) -> list[tuple[str, Severity]]:
