@@ -22,7 +22,7 @@ class Access:
     Attributes:
         url: where it listens, without a trailing slash.
         token: bearer token; None where none is needed.
-        trust: how its certificate is verified.
+        trust: the certificates that its own is verified by; False without TLS.
     """
 
     url: str
@@ -40,7 +40,7 @@ def operators(flags: Flags) -> Access:
     token = None if flags.token_file is None else first_token(flags.token_file)
     if token is None and known is not None:
         token = _operators_token(known.admin)
-    return Access(_url(flags, None if known is None else known.listener), token, _trust(flags))
+    return _reached(_url(flags, None if known is None else known.listener), token, flags.ca_file)
 
 
 def senders(flags: Flags, catalog: str | None, named: str | None) -> tuple[Access, str | None]:
@@ -55,11 +55,11 @@ def senders(flags: Flags, catalog: str | None, named: str | None) -> tuple[Acces
     """
     if flags.token_file is not None:
         listener = None if flags.url is not None else load_client(flags.config).listener
-        return Access(_url(flags, listener), first_token(flags.token_file), _trust(flags)), catalog
+        return _reached(_url(flags, listener), first_token(flags.token_file), flags.ca_file), catalog
     settings = load(flags.config)
     sender, theirs = speaker(settings, catalog, named)
     token = None if sender is None else _senders_token(settings.senders[sender])
-    return Access(_url(flags, settings.listener), token, _trust(flags)), theirs
+    return _reached(_url(flags, settings.listener), token, flags.ca_file), theirs
 
 
 def speaker(settings: Settings, catalog: str | None, named: str | None) -> tuple[str | None, str]:
@@ -129,15 +129,16 @@ def _url(flags: Flags, listener: ListenerSettings | None) -> str:
     raise _lacking("--url", expected, flags.url)
 
 
-def _trust(flags: Flags) -> ssl.SSLContext | bool:
-    if flags.ca_file is None:
-        return True
+def _reached(url: str, token: str | None, ca_file: Path | None) -> Access:
+    if url.startswith("http://"):
+        # There is nothing to verify, and certificates take long to load.
+        return Access(url, token, trust=False)
     try:
-        return ssl.create_default_context(cafile=flags.ca_file)
+        return Access(url, token, ssl.create_default_context(cafile=ca_file))
     except OSError as error:
         # An SSLError is one too: of a file that holds no certificate.
         found = error.strerror or type(error).__name__
-    raise _lacking(str(flags.ca_file), "a file of PEM certificates", found)
+    raise _lacking(str(ca_file), "a file of PEM certificates", found)
 
 
 def _operators_token(admin: AdminSettings) -> str:

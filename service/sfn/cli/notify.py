@@ -94,4 +94,4 @@ def _told(taken: Accepted, table: str) -> str:
         return f"accepted, it is on disk; `sfn status {table}` tells what comes of it"
     if taken.duplicates:
         return "a duplicate: an event of this id was accepted before, and nothing is looked at"
-    return "ignored: the configuration excludes the table"
+    return "ignored: include and exclude leave the table out, or its catalog is retired"

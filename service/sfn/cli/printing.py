@@ -67,7 +67,9 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         complain(f"{question}: expected --yes, as nobody can be asked here, found none")
         raise typer.Exit(WRONG_USAGE)
-    if not typer.confirm(question, err=True):
+    # Not typer's: it writes to standard output too.
+    typer.echo(f"{question} [y/N] ", err=True, nl=False)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         complain("nothing was done")
         raise typer.Exit(FAILED)
 
