@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sfn.dialects import MAX_EVENTS
-from sfn.dialects.own import MAX_LEVELS, MAX_LOCATION, MAX_NAME, OPERATIONS
+from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
+from sfn.dialects.own import OPERATIONS
 from sfn.receiver import problem
 
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
