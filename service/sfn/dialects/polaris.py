@@ -4,9 +4,9 @@
     {"notification-type": "CREATE" | "UPDATE" | "DROP" | "VALIDATE" | "UNKNOWN",
      "payload": {"table-name": "t", "timestamp": 1788000000123, "table-uuid": …, "metadata-location": …}}
 
-As in Polaris (its `spec/polaris-catalog-apis/notifications-api.yaml`) the path alone says which table is meant, VALIDATE
-is a dry run and UNKNOWN is of no concern. Unlike there no notification comes too late: the catalog is asked, so no clock
-of the sender's is kept.
+As in Polaris (its `spec/polaris-catalog-apis/notifications-api.yaml`) the path alone says which table is meant,
+VALIDATE is a dry run and UNKNOWN is of no concern. Unlike there no notification comes too late: the catalog is asked,
+so no clock of the sender's is kept.
 """
 
 from __future__ import annotations
