@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -20,8 +21,9 @@ from sfn.publish.protocol import Fenced, Ports, publish
 from sfn.store import PointerStore, Stores
 from sfn.words import CatalogName, Claim, Dead, Hint, Outcome, Reason, Released, Retry, TableName
 from sfn.work.journal import Journal
-from sfn.work.lanes import Lanes
+from sfn.work.lanes import BreakerState, Lanes
 from sfn.work.lease import Leases
+from sfn.work.report import SweepReport
 from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
 from sfn.work.sweep import Sweep, SweepPorts
 from sfn.work.sweeps import Sweeps
@@ -125,7 +127,7 @@ class Worker:
         self._lanes = Lanes(terms.concurrency)
         self._troubles = Troubles(clock, "worker")
         self._leases = Leases(inbox.worklist, clock, terms.lease, self._troubles)
-        self._sweeps = Sweeps()
+        self._sweeps = Sweeps(clock)
         self._pause = anyio.CancelScope()
         self._freed = False
         self._stopped = anyio.Event()
@@ -142,6 +144,14 @@ class Worker:
                 await self._stopped.wait()
                 await self._leases.all_ended()
             tasks.cancel_scope.cancel()
+
+    def breakers(self) -> list[BreakerState]:
+        """The breakers that are not closed."""
+        return self._lanes.breakers(self._clock.now())
+
+    def sweeps(self) -> Mapping[str, SweepReport]:
+        """By catalog, the sweep that runs, or the last one of this process."""
+        return self._sweeps.latest
 
     async def run_once(self, tasks: TaskGroup) -> tuple[int, datetime | None]:
         """Claim what is due and start it: how many, and when more may be due without the bell being rung."""
