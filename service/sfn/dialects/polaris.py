@@ -78,7 +78,7 @@ def named(address: Address, catalogs: Mapping[str, str]) -> TableName:
             "path/prefix",
             status=_NO_CATALOG,
             expected=f"one of {', '.join(catalogs)}" if catalogs else "a sender with a catalog",
-            found="another one",
+            found=ascii(prefix[:40]),
         )
     levels = _decoded(address.namespace, "namespace").split(SEPARATOR)
     if len(levels) > MAX_LEVELS:
