@@ -24,7 +24,7 @@ from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import Known, Senders
 from sfn.receiver.server import Server
 from sfn.receiver.tokens import Tokens
-from sfn.words import Accepted, Hint, TableName
+from sfn.words import Accepted, Hint, TableName, Undecodable
 
 LIMIT = 4_096
 DEADLINE = 0.4
@@ -39,20 +39,23 @@ class Inbox:
 
     def __init__(self) -> None:
         self.taken: list[Hint] = []
+        self.kept: list[Undecodable] = []
         self.failure: Exception | None = None
         self.entered = anyio.Event()
         self.gate = anyio.Event()
         self.gate.set()
 
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         self.entered.set()
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
         known = {(hint.sender, hint.event_id) for hint in self.taken if hint.event_id is not None}
-        new = [hint for hint in notes if (hint.sender, hint.event_id) not in known]
+        hints = [note for note in notes if isinstance(note, Hint)]
+        new = [hint for hint in hints if (hint.sender, hint.event_id) not in known]
         self.taken.extend(new)
-        return Accepted(len(new), len(notes) - len(new))
+        self.kept.extend(note for note in notes if isinstance(note, Undecodable))
+        return Accepted(len(new), len(hints) - len(new))
 
 
 def covers_all_but_scratch(table: TableName) -> bool:
@@ -67,6 +70,7 @@ class Service:
     readiness: Readiness = field(default_factory=Readiness)
     senders: Senders = field(default_factory=lambda: Senders([Known(ETL, Tokens({"main": TOKEN}))]))
     deadline: float = 60.0
+    limit: int = LIMIT
     broken: list[Broken] = field(default_factory=list)
 
     def ingest(self) -> Ingest:
@@ -74,7 +78,7 @@ class Service:
             self.inbox,
             self.senders,
             self.readiness,
-            limits=Limits(LIMIT, self.deadline),
+            limits=Limits(self.limit, self.deadline),
             interest=covers_all_but_scratch,
             on_broken=self.broken.append,
         )
@@ -112,7 +116,7 @@ class Wire:
             head = await self._buffer.receive_until(b"\r\n\r\n", 65_536)
             line, *fields = head.decode("latin-1").split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
-            length = 0 if headless else int(headers["content-length"])
+            length = 0 if headless or line.split(" ")[1] == "204" else int(headers["content-length"])
             content = await self._buffer.receive_exactly(length) if length else b""
         return Reply(int(line.split(" ")[1]), headers, content)
 
