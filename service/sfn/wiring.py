@@ -295,7 +295,7 @@ def _understood(settings: Settings, concerns: Callable[[TableName], bool], event
         known = ", ".join(settings.senders)
         raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
     catalogs = settings.catalogs_of(event.sender) if settings.senders else {name: name for name in settings.catalogs}
-    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode())]
+    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
     decoded = decode(Arrived(event.path, kind, event.body, Sender(event.sender, catalogs)))
     return [hint for hint in decoded.hints if not isinstance(hint.subject, TableName) or concerns(hint.subject)]
 
