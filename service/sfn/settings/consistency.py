@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from sfn.errors import SfnError
 from sfn.settings.complaints import nearest
-from sfn.settings.model import SenderSettings, Settings
+from sfn.settings.model import Settings
+from sfn.settings.parties import SenderSettings
 from sfn.settings.sources import Sources
 
 
