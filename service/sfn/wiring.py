@@ -14,9 +14,9 @@ import structlog
 from fastapi import APIRouter
 
 from sfn.admin.app import routes
+from sfn.admission import admission
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import Clock, SystemChance, SystemClock
-from sfn.dialects import Sender
 from sfn.errors import Broken, SfnError
 from sfn.inbox import Brake, Intake
 from sfn.inbox.sqlite import SqliteInbox
@@ -25,9 +25,8 @@ from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.ingest import Ingest
+from sfn.receiver.operators import Operators
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.senders import Known, Senders, anonymous
-from sfn.receiver.tokens import TokenFile, Tokens
 from sfn.settings import CatalogSettings, Misconfigured, Settings
 from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
@@ -234,35 +233,19 @@ def _application(
     def concerns(table: TableName) -> bool:
         return interests[table.catalog].covers(table)
 
-    limits = Limits(settings.listener.body_limit)
-    events = Ingest(inbox, _senders(settings), readiness, limits=limits, interest=concerns, on_broken=on_broken)
+    limits, admitted = Limits(settings.listener.body_limit), admission(settings)
+    events = Ingest(inbox, admitted.senders, readiness, limits=limits, interest=concerns, on_broken=on_broken)
     return application(
         events,
         readiness,
         version=version(DISTRIBUTION),
         on_broken=on_broken,
-        routers=_operators(settings, inbox, clock),
+        routers=_routes(admitted.operators, inbox, clock, settings),
     )
 
 
-def _operators(settings: Settings, brake: Brake, clock: Clock) -> list[APIRouter]:
-    admin = settings.admin
-    if admin.token is None and admin.token_file is None:
-        return []
-    named = {} if admin.token is None else {"token": admin.token.get_secret_value()}
-    tokens = Tokens(named, None if admin.token_file is None else TokenFile(admin.token_file))
-    return [routes(brake, clock, admit=tokens.admit, catalogs=settings.catalogs)]
-
-
-def _senders(settings: Settings) -> Senders:
-    if not settings.senders:
-        return anonymous(settings.catalogs)
-    known = []
-    for name, one in settings.senders.items():
-        named = {token: secret.get_secret_value() for token, secret in one.secrets.items()}
-        file = None if one.secrets_file is None else TokenFile(one.secrets_file)
-        known.append(Known(Sender(name, settings.catalogs_of(name)), Tokens(named, file)))
-    return Senders(known)
+def _routes(operators: Operators | None, brake: Brake, clock: Clock, settings: Settings) -> list[APIRouter]:
+    return [] if operators is None else [routes(brake, clock, admit=operators.admit, catalogs=settings.catalogs)]
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:

@@ -20,9 +20,10 @@ from sfn.errors import Broken
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.ingest import Ingest
+from sfn.receiver.keyring import Keyring
 from sfn.receiver.problem import MEDIA_TYPE
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.senders import Known, Senders
+from sfn.receiver.senders import Senders
 from sfn.receiver.server import Server
 from sfn.receiver.tokens import Tokens
 from sfn.words import Accepted, Hint, TableName
@@ -80,6 +81,11 @@ class Noon:
         return datetime(2026, 8, 21, 12, tzinfo=UTC)
 
 
+def enrolled(tokens: Tokens) -> Senders:
+    """One sender, with these tokens."""
+    return Senders(Keyring({"senders.etl": tokens}), {"senders.etl": ETL})
+
+
 def covers_all_but_scratch(table: TableName) -> bool:
     return table.namespace[:1] != ("scratch",)
 
@@ -90,7 +96,7 @@ class Service:
 
     inbox: Inbox = field(default_factory=Inbox)
     readiness: Readiness = field(default_factory=Readiness)
-    senders: Senders = field(default_factory=lambda: Senders([Known(ETL, Tokens({"main": TOKEN}))]))
+    senders: Senders = field(default_factory=lambda: enrolled(Tokens({"main": TOKEN})))
     deadline: float = 60.0
     broken: list[Broken] = field(default_factory=list)
 

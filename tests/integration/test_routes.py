@@ -16,7 +16,10 @@ from structlog.testing import capture_logs
 from sfn.admin.app import routes
 from sfn.errors import Broken, Scope, Transient
 from sfn.receiver.app import application
+from sfn.receiver.keyring import Keyring
+from sfn.receiver.operators import PARTY, Operators
 from sfn.receiver.problem import MEDIA_TYPE
+from sfn.receiver.refusals import Refusals
 from sfn.receiver.tokens import Tokens
 from tests.integration.listening import Brakes, Noon, Service
 
@@ -47,7 +50,7 @@ def brakes() -> Brakes:
 
 @pytest.fixture
 async def operator(service: Service, brakes: Brakes) -> AsyncIterator[httpx.AsyncClient]:
-    admit = Tokens({"token": "an-operators-token"}).admit
+    admit = Operators(Keyring({PARTY: Tokens({"token": "an-operators-token"})}), Refusals(PARTY)).admit
     async with client(service, routes(brakes, Noon(), admit=admit, catalogs=["prod", "dev.eu"])) as operator:
         yield operator
 
@@ -65,10 +68,9 @@ async def test_an_operator_releases_a_brake(operator: httpx.AsyncClient, brakes:
     assert brakes.released == [("prod", Noon().now()), ("dev.eu", Noon().now())]
 
 
-async def test_a_release_is_logged_and_what_is_none_is_not(operator: httpx.AsyncClient, brakes: Brakes) -> None:
+async def test_a_release_is_logged_and_one_that_fails_is_not(operator: httpx.AsyncClient, brakes: Brakes) -> None:
     with capture_logs() as logs:
         await operator.post(RELEASE, headers=OPERATOR)
-        await operator.post(RELEASE)
         brakes.failure = Broken("inbox.db", expected="a disk", found="none")
         await operator.post(RELEASE, headers=OPERATOR)
     assert logs == [{"event": "brake released", "log_level": "info", "catalog": "prod", "tables": 3}]
@@ -84,6 +86,16 @@ async def test_nobody_else_does(
     assert_problem(reply, 401)
     assert reply.headers["www-authenticate"] == "Bearer"
     assert brakes.released == []
+
+
+async def test_who_is_turned_away_is_logged_with_an_address_but_not_each_time(operator: httpx.AsyncClient) -> None:
+    with capture_logs() as logs:
+        for _ in range(3):
+            await operator.post(RELEASE, headers={"Authorization": "Bearer gu3ss"})
+    (entry,) = logs
+    told = (entry["event"], entry["where"], entry["status"], entry["client"], entry["left_out"])
+    assert told == ("request refused", "admin", 401, "127.0.0.1", 0)
+    assert "gu3ss" not in str(entry)
 
 
 @pytest.mark.parametrize("other", ["Bearer x", "Bearer an-operators-token"])
@@ -165,7 +177,7 @@ def references(part: object) -> list[str]:
 
 
 async def test_operators_routes_are_described_where_there_are_any() -> None:
-    router = routes(Brakes(), Noon(), admit=lambda _: True, catalogs=[])
+    router = routes(Brakes(), Noon(), admit=lambda *_: True, catalogs=[])
     description = await described(router)
     OpenAPI.model_validate(description)
     post = description["paths"]["/admin/v1/brakes/{catalog}:release"]["post"]

@@ -12,8 +12,11 @@ from starlette.exceptions import HTTPException
 from sfn.clock import Clock
 from sfn.inbox import Brake
 
-Admit = Callable[[bytes | None], bool]
-"""Whether the value of an `Authorization` header is an operator's; takes the same time for every wrong one."""
+Admit = Callable[[bytes | None, str | None], bool]
+"""Whether the value of an `Authorization` header, shown by a client of that address, is an operator's.
+
+Takes the same time for every wrong one, and tells the log of them.
+"""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -32,7 +35,7 @@ def routes(brake: Brake, clock: Clock, *, admit: Admit, catalogs: Collection[str
         shown = request.headers.getlist("authorization")
         # Two of them are no answer to the question who it is (RFC 9110, section 5.3).
         # ASGI's headers are bytes, Starlette reads them as Latin-1.
-        if not admit(shown[0].encode("latin-1") if len(shown) == 1 else None):
+        if not admit(shown[0].encode("latin-1") if len(shown) == 1 else None, request.client and request.client.host):
             raise HTTPException(
                 HTTPStatus.UNAUTHORIZED, "a valid bearer token is needed", {"WWW-Authenticate": "Bearer"}
             )

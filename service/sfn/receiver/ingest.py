@@ -14,7 +14,7 @@ from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
 from sfn.receiver import body, problem
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.refusals import Refusals
+from sfn.receiver.refusals import Refusals, Seldom
 from sfn.receiver.senders import Senders
 from sfn.words import Accepted, CatalogName, Hint, TableName
 
@@ -72,7 +72,8 @@ class Ingest:
         self._limits = limits
         self._interest = interest
         self._on_broken = on_broken
-        self._refusals = Refusals()
+        self._seldom = Seldom()
+        self._refusals = Refusals("events", self._seldom)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: body.Receive, send: Send) -> None:
         """Answer one request (ASGI 3, scope `http`)."""
@@ -81,7 +82,7 @@ class Ingest:
         except Rejected as refusal:
             answer = _refused(refusal)
         except Transient as trouble:
-            _log.warning("events not taken", error=str(trouble))
+            self._tell_not_taken(trouble)
             answer = _unavailable("the events could not be stored", trouble.retry_after)
         except Broken as broken:
             self._on_broken(broken)
@@ -124,6 +125,10 @@ class Ingest:
         client = scope.get("client")
         self._refusals.tell(status, why, client[0] if client else None)
         return _problem(status, why, [header])
+
+    def _tell_not_taken(self, trouble: Transient) -> None:
+        if (left_out := self._seldom.passing("not taken")) is not None:
+            _log.warning("events not taken", error=str(trouble), left_out=left_out)
 
     def _concerns(self, hint: Hint) -> bool:
         return isinstance(hint.subject, CatalogName) or self._interest(hint.subject)
