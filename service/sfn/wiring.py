@@ -24,6 +24,7 @@ from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
+from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Ingest
 from sfn.receiver.operators import Operators
 from sfn.receiver.readiness import Readiness
@@ -61,6 +62,7 @@ class Service:
         intake: takes hints of our own.
         tend: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
         sweeps: what a start asks for.
+        certificate: what the listener shows; None without TLS.
     """
 
     application: Application
@@ -69,6 +71,7 @@ class Service:
     intake: Intake
     tend: Callable[[], Coroutine[Any, Any, None]]
     sweeps: tuple[Hint, ...]
+    certificate: Certificate | None = None
 
 
 @asynccontextmanager
@@ -84,7 +87,7 @@ async def assembled(
     Raises:
         SfnError: something can't be opened, or its setting is wrong.
     """
-    clock = SystemClock()
+    clock, certificate = SystemClock(), _certificate(settings)
     stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
     catalogs = {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
@@ -102,6 +105,7 @@ async def assembled(
             intake=inbox,
             tend=partial(inbox.tend, settings.inbox.event_retention),
             sweeps=_first_sweeps(settings),
+            certificate=certificate,
         )
 
 
@@ -242,6 +246,11 @@ def _application(
         on_broken=on_broken,
         routers=_routes(admitted.operators, inbox, clock, settings),
     )
+
+
+def _certificate(settings: Settings) -> Certificate | None:
+    chain, key = settings.listener.tls_certificate_file, settings.listener.tls_key_file
+    return None if chain is None or key is None else Certificate(chain, key)
 
 
 def _routes(operators: Operators | None, brake: Brake, clock: Clock, settings: Settings) -> list[APIRouter]:

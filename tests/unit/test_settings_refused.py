@@ -32,7 +32,6 @@ def test_a_variable_that_fits_nowhere_is_named(ground: Ground) -> None:
         ("[listner]\nport = 1", "sfn.toml: listner:", "did you mean listener?"),
         ("[worker]\nqqq = 1", "sfn.toml: [worker] qqq:", "known here: concurrency, lease"),
         (CATALOG + "naming = 'uuid'", "sfn.toml: [catalogs.prod] naming:", "this version supports"),
-        ("[listener]\ntls_key_file = 'x'", "sfn.toml: [listener] tls_key_file:", "this version supports"),
         ("[gateway.g]\nx = 1", "sfn.toml: gateway:", "this version supports"),
     ],
 )
@@ -157,6 +156,12 @@ def test_a_wrong_value_is_named_with_what_was_expected(ground: Ground, text: str
             "[senders.a.secrets] x: expected a token of its own, found the operators'",
         ),
         (CATALOG + "[admin]\ntoken = 'a'\ntoken_file = 'b'", "[admin] token_file: expected either"),
+        (
+            CATALOG + "[listener]\ntls_certificate_file = 'a'",
+            "[listener] tls_key_file: expected a file, as tls_certificate_file is set, found none; set it there or as "
+            "SFN_LISTENER__TLS_KEY_FILE",
+        ),
+        (CATALOG + "[listener]\ntls_key_file = 'a'", "[listener] tls_certificate_file: expected a file, as tls_key"),
         (CATALOG + "[retry]\nbase = '10m'", "[retry] base: expected at most the cap"),
         (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = '/w/'", "[stores.b] prefix: expected a prefix of"),
         (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = 'file:///w'", "found the one of the store a"),
