@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from sfn.settings.kinds import File, HttpHeaders, Pause, Prefixes, Secret, Text, Texts, Token, Url
+from sfn.settings.kinds import (
+    AtLeastOne,
+    File,
+    HttpHeaders,
+    Pause,
+    Prefixes,
+    Secret,
+    Text,
+    Texts,
+    Token,
+    Url,
+    only,
+)
 from sfn.settings.quantities import Duration, PositiveDuration
 from sfn.settings.section import Section
+
+_NO_OLDER: Final = "this version has no naming that keeps older files"
 
 
 class CatalogSettings(Section):
@@ -37,6 +51,12 @@ class CatalogSettings(Section):
         expire_after: how long a tombstone stays.
         refresh_after: how long a file goes unwritten.
         min_publish_interval: from one publish of a table to the next.
+        naming: what the SFN files are called.
+        placement: where they lie.
+        root: the folder that they lie in, with another placement.
+        branches: the branches that get files.
+        keep: how many older files stay, with a naming that has them.
+        keep_for: how long they do.
     """
 
     type: Literal["rest"] = "rest"
@@ -62,3 +82,9 @@ class CatalogSettings(Section):
     expire_after: PositiveDuration = timedelta(days=7)
     refresh_after: PositiveDuration = timedelta(hours=8)
     min_publish_interval: Pause = timedelta(seconds=1)
+    naming: Annotated[Text, only("identifier", "'identifier', the only naming of this version")] = "identifier"
+    placement: Annotated[Text, only("inside", "'inside', the only placement of this version")] = "inside"
+    root: Annotated[Text | None, only(None, "none, as no placement of this version has one")] = None
+    branches: Annotated[Texts, only(("main",), "['main'], the only branch that this version publishes")] = ("main",)
+    keep: Annotated[AtLeastOne, only(100, f"100, as {_NO_OLDER}")] = 100
+    keep_for: Annotated[Duration, only(timedelta(hours=24), f"24h, as {_NO_OLDER}")] = timedelta(hours=24)

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StringConstraints
 
 from sfn.settings import texts
 from sfn.settings.quantities import Duration, between
+
+T = TypeVar("T")
+
+
+def only(value: T, expected: str) -> AfterValidator:
+    """Refuses every other value: of a key whose other values are a later version's.
+
+    Args:
+        expected: the value, and why no other.
+    """
+
+    def check(found: T) -> T:
+        if found != value:
+            raise ValueError(expected)
+        return found
+
+    return AfterValidator(check)
+
 
 Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 """What an operator may call a catalog, a sender or a store: it goes into URLs, metrics and logs."""

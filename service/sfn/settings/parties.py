@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from sfn.settings.kinds import File, Names, Text, Token, Tokens
+from sfn.settings.kinds import File, Names, Text, Token, Tokens, only
 from sfn.settings.section import Section
 
 
@@ -21,7 +21,7 @@ class SenderSettings(Section):
         catalogs: or several: its own names of them, and ours.
     """
 
-    scheme: Literal["bearer"] = "bearer"
+    scheme: Annotated[Text, only("bearer", "'bearer', the only scheme of this version")] = "bearer"
     secrets: Tokens = Field(default_factory=dict)
     secrets_file: File | None = None
     catalog: Text | None = None
