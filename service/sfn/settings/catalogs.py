@@ -34,10 +34,10 @@ class CatalogSettings(Section):
         uri: where its REST API begins, without `/v1`; may hold a user and a password.
         warehouse: which warehouse of that server.
         catalog_id: its identity in our files, None for one derived from where it is.
-        ca_file: certificates (PEM) that are trusted instead of the system's.
+        ca_file: certificates (PEM) that are trusted instead of the system's; read again when it changes.
         headers: sent with every request.
-        token: bearer token; `token_file` a file with it.
-        credential: OAuth2 client credentials; `credential_file` a file with them.
+        token: bearer token; `token_file` a file with it, read again when it changes.
+        credential: OAuth2 client credentials; `credential_file` a file with them, read for each new token.
         oauth2_uri: where tokens are to be had.
         scope: OAuth2 scope.
         replica_lag: how long an answer may be behind, with the clock skew of our hosts.

@@ -32,7 +32,7 @@ class AdminSettings(Section):
     """Who operates the service; without a token there are no admin routes.
 
     Attributes:
-        token: bearer token; `token_file` a file with such tokens, one a line.
+        token: bearer token; `token_file` a file with such tokens, one a line; read again when it changes.
     """
 
     token: Token | None = None
