@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from sfn.admin.app import routes
+from sfn.receiver.app import application
+from sfn.receiver.keyring import Keyring
+from sfn.receiver.operators import PARTY, Operators
+from sfn.receiver.refusals import Refusals
+from sfn.receiver.senders import Senders
+from sfn.receiver.tokens import Tokens
 from tests.integration.lake import Lake, lake
-from tests.integration.listening import Reply, assert_problem, connected
+from tests.integration.listening import ETL, Brakes, Noon, Reply, Service, answer, assert_problem, connected, listening
 from tests.integration.process import TOKEN, Daemon, configure, serving
 from tests.integration.waiting import until
 
@@ -114,6 +123,28 @@ async def test_who_shows_no_right_token_gets_the_same_401_everywhere_and_no_log_
             assert (reply.headers["www-authenticate"], reply.content) == ("Bearer", replies["none"].content), case
     assert site.leaks([basic(TOKEN)]) == []
     assert {record["where"] for record in site.daemon.records("request refused", status=401)} == {"events", "admin"}
+
+
+async def test_no_record_of_any_of_them_tells_what_was_shown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("sfn.receiver.refusals.TOLD_EVERY", 0.0)
+    caplog.set_level(logging.DEBUG)
+    keyring = Keyring({"senders.etl": Tokens({"main": TOKEN}), PARTY: Tokens({"token": OPERATOR})})
+    service = Service(senders=Senders(keyring, {"senders.etl": ETL}))
+    operators = routes(Brakes(), Noon(), admit=Operators(keyring, Refusals(PARTY)).admit, catalogs=["prod"])
+    serves = application(
+        service.ingest(), service.readiness, version="1", on_broken=service.broken.append, routers=[operators]
+    )
+    async with listening(serves) as connect:
+        with capture_logs() as logs:
+            for target in (EVENTS, RELEASE):
+                for fields in UNKNOWN.values():
+                    head = [f"POST {target} HTTP/1.1".encode(), b"Host: sfn", b"Content-Length: 0", *fields]
+                    assert (await answer(connect, b"\r\n".join([*head, b"", b""]))).status == 401
+    assert len(logs) == 2 * len(UNKNOWN)
+    told = str(logs) + caplog.text
+    assert [secret for secret in (*SECRETS, basic(TOKEN)) if secret in told] == []
 
 
 async def test_a_token_is_for_what_it_is_for(site: Site) -> None:

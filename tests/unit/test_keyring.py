@@ -83,8 +83,8 @@ def test_it_is_logged_once_with_both_places_and_without_the_token(files: Files) 
     files.write(files.etl, SECRET)
     keyring = files.opened()
     with capture_logs() as logs:
-        for _ in range(3):
-            files.write(files.spark, "spark", SECRET)
+        for own in ("spark", "spark", "another"):
+            files.write(files.spark, own, SECRET)
             whose(keyring, SECRET)
         files.write(files.spark, SECRET)
         whose(keyring, SECRET)

@@ -191,14 +191,12 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         # uvicorn has no settings for the deadlines of TLS.
         loop = asyncio.get_running_loop()
-        tls: dict[str, Any] = {}
+        options: dict[str, Any] = {"backlog": self.config.backlog}
         if self._certificate is not None:
-            tls = {
-                "ssl": self._certificate.context,
-                "ssl_handshake_timeout": self.handshake,
-                "ssl_shutdown_timeout": self.farewell,
-            }
-        self.servers = [await loop.create_server(self._connection, sock=sock, **tls) for sock in sockets or ()]
+            options["ssl"] = self._certificate.context
+            options["ssl_handshake_timeout"] = self.handshake
+            options["ssl_shutdown_timeout"] = self.farewell
+        self.servers = [await loop.create_server(self._connection, sock=sock, **options) for sock in sockets or ()]
         self.started = True
         self.up.set()
 
