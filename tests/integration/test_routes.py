@@ -58,10 +58,9 @@ async def test_an_operator_releases_a_brake(operator: httpx.AsyncClient, office:
     assert await released(office) == ["dev.eu", "prod"]
 
 
-async def test_a_release_is_logged_and_what_is_none_is_not(operator: httpx.AsyncClient, office: Office) -> None:
+async def test_a_release_is_logged_and_one_that_fails_is_not(operator: httpx.AsyncClient, office: Office) -> None:
     with capture_logs() as logs:
         await operator.post(RELEASE, headers=OPERATOR)
-        await operator.post(RELEASE)
         office.inbox.failure = Broken("inbox.db", expected="a disk", found="none")
         await operator.post(RELEASE, headers=OPERATOR)
     assert logs == [{"event": "brake released", "log_level": "info", "catalog": "prod", "tables": 0, "actor": "main"}]
@@ -77,6 +76,16 @@ async def test_nobody_else_does(
     assert_problem(reply, 401)
     assert reply.headers["www-authenticate"] == "Bearer"
     assert await released(office) == []
+
+
+async def test_who_is_turned_away_is_logged_with_an_address_but_not_each_time(operator: httpx.AsyncClient) -> None:
+    with capture_logs() as logs:
+        for _ in range(3):
+            await operator.post(RELEASE, headers={"Authorization": "Bearer gu3ss"})
+    (entry,) = logs
+    told = (entry["event"], entry["where"], entry["status"], entry["client"], entry["left_out"])
+    assert told == ("request refused", "admin", 401, "127.0.0.1", 0)
+    assert "gu3ss" not in str(entry)
 
 
 @pytest.mark.parametrize("other", ["Bearer x", "Bearer an-operators-token"])

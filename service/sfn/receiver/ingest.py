@@ -15,7 +15,7 @@ from sfn.inbox import Intake
 from sfn.receiver import body, faces, problem
 from sfn.receiver.faces import Answer, Face
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.refusals import Refusals
+from sfn.receiver.refusals import Refusals, Seldom
 from sfn.receiver.senders import Senders
 from sfn.words import BODY_KEPT, Accepted, CatalogName, Hint, TableName, Undecodable
 
@@ -63,7 +63,8 @@ class Ingest:
         self._limits = limits
         self._interest = interest
         self._on_broken = on_broken
-        self._refusals = Refusals()
+        self._seldom = Seldom()
+        self._refusals = Refusals("events", self._seldom)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: body.Receive, send: Send) -> None:
         """Answer one request (ASGI 3, scope `http`)."""
@@ -73,7 +74,7 @@ class Ingest:
         except Rejected as refusal:
             answer = _refused(face, refusal)
         except Transient as trouble:
-            _log.warning("events not taken", error=str(trouble))
+            self._tell_not_taken(trouble)
             answer = _unavailable(face, "the events could not be stored", trouble.retry_after)
         except Broken as broken:
             self._on_broken(broken)
@@ -132,6 +133,10 @@ class Ingest:
         client = scope.get("client")
         self._refusals.tell(status, why, client[0] if client else None)
         return face.error(status, why, [header])
+
+    def _tell_not_taken(self, trouble: Transient) -> None:
+        if (left_out := self._seldom.passing("not taken")) is not None:
+            _log.warning("events not taken", error=str(trouble), left_out=left_out)
 
     def _concerning(self, hints: Sequence[Hint]) -> list[Hint]:
         return [hint for hint in hints if isinstance(hint.subject, CatalogName) or self._interest(hint.subject)]
