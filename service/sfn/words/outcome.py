@@ -23,6 +23,23 @@ class Reason(StrEnum):
     POISON = "poison"
 
 
+class Cause(StrEnum):
+    """Why an attempt ended that neither saw its row through nor gave it up.
+
+    table                     the table's own trouble
+    catalog, store, inbox     trouble that reaches further
+    defect                    an error that nobody expected
+    stop                      the service ends
+    """
+
+    TABLE = "table"
+    CATALOG = "catalog"
+    STORE = "store"
+    INBOX = "inbox"
+    DEFECT = "defect"
+    STOP = "stop"
+
+
 class Backward(StrEnum):
     """A step that the brake counts."""
 
@@ -134,6 +151,7 @@ class Retry:
 
     at: datetime
     error: str
+    cause: Cause = Cause.TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +177,7 @@ class Released:
 
     at: datetime
     why: str
+    cause: Cause = Cause.STOP
 
 
 Outcome: TypeAlias = Done | Swept | Later | Retry | Dead | Released

@@ -17,8 +17,9 @@ from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.troubles import Troubles
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import Fenced, Ports, publish
-from sfn.store import PointerStore, Stores
-from sfn.words import CatalogName, Claim, Dead, Hint, Outcome, Reason, Released, Retry, TableName
+from sfn.store import Stores
+from sfn.words import CatalogName, Cause, Claim, Dead, Hint, Outcome, Reason, Released, Retry, TableName
+from sfn.work.asked import Asked
 from sfn.work.journal import Journal
 from sfn.work.lanes import Lanes
 from sfn.work.lease import Leases
@@ -79,22 +80,6 @@ class Terms:
     lease: timedelta = timedelta(seconds=30)
     drain: timedelta = timedelta(seconds=30)
     retry: RetryPolicy = RetryPolicy()
-
-
-class Asked:
-    """Implements `Stores`, and notes whether any is asked.
-
-    Attributes:
-        any: one was.
-    """
-
-    def __init__(self, stores: Stores) -> None:
-        self._stores = stores
-        self.any = False
-
-    def at(self, location: str) -> PointerStore:
-        self.any = True
-        return self._stores.at(location)
 
 
 class Worker:
@@ -242,14 +227,15 @@ class Worker:
         except Exception as defect:  # noqa: BLE001 - as in `_attempt`, of what is done about it
             with contextlib.suppress(Exception):
                 self._journal.surprised(claim, defect)
-            return Retry(self._clock.now() + LONGEST_WISH, type(error).__name__)
+            return Retry(self._clock.now() + LONGEST_WISH, type(error).__name__, Cause.DEFECT)
 
     def _after_trouble(self, claim: Claim, trouble: Trouble, source: Source | None) -> Outcome:
         now = self._clock.now()
         if trouble.scope is Scope.INBOX:
-            return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble))
+            return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble), Cause.INBOX)
         if trouble.scope is not Scope.TABLE:
-            return Released(self._lanes.trouble(claim.lane, trouble.scope, now, trouble.retry_after), str(trouble))
+            again = self._lanes.trouble(claim.lane, trouble.scope, now, trouble.retry_after)
+            return Released(again, str(trouble), Cause(trouble.scope))
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
             reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
             return self._refused(reason, str(trouble), source)
@@ -259,9 +245,16 @@ class Worker:
         self._journal.surprised(claim, error)
         if claim.attempt >= SURPRISES and isinstance(claim.subject, TableName):
             return self._refused(Reason.POISON, f"{claim.subject}: {type(error).__name__}: {error}", source)
-        return self._retry(claim, f"{type(error).__name__}: {error}", source)
+        return self._retry(claim, f"{type(error).__name__}: {error}", source, cause=Cause.DEFECT)
 
-    def _retry(self, claim: Claim, error: str, source: Source | None, retry_after: float | None = None) -> Retry | Dead:
+    def _retry(
+        self,
+        claim: Claim,
+        error: str,
+        source: Source | None,
+        retry_after: float | None = None,
+        cause: Cause = Cause.TABLE,
+    ) -> Retry | Dead:
         now = self._clock.now()
         retry, jitter = self._terms.retry, self._chance.random()
         if isinstance(claim.subject, TableName):
@@ -272,7 +265,7 @@ class Worker:
         if at is None:
             detail = f"after {claim.attempt} attempts since {claim.since:%F %T}: {error}"
             return self._refused(Reason.EXHAUSTED, detail, source)
-        return Retry(max(at, now + heeded(retry_after)), error)
+        return Retry(max(at, now + heeded(retry_after)), error, cause)
 
     def _refused(self, reason: Reason, detail: str, source: Source | None) -> Dead:
         """A dead letter of a table that heals without a new event, should it have been refused by mistake."""
