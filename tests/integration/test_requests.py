@@ -57,6 +57,9 @@ class Attempts:
     def fenced(self, claim: Claim) -> None:
         self.numbers.append(claim.attempt)
 
+    def expired(self, leases: int) -> None:
+        raise AssertionError(leases)
+
     def poisoned(self, letter: Letter) -> None:
         raise AssertionError(letter)
 

@@ -60,6 +60,7 @@ class Book:
     Attributes:
         outcomes: in order.
         lost: claims whose lease was lost.
+        expirations: leases that ran out.
         letters: of rows that turned out to be poison.
         surprises: errors that nobody expected.
         broken: it can't be written.
@@ -67,6 +68,7 @@ class Book:
 
     outcomes: list[Outcome] = field(default_factory=list)
     lost: list[Claim] = field(default_factory=list)
+    expirations: int = 0
     letters: list[Letter] = field(default_factory=list)
     surprises: list[Exception] = field(default_factory=list)
     broken: bool = False
@@ -76,6 +78,9 @@ class Book:
 
     def fenced(self, claim: Claim) -> None:
         self.lost.append(claim)
+
+    def expired(self, leases: int) -> None:
+        self.expirations += leases
 
     def poisoned(self, letter: Letter) -> None:
         self.letters.append(letter)

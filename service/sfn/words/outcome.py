@@ -121,11 +121,15 @@ class Swept:
         due_at: when to sweep again.
         began: when this one began.
         calm: it found no more absences than the brake allows.
+        tables: how many were looked at.
+        differing: of how many the inbox was told, as they differ from what was published or are gone.
     """
 
     due_at: datetime
     began: datetime
     calm: bool
+    tables: int = 0
+    differing: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ class Logbook:
         told = _Told(why="the lease was lost: another worker has the row")
         _record(logging.WARNING, "fenced", claim.subject, claim.attempt, told)
 
+    def expired(self, leases: int) -> None:
+        """Told already: as `inbox opened`, or of each claim as `fenced`."""
+
     def poisoned(self, letter: Letter) -> None:
         told = _Told(outcome="dead", reason=letter.reason.value, why=letter.detail)
         _record(logging.ERROR, "settled", letter.subject, letter.attempts, told)

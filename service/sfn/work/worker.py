@@ -21,7 +21,7 @@ from sfn.store import Stores
 from sfn.words import CatalogName, Cause, Claim, Dead, Hint, Outcome, Reason, Released, Retry, TableName
 from sfn.work.asked import Asked
 from sfn.work.journal import Journal
-from sfn.work.lanes import Lanes
+from sfn.work.lanes import BreakerState, Lanes
 from sfn.work.lease import Leases
 from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
 from sfn.work.sweep import Sweep, SweepPorts
@@ -128,6 +128,10 @@ class Worker:
                 await self._leases.all_ended()
             tasks.cancel_scope.cancel()
 
+    def breakers(self) -> list[BreakerState]:
+        """The breakers that are not closed."""
+        return self._lanes.breakers(self._clock.now())
+
     async def run_once(self, tasks: TaskGroup) -> tuple[int, datetime | None]:
         """Claim what is due and start it: how many, and when more may be due without the bell being rung."""
         now = self._clock.now()
@@ -135,6 +139,8 @@ class Worker:
         reopens_at = self._lanes.reopens_at(now)
         with self._troubles.told():
             claimed = await self._inbox.worklist.claim(self._lanes.slots(now), now)
+        if claimed.expired:
+            self._journal.expired(claimed.expired)
         for letter in claimed.poisoned:
             self._journal.poisoned(letter)
         for claim in claimed.claims:
