@@ -29,7 +29,7 @@ from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import anonymous
 from sfn.store.router import Router
 from sfn.wiring import STARTING, Service
-from sfn.words import Accepted, CatalogName, Hint, Slots
+from sfn.words import Accepted, CatalogName, Hint, Slots, Undecodable
 from sfn.work.logbook import Logbook
 from sfn.work.worker import Inbox, Source, Terms, Worker
 from tests.integration.waiting import until
@@ -61,10 +61,10 @@ class Troubled(MemoryInbox):
         return await super().claim(slots, now)
 
     @override
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         if self.on_put:
             raise self.on_put.pop(0)
-        self.taken.extend(notes)
+        self.taken.extend(note for note in notes if isinstance(note, Hint))
         return await super().put(notes)
 
 

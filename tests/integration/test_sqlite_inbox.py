@@ -43,11 +43,11 @@ async def test_all_of_it_is_there_after_a_restart(tmp_path: Path) -> None:
         await ground.settled(RETURNS, Dead(Reason.FOREIGN_CATALOG, "somebody else is there"))
         await ground.settled(STOCK, Done(ground.after(3600), Findings(asks=(Ask(ORDERS, f"{AT}2"),))))
         await inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(3), drop=True)])
-        known, letters = await ground.known(), await inbox.letters("prod")
+        known, letters = await ground.known(), await ground.letters()
     async with SqliteInbox.opened(database, TERMS, clock) as inbox:
         ground = Ground(inbox, clock)
         assert await ground.known() == known
-        assert await inbox.letters("prod") == letters
+        assert await ground.letters() == letters
         assert await inbox.put([Hint(ORDERS, "etl", "e1")]) == Accepted(0, 1)
         claim = await ground.claim()
     assert (claim.subject, claim.locations) == (ORDERS, frozenset({AT, f"{AT}2"}))

@@ -9,6 +9,7 @@ import pytest
 from typing_extensions import override
 
 from sfn.errors import Permanent, Scope, Transient
+from sfn.inbox.letters import Wanted
 from sfn.words import CatalogName, Cause, Dead, Done, Lane, Later, Outcome, Reason, Released, Retry, Urgency
 from sfn.work.retry import LONGEST_WISH, RetryPolicy
 from sfn.work.worker import SURPRISES, Terms
@@ -98,7 +99,7 @@ async def test_a_table_that_was_refused_by_mistake_heals_without_an_event() -> N
     made.trouble = None
     await made.wait_until(outcome.look_at)
     assert isinstance(the_only(await made.work()), Done)
-    assert [letter.status.value for letter in await made.inbox.letters("prod")] == ["superseded"]
+    assert [letter.status.value for letter in await made.inbox.find(Wanted(status=None), 0, 9)] == ["superseded"]
 
 
 async def test_a_table_that_is_refused_again_waits_again() -> None:
@@ -110,7 +111,7 @@ async def test_a_table_that_is_refused_again_waits_again() -> None:
         outcome = the_only(await made.work())
         assert isinstance(outcome, Dead)
         assert outcome.look_at == made.clock.now() + REFRESH
-    assert [letter.status.value for letter in await made.inbox.letters("prod")] == ["open"]
+    assert [letter.status.value for letter in await made.inbox.find(Wanted(status=None), 0, 9)] == ["open"]
 
 
 async def test_a_table_whose_budget_is_spent_is_looked_at_again() -> None:

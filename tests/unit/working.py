@@ -16,7 +16,7 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
 from sfn.store import PointerStore
 from sfn.store.memory import MemoryStore
-from sfn.words import Accepted, Claim, Hint, Outcome, Slots, Subject, TableName
+from sfn.words import Accepted, Claim, Hint, Outcome, Slots, Subject, TableName, Undecodable
 from sfn.work.worker import Inbox, Source, Terms, Worker
 from tests.promises.inboxes import TERMS, HandClock
 
@@ -44,8 +44,8 @@ class WatchedInbox(MemoryInbox):
         return await super().claim(slots, now)
 
     @override
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
-        self.taken.extend(notes)
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+        self.taken.extend(note for note in notes if isinstance(note, Hint))
         return await super().put(notes)
 
     def due_at(self, subject: Subject) -> datetime:

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from sfn.clock import Clock
 from sfn.inbox import Brake
+from sfn.inbox.letters import Order
 
 Admit = Callable[[bytes | None], bool]
 """Whether the value of an `Authorization` header is an operator's; takes the same time for every wrong one."""
@@ -41,7 +42,7 @@ def routes(brake: Brake, clock: Clock, *, admit: Admit, catalogs: Collection[str
         """Let go what a catalog's brake holds: each of the held tables may take its step once."""
         if catalog not in catalogs:
             raise HTTPException(HTTPStatus.NOT_FOUND, "no such catalog is configured")
-        released = await brake.release(catalog, clock.now())
+        released = await brake.release(catalog, Order("operator", catalog, clock.now()))
         _log.info("brake released", catalog=catalog, tables=released)
         return {"released": released}
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from sfn.inbox.letters import Letter
+from sfn.inbox.letters import Letter, Order
 from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName, Undecodable
 
 
@@ -106,7 +106,7 @@ class Brake(Protocol):
         """How many absences one sweep may find before they are held."""
         ...
 
-    async def release(self, catalog: str, now: datetime) -> int:
+    async def release(self, catalog: str, order: Order) -> int:
         """Reset a catalog's brake and queue what it held, waived once each; how many rows."""
         ...
 

@@ -21,6 +21,7 @@ class Hint:
         purge: the drop was to delete the table's files.
         held: put by a sweep that found too many absences: absence must be released by an operator.
         anew: nothing remembered of its files may be trusted: somebody may have written behind the row's back.
+        adopts: an operator said that files of that `catalog_id` are to be taken over.
         body: the event as received, for the log.
     """
 
@@ -33,6 +34,7 @@ class Hint:
     purge: bool = False
     held: bool = False
     anew: bool = False
+    adopts: str | None = None
     body: bytes = b""
 
     @property

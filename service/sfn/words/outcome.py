@@ -5,14 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from sfn.words.claim import Memo, Story, Wish
 from sfn.words.table import TableName
 
 
 class Reason(StrEnum):
-    """Why something is a dead letter."""
+    """Why something is a dead letter.
+
+    held-drop         the brake holds a drop or a step back
+    foreign-catalog   the file belongs to the same identifier of another catalog
+    foreign-file      a file that cannot be told to be ours lies in its place
+    location-refused  no file may be written to its location, or point into it
+    permanent         it will not work until somebody changes something
+    exhausted         the budget of its attempts is spent
+    poison            the process ended beside it, time and again
+    undecodable       a request that nobody understood
+    """
 
     HELD_DROP = "held-drop"
     FOREIGN_CATALOG = "foreign-catalog"
@@ -21,6 +31,7 @@ class Reason(StrEnum):
     PERMANENT = "permanent"
     EXHAUSTED = "exhausted"
     POISON = "poison"
+    UNDECODABLE = "undecodable"
 
 
 class Cause(StrEnum):
@@ -185,3 +196,20 @@ class Released:
 
 
 Outcome: TypeAlias = Done | Swept | Later | Retry | Dead | Released
+
+
+def told(outcome: Outcome) -> tuple[str, str | None]:
+    """An outcome's name, and why it is not simply done, in words."""
+    name = type(outcome).__name__.lower()
+    match outcome:
+        case Done():
+            return name, None
+        case Swept(calm=calm):
+            return name, None if calm else "more absences than the brake lets pass: they are held"
+        case Later(why=why) | Released(why=why):
+            return name, why
+        case Retry(error=error):
+            return name, error
+        case Dead(detail=detail):
+            return name, detail
+    assert_never(outcome)
