@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +21,7 @@ from sfn.errors import Broken, SfnError
 from sfn.inbox import Brake, Intake
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
+from sfn.metering import Metering
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
@@ -32,8 +33,11 @@ from sfn.settings import CatalogSettings, Misconfigured, Settings
 from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
 from sfn.store.router import Router
+from sfn.telemetry.metrics import Metrics
 from sfn.words import CatalogName, Hint, TableName
+from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
+from sfn.work.meter import Meter
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Inbox, Source, Terms, Worker
 
@@ -89,17 +93,23 @@ async def assembled(
     stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
     catalogs = {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
+    metering = Metering(settings, version(DISTRIBUTION), clock)
+    metrics = metering.metrics
+    observe = metrics.commits.observe
     async with (
-        SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit) as inbox,
+        SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe) as inbox,
         AsyncExitStack() as stack,
     ):
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
-        readiness = Readiness(STARTING)
+        readiness, reached = Readiness(STARTING), Reached(settings, catalogs)
+        worker = _worker(settings, inbox, reached, stores, clock, metrics)
+        scraped = metering.routes(readiness, inbox.figures, reached.identities, worker.breakers)
+        routers = [*_operators(settings, inbox, clock), scraped]
         yield Service(
-            application=_application(settings, inbox, readiness, clock, on_broken),
+            application=_application(settings, inbox, readiness, on_broken, metrics, routers),
             readiness=readiness,
-            worker=_worker(settings, inbox, catalogs, stores, clock),
+            worker=worker,
             intake=inbox,
             tend=partial(inbox.tend, settings.inbox.event_retention),
             sweeps=_first_sweeps(settings),
@@ -126,6 +136,10 @@ class Reached:
         if catalog not in self._sources:
             _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
         return self._sources.setdefault(catalog, source)
+
+    def identities(self) -> dict[str, str]:
+        """The `catalog_id` of each catalog that was reached."""
+        return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
@@ -209,15 +223,15 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
 
 
 def _worker(
-    settings: Settings, inbox: SqliteInbox, catalogs: Mapping[str, RestCatalog], stores: Stores, clock: Clock
+    settings: Settings, inbox: SqliteInbox, reached: Reached, stores: Stores, clock: Clock, metrics: Metrics
 ) -> Worker:
     return Worker(
         Inbox(inbox, inbox, inbox, inbox),
-        Reached(settings, catalogs),
+        reached,
         stores,
         clock=clock,
         chance=SystemChance(),
-        journal=Logbook(),
+        journal=Journals(Logbook(), Meter(metrics.work, clock)),
         terms=worker_terms(settings),
     )
 
@@ -226,23 +240,25 @@ def _application(
     settings: Settings,
     inbox: SqliteInbox,
     readiness: Readiness,
-    clock: Clock,
     on_broken: Callable[[Broken], None],
+    metrics: Metrics,
+    routers: Sequence[APIRouter],
 ) -> Application:
     interests = {name: _interest(one) for name, one in settings.catalogs.items()}
 
     def concerns(table: TableName) -> bool:
         return interests[table.catalog].covers(table)
 
-    limits = Limits(settings.listener.body_limit)
-    events = Ingest(inbox, _senders(settings), readiness, limits=limits, interest=concerns, on_broken=on_broken)
-    return application(
-        events,
+    events = Ingest(
+        inbox,
+        _senders(settings),
         readiness,
-        version=version(DISTRIBUTION),
+        limits=Limits(settings.listener.body_limit),
+        interest=concerns,
         on_broken=on_broken,
-        routers=_operators(settings, inbox, clock),
+        counted=metrics.events,
     )
+    return application(events, readiness, version=version(DISTRIBUTION), on_broken=on_broken, routers=routers)
 
 
 def _operators(settings: Settings, brake: Brake, clock: Clock) -> list[APIRouter]:

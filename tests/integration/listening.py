@@ -25,6 +25,7 @@ from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import Known, Senders
 from sfn.receiver.server import Server
 from sfn.receiver.tokens import Tokens
+from sfn.telemetry.metrics import Metrics
 from sfn.words import Accepted, Hint, TableName
 
 LIMIT = 4_096
@@ -93,6 +94,7 @@ class Service:
     senders: Senders = field(default_factory=lambda: Senders([Known(ETL, Tokens({"main": TOKEN}))]))
     deadline: float = 60.0
     broken: list[Broken] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=lambda: Metrics(version="1.2.3", catalogs=["prod", "dev"]))
 
     def ingest(self) -> Ingest:
         return Ingest(
@@ -102,6 +104,7 @@ class Service:
             limits=Limits(LIMIT, self.deadline),
             interest=covers_all_but_scratch,
             on_broken=self.broken.append,
+            counted=self.metrics.events,
         )
 
     def application(self) -> Application:

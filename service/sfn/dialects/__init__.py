@@ -129,10 +129,12 @@ class Decoded:
     Attributes:
         hints: in the order of the events.
         ignored: events that are understood and of no concern.
+        dialect: the format's name; of several that of the last event, None without any.
     """
 
     hints: tuple[Hint, ...]
     ignored: int
+    dialect: str | None = None
 
 
 def decode(request: Arrived) -> Decoded:
@@ -143,12 +145,14 @@ def decode(request: Arrived) -> Decoded:
             field or too many events. `where` points at the culprit.
     """
     hints: list[Hint] = []
-    ignored = 0
+    ignored, name = 0, None
     for event in _events(request):
-        told = _dialect(event).hints(event)
+        dialect = _dialect(event)
+        told = dialect.hints(event)
         hints.extend(told)
         ignored += not told
-    return Decoded(tuple(hints), ignored)
+        name = dialect.name
+    return Decoded(tuple(hints), ignored, name)
 
 
 def _dialect(event: Event) -> Dialect:

@@ -16,6 +16,7 @@ from sfn.receiver import body, problem
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.refusals import Refusals
 from sfn.receiver.senders import Senders
+from sfn.telemetry.metrics import Events
 from sfn.words import Accepted, CatalogName, Hint, TableName
 
 PATH: Final = "/v1/events"
@@ -54,6 +55,7 @@ class Ingest:
         limits: what a body may cost.
         interest: whether a table is published; hints for others are counted as ignored.
         on_broken: told once the inbox can't be trusted any more, so that the process may end.
+        counted: told of every answer.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Ingest:
         limits: body.Limits,
         interest: Callable[[TableName], bool],
         on_broken: Callable[[Broken], None],
+        counted: Events,
     ) -> None:
         self._intake = intake
         self._senders = senders
@@ -72,6 +75,7 @@ class Ingest:
         self._limits = limits
         self._interest = interest
         self._on_broken = on_broken
+        self._counted = counted
         self._refusals = Refusals()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: body.Receive, send: Send) -> None:
@@ -89,8 +93,11 @@ class Ingest:
         except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback, answered as 500
             _log.exception("request failed")
             answer = _problem(500, "this is an error of the service; its log says more")
-        if answer is not None:
-            await _respond(send, answer)
+        if answer is None:
+            return
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            self._counted.turned_down(answer.status)
+        await _respond(send, answer)
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: body.Receive) -> Answer | None:
         if scope["method"] != "POST":
@@ -115,7 +122,9 @@ class Ingest:
             raise
         wanted = [hint for hint in decoded.hints if self._concerns(hint)]
         taken = await self._intake.put(wanted) if wanted else _NOTHING
-        return _accepted(taken, decoded.ignored + len(decoded.hints) - len(wanted))
+        ignored = decoded.ignored + len(decoded.hints) - len(wanted)
+        self._counted.taken(decoded.dialect, taken, ignored)
+        return _accepted(taken, ignored)
 
     def _turned_away(
         self, scope: MutableMapping[str, Any], status: int, why: str, header: tuple[bytes, bytes]

@@ -1,0 +1,69 @@
+"""The metrics of one process: from the settings and the parts that are asked to what `/metrics` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+
+from fastapi import APIRouter
+
+from sfn.clock import Clock
+from sfn.dialects import DIALECTS
+from sfn.receiver.metrics import routes
+from sfn.receiver.readiness import Readiness
+from sfn.receiver.tokens import TokenFile, Tokens
+from sfn.settings import Settings
+from sfn.telemetry.gauges import Bounds, Breaker, Figures
+from sfn.telemetry.metrics import Metrics
+from sfn.telemetry.scrape import Scrape, Watched
+
+
+class Metering:
+    """What is counted, and who reads it.
+
+    Args:
+        settings: all of them.
+        version: of this service.
+        clock: the wall clock.
+
+    Attributes:
+        metrics: for those who count.
+    """
+
+    def __init__(self, settings: Settings, version: str, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        dialects = [dialect.name for dialect in DIALECTS]
+        self.metrics = Metrics(version=version, catalogs=settings.catalogs, dialects=dialects)
+
+    def routes(
+        self,
+        readiness: Readiness,
+        figures: Callable[[], Awaitable[Figures]],
+        reached: Callable[[], Collection[str]],
+        breakers: Callable[[], Collection[Breaker]],
+    ) -> APIRouter:
+        """The route of the metrics.
+
+        Args:
+            readiness: whether the process wants traffic.
+            figures: the inbox in numbers.
+            reached: the catalogs that have answered.
+            breakers: those that are not closed.
+        """
+        settings = self._settings
+        # SQLite puts its log beside the file that a link leads to.
+        database = settings.inbox.path.resolve()
+        files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
+        watched = Watched(figures, files, lambda: not readiness.reasons, reached, breakers)
+        bounds = Bounds(tuple(settings.catalogs), {one.prefix: name for name, one in settings.stores.items()})
+        tokens = _tokens(settings)
+        return routes(
+            Scrape(self.metrics.registry, watched, bounds, self._clock), tokens.admit if tokens is not None else None
+        )
+
+
+def _tokens(settings: Settings) -> Tokens | None:
+    token, file = settings.telemetry.metrics_token, settings.telemetry.metrics_token_file
+    if token is None and file is None:
+        return None
+    named = {} if token is None else {"token": token.get_secret_value()}
+    return Tokens(named, None if file is None else TokenFile(file))
