@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter
 
+from sfn.admin.operators import Process
 from sfn.clock import Clock
 from sfn.dialects import DIALECTS
 from sfn.receiver.metrics import routes
-from sfn.receiver.readiness import Readiness
 from sfn.receiver.tokens import TokenFile, Tokens
 from sfn.settings import Settings
-from sfn.telemetry.gauges import Bounds, Breaker, Figures
+from sfn.telemetry.gauges import Bounds, Figures
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import Scrape, Watched
 
@@ -34,31 +34,22 @@ class Metering:
         dialects = [dialect.name for dialect in DIALECTS]
         self.metrics = Metrics(version=version, catalogs=settings.catalogs, dialects=dialects)
 
-    def routes(
-        self,
-        readiness: Readiness,
-        figures: Callable[[], Awaitable[Figures]],
-        reached: Callable[[], Collection[str]],
-        breakers: Callable[[], Collection[Breaker]],
-    ) -> APIRouter:
+    def routes(self, figures: Callable[[], Awaitable[Figures]], process: Process) -> APIRouter:
         """The route of the metrics.
 
         Args:
-            readiness: whether the process wants traffic.
             figures: the inbox in numbers.
-            reached: the catalogs that have answered.
-            breakers: those that are not closed.
+            process: the rest.
         """
         settings = self._settings
         # SQLite puts its log beside the file that a link leads to.
         database = settings.inbox.path.resolve()
         files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
-        watched = Watched(figures, files, lambda: not readiness.reasons, reached, breakers)
+        watched = Watched(figures, files, lambda: not process.reasons(), process.identities, process.breakers)
         bounds = Bounds(tuple(settings.catalogs), {one.prefix: name for name, one in settings.stores.items()})
         tokens = _tokens(settings)
-        return routes(
-            Scrape(self.metrics.registry, watched, bounds, self._clock), tokens.admit if tokens is not None else None
-        )
+        admit = None if tokens is None else lambda shown: tokens.named(shown) is not None
+        return routes(Scrape(self.metrics.registry, watched, bounds, self._clock), admit)
 
 
 def _tokens(settings: Settings) -> Tokens | None:

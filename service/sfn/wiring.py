@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from importlib.metadata import version
@@ -14,11 +14,12 @@ import structlog
 from fastapi import APIRouter
 
 from sfn.admin.app import routes
+from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import Clock, SystemChance, SystemClock
-from sfn.dialects import Sender
-from sfn.errors import Broken, SfnError
-from sfn.inbox import Brake, Intake
+from sfn.dialects import Arrived, Sender, decode
+from sfn.errors import Broken, Rejected, SfnError
+from sfn.inbox import Intake
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.metering import Metering
@@ -34,7 +35,7 @@ from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
-from sfn.words import CatalogName, Hint, TableName
+from sfn.words import CatalogName, Hint, TableName, Undecodable
 from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
 from sfn.work.meter import Meter
@@ -94,20 +95,28 @@ async def assembled(
     catalogs = {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
     metering = Metering(settings, version(DISTRIBUTION), clock)
-    metrics = metering.metrics
-    observe = metrics.commits.observe
+    observe = metering.metrics.commits.observe
     async with (
         SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe) as inbox,
         AsyncExitStack() as stack,
     ):
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
-        readiness, reached = Readiness(STARTING), Reached(settings, catalogs)
-        worker = _worker(settings, inbox, reached, stores, clock, metrics)
-        scraped = metering.routes(readiness, inbox.figures, reached.identities, worker.breakers)
-        routers = [*_operators(settings, inbox, clock), scraped]
+        readiness = Readiness(STARTING)
+        retirement = Retirement(await inbox.retired())
+        reached = Reached(settings, catalogs, retirement)
+        worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
+        process = Process(
+            version=version(DISTRIBUTION),
+            started_at=clock.now(),
+            reasons=lambda: readiness.reasons,
+            identities=reached.identities,
+            breakers=worker.breakers,
+            sweeps=worker.sweeps,
+            retirement=retirement,
+        )
         yield Service(
-            application=_application(settings, inbox, readiness, on_broken, metrics, routers),
+            application=_application(settings, inbox, readiness, process, clock, on_broken, metering),
             readiness=readiness,
             worker=worker,
             intake=inbox,
@@ -120,26 +129,36 @@ class Reached:
     """Implements `Sources`: a catalog's policy is complete once it was reached, as the catalog says who it is.
 
     Nothing is published for a catalog before: its claims end as trouble of the catalog, which costs no attempt.
+
+    Args:
+        settings: all of them.
+        catalogs: the adapters, by name.
+        retirement: which catalogs retired.
     """
 
-    def __init__(self, settings: Settings, catalogs: Mapping[str, RestCatalog]) -> None:
-        self._settings, self._catalogs = settings, catalogs
+    def __init__(self, settings: Settings, catalogs: Mapping[str, RestCatalog], retirement: Retirement) -> None:
+        self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
         self._sources: dict[str, Source] = {}
 
     async def named(self, catalog: str) -> Source | None:
         source = self._sources.get(catalog)
         asked = self._catalogs.get(catalog)
-        if source is not None or asked is None:
-            return source
+        if source is None and asked is not None:
+            source = await self._reached(catalog, asked)
+        if source is not None and catalog in self._retirement.names:
+            return replace(source, policy=replace(source.policy, retired=True))
+        return source
+
+    def identities(self) -> dict[str, str]:
+        """The `catalog_id` of each catalog that was reached."""
+        return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
+
+    async def _reached(self, catalog: str, asked: RestCatalog) -> Source:
         catalog_id = await asked.identity()
         source = Source(asked, policy(self._settings, catalog, catalog_id))
         if catalog not in self._sources:
             _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
         return self._sources.setdefault(catalog, source)
-
-    def identities(self) -> dict[str, str]:
-        """The `catalog_id` of each catalog that was reached."""
-        return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
@@ -240,14 +259,15 @@ def _application(
     settings: Settings,
     inbox: SqliteInbox,
     readiness: Readiness,
+    process: Process,
+    clock: Clock,
     on_broken: Callable[[Broken], None],
-    metrics: Metrics,
-    routers: Sequence[APIRouter],
+    metering: Metering,
 ) -> Application:
     interests = {name: _interest(one) for name, one in settings.catalogs.items()}
 
     def concerns(table: TableName) -> bool:
-        return interests[table.catalog].covers(table)
+        return table.catalog not in process.retirement.names and interests[table.catalog].covers(table)
 
     events = Ingest(
         inbox,
@@ -256,18 +276,39 @@ def _application(
         limits=Limits(settings.listener.body_limit),
         interest=concerns,
         on_broken=on_broken,
-        counted=metrics.events,
+        counted=metering.metrics.events,
     )
+    routers = [*_operators(settings, inbox, process, concerns, clock), metering.routes(inbox.figures, process)]
     return application(events, readiness, version=version(DISTRIBUTION), on_broken=on_broken, routers=routers)
 
 
-def _operators(settings: Settings, brake: Brake, clock: Clock) -> list[APIRouter]:
+def _operators(
+    settings: Settings, inbox: SqliteInbox, process: Process, concerns: Callable[[TableName], bool], clock: Clock
+) -> list[APIRouter]:
     admin = settings.admin
     if admin.token is None and admin.token_file is None:
         return []
     named = {} if admin.token is None else {"token": admin.token.get_secret_value()}
     tokens = Tokens(named, None if admin.token_file is None else TokenFile(admin.token_file))
-    return [routes(brake, clock, admit=tokens.admit, catalogs=settings.catalogs)]
+    operations = Operations(
+        inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
+        process=process,
+        catalogs={name: Followed(one.type) for name, one in settings.catalogs.items()},
+        understand=partial(_understood, settings, concerns),
+        clock=clock,
+    )
+    return [routes(operations, lambda shown, _: tokens.named(shown))]
+
+
+def _understood(settings: Settings, concerns: Callable[[TableName], bool], event: Undecodable) -> Sequence[Hint]:
+    """The hints of a request that nobody understood when it came."""
+    if settings.senders and event.sender not in settings.senders:
+        known = ", ".join(settings.senders)
+        raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
+    catalogs = settings.catalogs_of(event.sender) if settings.senders else {name: name for name in settings.catalogs}
+    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode())]
+    decoded = decode(Arrived(event.path, kind, event.body, Sender(event.sender, catalogs)))
+    return [hint for hint in decoded.hints if not isinstance(hint.subject, TableName) or concerns(hint.subject)]
 
 
 def _senders(settings: Settings) -> Senders:

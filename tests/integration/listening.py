@@ -7,7 +7,6 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
 
@@ -55,30 +54,6 @@ class Inbox:
         new = [hint for hint in notes if (hint.sender, hint.event_id) not in known]
         self.taken.extend(new)
         return Accepted(len(new), len(notes) - len(new))
-
-
-class Brakes:
-    """A `Brake` in memory."""
-
-    def __init__(self) -> None:
-        self.released: list[tuple[str, datetime]] = []
-        self.failure: Exception | None = None
-
-    async def limit(self, catalog: str) -> int:
-        return len(catalog)
-
-    async def release(self, catalog: str, now: datetime) -> int:
-        if self.failure is not None:
-            raise self.failure
-        self.released.append((catalog, now))
-        return 3
-
-
-class Noon:
-    """A clock that stands."""
-
-    def now(self) -> datetime:
-        return datetime(2026, 8, 21, 12, tzinfo=UTC)
 
 
 def covers_all_but_scratch(table: TableName) -> bool:

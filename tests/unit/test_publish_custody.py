@@ -57,8 +57,9 @@ async def test_an_adopted_file_that_is_right_already_is_written_once_for_its_cat
     await adopt(line)
     assert line.document(A)["catalog_id"] == "c2"
     await line.hear(Hint(A), seconds=MINUTE)
-    assert line.outcomes[-1].findings is not None
-    assert line.outcomes[-1].findings.did == ()
+    done = line.outcomes[-1]
+    assert isinstance(done, Done)
+    assert done.findings.did == ()
 
 
 async def test_a_file_of_a_third_catalog_is_left_alone() -> None:

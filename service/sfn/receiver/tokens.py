@@ -118,9 +118,11 @@ class Tokens:
         """Those in force now."""
         return self._named if self._file is None else (*self._named, *self._file.tokens())
 
-    def admit(self, authorization: bytes | None) -> bool:
-        """Whether an `Authorization` header carries one of them."""
-        return match(self.active(), bearer(authorization)) is not None
+    def named(self, authorization: bytes | None) -> str | None:
+        """The name of the one that an `Authorization` header carries; None for a header that carries none of them."""
+        active = self.active()
+        index = match(active, bearer(authorization))
+        return active[index].name if index is not None else None
 
 
 def match(tokens: Iterable[Token], presented: bytes | None) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -23,6 +24,7 @@ from sfn.work.asked import Asked
 from sfn.work.journal import Journal
 from sfn.work.lanes import BreakerState, Lanes
 from sfn.work.lease import Leases
+from sfn.work.report import SweepReport
 from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
 from sfn.work.sweep import Sweep, SweepPorts
 from sfn.work.sweeps import Sweeps
@@ -110,7 +112,7 @@ class Worker:
         self._lanes = Lanes(terms.concurrency)
         self._troubles = Troubles(clock, "worker")
         self._leases = Leases(inbox.worklist, clock, terms.lease, self._troubles)
-        self._sweeps = Sweeps()
+        self._sweeps = Sweeps(clock)
         self._pause = anyio.CancelScope()
         self._freed = False
         self._stopped = anyio.Event()
@@ -131,6 +133,10 @@ class Worker:
     def breakers(self) -> list[BreakerState]:
         """The breakers that are not closed."""
         return self._lanes.breakers(self._clock.now())
+
+    def sweeps(self) -> Mapping[str, SweepReport]:
+        """By catalog, the sweep that runs, or the last one of this process."""
+        return self._sweeps.latest
 
     async def run_once(self, tasks: TaskGroup) -> tuple[int, datetime | None]:
         """Claim what is due and start it: how many, and when more may be due without the bell being rung."""
@@ -245,22 +251,15 @@ class Worker:
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
             reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
             return self._refused(reason, str(trouble), source)
-        return self._retry(claim, str(trouble), source, trouble.retry_after)
+        return self._retry(claim, str(trouble), source, trouble.retry_after, Cause.TABLE)
 
     def _after_surprise(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
         self._journal.surprised(claim, error)
         if claim.attempt >= SURPRISES and isinstance(claim.subject, TableName):
             return self._refused(Reason.POISON, f"{claim.subject}: {type(error).__name__}: {error}", source)
-        return self._retry(claim, f"{type(error).__name__}: {error}", source, cause=Cause.DEFECT)
+        return self._retry(claim, f"{type(error).__name__}: {error}", source, None, Cause.DEFECT)
 
-    def _retry(
-        self,
-        claim: Claim,
-        error: str,
-        source: Source | None,
-        retry_after: float | None = None,
-        cause: Cause = Cause.TABLE,
-    ) -> Retry | Dead:
+    def _retry(self, claim: Claim, error: str, source: Source | None, wish: float | None, cause: Cause) -> Retry | Dead:
         now = self._clock.now()
         retry, jitter = self._terms.retry, self._chance.random()
         if isinstance(claim.subject, TableName):
@@ -271,7 +270,7 @@ class Worker:
         if at is None:
             detail = f"after {claim.attempt} attempts since {claim.since:%F %T}: {error}"
             return self._refused(Reason.EXHAUSTED, detail, source)
-        return Retry(max(at, now + heeded(retry_after)), error, cause)
+        return Retry(max(at, now + heeded(wish)), error, cause)
 
     def _refused(self, reason: Reason, detail: str, source: Source | None) -> Dead:
         """A dead letter of a table that heals without a new event, should it have been refused by mistake."""

@@ -8,7 +8,7 @@ from sfn.errors import Broken
 
 VERSION = 2
 
-_MIGRATIONS = (
+MIGRATIONS = (
     """
     CREATE TABLE lane(
       id INTEGER PRIMARY KEY, catalog TEXT NOT NULL, store TEXT NOT NULL, urgency TEXT NOT NULL,
@@ -106,4 +106,4 @@ def prepare(db: sqlite3.Connection, where: str) -> None:
             remedy="start the version of iceberg-sfn that wrote it, or a newer one",
         )
     for number in range(found, VERSION):
-        db.executescript(f"BEGIN IMMEDIATE;{_MIGRATIONS[number]}PRAGMA user_version={number + 1};COMMIT;")
+        db.executescript(f"BEGIN IMMEDIATE;{MIGRATIONS[number]}PRAGMA user_version={number + 1};COMMIT;")
