@@ -16,7 +16,10 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
 from sfn.store import PointerStore
 from sfn.store.memory import MemoryStore
+from sfn.telemetry.metrics import Metrics
 from sfn.words import Accepted, Claim, Hint, Outcome, Slots, Subject, TableName, Undecodable
+from sfn.work.journal import Journals
+from sfn.work.meter import Meter
 from sfn.work.worker import Inbox, Source, Terms, Worker
 from tests.promises.inboxes import TERMS, HandClock
 
@@ -95,6 +98,7 @@ class Desk:
     """The worker, and all that it is given.
 
     Attributes:
+        metrics: what it counts.
         trouble: makes what the next publish raises, before it asks the catalog; None for nothing.
         source: the one catalog, None where none is configured.
         store: the one store, wherever.
@@ -104,6 +108,7 @@ class Desk:
         self, terms: Terms | None = None, clock: HandClock | None = None, inbox: WatchedInbox | None = None
     ) -> None:
         self.clock, self.book = clock or HandClock(), Book()
+        self.metrics = Metrics(version="1.2.3", catalogs=["prod", "dev"], dialects=["own"])
         self.inbox = inbox or WatchedInbox(self.clock)
         self.catalog = MemoryCatalog("prod")
         self.store: PointerStore = MemoryStore()
@@ -118,7 +123,7 @@ class Desk:
             self,
             clock=self.clock,
             chance=self,
-            journal=self.book,
+            journal=Journals(self.book, Meter(self.metrics.work, self.clock)),
             terms=terms or Terms(),
         )
 

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from sfn.clock import Clock
 from sfn.errors import SfnError
@@ -119,13 +120,21 @@ class Scrape:
         )
 
     def _written(self, accept: str, moment: Moment) -> Exposition:
-        page = _Page(self._registry, gauges(moment, self._bounds))
-        try:
-            encode, media_type = choose_encoder(accept)
-        except TypeError:
-            # The library's answer to a version that is no number.
-            encode, media_type = choose_encoder("")
-        return Exposition(media_type, encode(page))
+        encode, media_type = negotiated(accept)
+        return Exposition(media_type, encode(_Page(self._registry, gauges(moment, self._bounds))))
+
+
+def negotiated(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    """How a page is written, and its media type.
+
+    Args:
+        accept: a header, whatever it says.
+    """
+    try:
+        return choose_encoder(accept)
+    except TypeError:
+        # The library's answer to a version that is no number.
+        return choose_encoder("")
 
 
 class _Page:
