@@ -22,6 +22,7 @@ from sfn.errors import Broken, Rejected, SfnError
 from sfn.inbox import Intake
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
+from sfn.metering import Metering
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
@@ -32,8 +33,11 @@ from sfn.settings import CatalogSettings, Misconfigured, Settings
 from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
 from sfn.store.router import Router
+from sfn.telemetry.metrics import Metrics
 from sfn.words import CatalogName, Hint, TableName, Undecodable
+from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
+from sfn.work.meter import Meter
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Inbox, Source, Terms, Worker
 
@@ -91,8 +95,10 @@ async def assembled(
     stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
     catalogs = {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
+    metering = Metering(settings, version(DISTRIBUTION), clock)
+    observe = metering.metrics.commits.observe
     async with (
-        SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit) as inbox,
+        SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe) as inbox,
         AsyncExitStack() as stack,
     ):
         for catalog in catalogs.values():
@@ -100,7 +106,7 @@ async def assembled(
         readiness = Readiness(STARTING)
         retirement = Retirement(await inbox.retired())
         reached = Reached(settings, catalogs, retirement)
-        worker = _worker(settings, inbox, reached, stores, clock)
+        worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
         process = Process(
             version=version(DISTRIBUTION),
             started_at=clock.now(),
@@ -111,7 +117,7 @@ async def assembled(
             retirement=retirement,
         )
         yield Service(
-            application=_application(settings, inbox, readiness, process, clock, on_broken),
+            application=_application(settings, inbox, readiness, process, clock, on_broken, metering),
             readiness=readiness,
             worker=worker,
             intake=inbox,
@@ -237,14 +243,16 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
         raise Misconfigured([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
 
 
-def _worker(settings: Settings, inbox: SqliteInbox, reached: Reached, stores: Stores, clock: Clock) -> Worker:
+def _worker(
+    settings: Settings, inbox: SqliteInbox, reached: Reached, stores: Stores, clock: Clock, metrics: Metrics
+) -> Worker:
     return Worker(
         Inbox(inbox, inbox, inbox, inbox),
         reached,
         stores,
         clock=clock,
         chance=SystemChance(),
-        journal=Logbook(),
+        journal=Journals(Logbook(), Meter(metrics.work, clock)),
         terms=worker_terms(settings),
     )
 
@@ -256,14 +264,23 @@ def _application(
     process: Process,
     clock: Clock,
     on_broken: Callable[[Broken], None],
+    metering: Metering,
 ) -> Application:
     interests = {name: _interest(one) for name, one in settings.catalogs.items()}
 
     def concerns(table: TableName) -> bool:
         return table.catalog not in process.retirement.names and interests[table.catalog].covers(table)
 
-    limits, admitted = Limits(settings.listener.body_limit), admission(settings)
-    events = Ingest(inbox, admitted.senders, readiness, limits=limits, interest=concerns, on_broken=on_broken)
+    admitted = admission(settings)
+    events = Ingest(
+        inbox,
+        admitted.senders,
+        readiness,
+        limits=Limits(settings.listener.body_limit),
+        interest=concerns,
+        on_broken=on_broken,
+        counted=metering.metrics.events,
+    )
     operations = Operations(
         inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
         process=process,
@@ -276,7 +293,10 @@ def _application(
         readiness,
         version=version(DISTRIBUTION),
         on_broken=on_broken,
-        routers=[] if admitted.operators is None else [routes(operations, admitted.operators.admit)],
+        routers=[
+            *([] if admitted.operators is None else [routes(operations, admitted.operators.admit)]),
+            metering.routes(inbox.figures, process, admitted.scrapers),
+        ],
     )
 
 

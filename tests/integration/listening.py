@@ -28,6 +28,7 @@ from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import Senders
 from sfn.receiver.server import Server
 from sfn.receiver.tokens import Tokens
+from sfn.telemetry.metrics import Metrics
 from sfn.words import Accepted, Hint, TableName, Undecodable
 
 LIMIT = 4_096
@@ -81,6 +82,7 @@ class Service:
     deadline: float = 60.0
     limit: int = LIMIT
     broken: list[Broken] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=lambda: Metrics(version="1.2.3", catalogs=["prod", "dev"]))
 
     def ingest(self) -> Ingest:
         return Ingest(
@@ -90,6 +92,7 @@ class Service:
             limits=Limits(self.limit, self.deadline),
             interest=covers_all_but_scratch,
             on_broken=self.broken.append,
+            counted=self.metrics.events,
         )
 
     def application(self) -> Application:

@@ -34,6 +34,9 @@ def test_the_defaults_are_those_of_the_specification() -> None:
     assert settings.sweep.every == timedelta(minutes=15)
     assert (settings.senders, settings.stores) == ({}, {})
     assert (settings.admin.token, settings.admin.token_file) == (None, None)
+    telemetry = settings.telemetry
+    assert (telemetry.level, telemetry.format) == ("info", "auto")
+    assert (telemetry.metrics_token, telemetry.metrics_token_file) == (None, None)
 
 
 def test_the_defaults_of_a_catalog_are_those_of_the_specification(ground: Ground) -> None:
@@ -60,7 +63,7 @@ def test_a_file_with_every_key_is_read(ground: Ground) -> None:
         retry = { base = "500ms", cap = "10m", budget = "2h", max_attempts = 3 }
         sweep = { every = "off" }
         admin = { token_file = "/run/secrets/admin" }
-        telemetry = { level = "debug", format = "json" }
+        telemetry = { level = "debug", format = "json", metrics_token_file = "/run/secrets/metrics" }
         stores.here = { prefix = "file:///warehouse", unsafe_unconditional_writes = true }
         [senders.etl]
         scheme = "bearer"

@@ -114,6 +114,7 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
         ],
         ("[sweep]\nevery = 'never'", "a duration such as 30s"),
         ("[telemetry]\nlevel = 'loud'", "found 'loud'"),
+        ("[telemetry]\nmetrics_token = ''", "visible ASCII"),
         ("listener = 3", "sfn.toml: listener: expected a table, found another value"),
         ("[admin]\ntoken_file = ''", "the path of a file"),
         ("[admin]\ntoken_file = ['a']", "[admin] token_file: expected the path of a file, found an array"),
@@ -179,6 +180,18 @@ def test_a_wrong_value_is_named_with_what_was_expected(ground: Ground, text: str
             "as tls_certificate_file is set, found none; set it there or as SFN_LISTENER__TLS_KEY_FILE",
         ),
         (CATALOG + "[listener]\ntls_key_file = 'a'", "[listener] tls_certificate_file: expected a file, as tls_key"),
+        (
+            CATALOG + "[telemetry]\nmetrics_token = 'a'\nmetrics_token_file = 'b'",
+            "[telemetry] metrics_token_file: expected either",
+        ),
+        (
+            CATALOG + "[admin]\ntoken = 'tok'\n[telemetry]\nmetrics_token = 'tok'",
+            "[telemetry] metrics_token: expected a token of its own, found the operators'",
+        ),
+        (
+            CATALOG + "[senders.a]\nsecrets = { x = 'tok' }\n[telemetry]\nmetrics_token = 'tok'",
+            "[senders.a.secrets] x: expected a token of its own, found the one of the metrics",
+        ),
         (CATALOG + "[retry]\nbase = '10m'", "[retry] base: expected at most the cap"),
         (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = '/w/'", "[stores.b] prefix: expected a prefix of"),
         (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = 'file:///w'", "found the one of the store a"),
@@ -209,7 +222,11 @@ def test_a_network_address_is_fine_with_a_sender(ground: Ground) -> None:
     assert settings.catalogs_of("a") == {"prod": "prod"}
 
 
-SECRETS = {"SFN_CATALOGS__PROD__TOKEN": "s3cret-a", "SFN_ADMIN__TOKEN": "s3cret-b"}
+SECRETS = {
+    "SFN_CATALOGS__PROD__TOKEN": "s3cret-a",
+    "SFN_ADMIN__TOKEN": "s3cret-b",
+    "SFN_TELEMETRY__METRICS_TOKEN": "s3cret-h",
+}
 
 
 def test_no_representation_tells_a_secret(ground: Ground) -> None:

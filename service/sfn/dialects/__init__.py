@@ -124,6 +124,12 @@ DIALECTS: Final[tuple[Dialect, ...]] = (Dialect("own", own.recognises, own.hints
 """In the order in which they are asked: the most telling first, our own last."""
 
 
+POLARIS: Final = "polaris"
+"""The dialect of notifications: it has paths of its own, so nothing need be recognised."""
+NAMES: Final = (*(dialect.name for dialect in DIALECTS), POLARIS)
+"""Of all dialects."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """What a request says.
@@ -131,10 +137,12 @@ class Decoded:
     Attributes:
         hints: in the order of the events.
         ignored: events that are understood and of no concern.
+        dialect: the format's name; of several that of the last event, None without any.
     """
 
     hints: tuple[Hint, ...]
     ignored: int
+    dialect: str | None = None
 
 
 def decode(request: Arrived) -> Decoded:
@@ -172,17 +180,19 @@ def _notification(request: Arrived, address: polaris.Address) -> Decoded:
     table = polaris.named(address, sender.catalogs)
     content = _json(_ONE, request.body, "#")
     told = polaris.hints(table, sender.name, content, request.body[:LOGGED])
-    return Decoded(told, ignored=int(not told))
+    return Decoded(told, int(not told), POLARIS)
 
 
 def _events(request: Arrived) -> Decoded:
     hints: list[Hint] = []
-    ignored = 0
+    ignored, name = 0, None
     for event in _split(request):
-        told = _dialect(event).hints(event)
+        dialect = _dialect(event)
+        told = dialect.hints(event)
         hints.extend(told)
         ignored += not told
-    return Decoded(tuple(hints), ignored)
+        name = dialect.name
+    return Decoded(tuple(hints), ignored, name)
 
 
 def _dialect(event: Event) -> Dialect:

@@ -17,6 +17,7 @@ from sfn.receiver.faces import Answer, Face
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.refusals import Refusals, Seldom
 from sfn.receiver.senders import Senders
+from sfn.telemetry.metrics import Events
 from sfn.words import BODY_KEPT, Accepted, CatalogName, Hint, TableName, Undecodable
 
 PATH: Final = "/v1/events"
@@ -45,6 +46,7 @@ class Ingest:
         limits: what a body may cost.
         interest: whether a table is published; hints for others are counted as ignored.
         on_broken: told once the inbox can't be trusted any more, so that the process may end.
+        counted: told of every answer.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Ingest:
         limits: body.Limits,
         interest: Callable[[TableName], bool],
         on_broken: Callable[[Broken], None],
+        counted: Events,
     ) -> None:
         self._intake = intake
         self._senders = senders
@@ -63,6 +66,7 @@ class Ingest:
         self._limits = limits
         self._interest = interest
         self._on_broken = on_broken
+        self._counted = counted
         self._seldom = Seldom()
         self._refusals = Refusals("events", self._seldom)
 
@@ -82,8 +86,11 @@ class Ingest:
         except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback, answered as 500
             _log.exception("request failed")
             answer = face.error(500, "this is an error of the service; its log says more")
-        if answer is not None:
-            await _respond(send, answer)
+        if answer is None:
+            return
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            self._counted.turned_down(answer.status)
+        await _respond(send, answer)
 
     async def _answer(self, face: Face, scope: MutableMapping[str, Any], receive: body.Receive) -> Answer | None:
         if scope["method"] != "POST":
@@ -105,7 +112,9 @@ class Ingest:
         decoded = await self._decode(Arrived(path, scope["headers"], content, sender))
         wanted = self._concerning(decoded.hints)
         taken = await self._intake.put(wanted) if wanted else _NOTHING
-        return face.taken(taken, decoded.ignored + len(decoded.hints) - len(wanted))
+        ignored = decoded.ignored + len(decoded.hints) - len(wanted)
+        self._counted.taken(decoded.dialect, taken, ignored)
+        return face.taken(taken, ignored)
 
     async def _read(self, receive: body.Receive, length: int | None, path: str, sender: Sender) -> bytes | None:
         try:

@@ -126,4 +126,5 @@ PATHS: Final[dict[str, Any]] = {
 SECURITY: Final[dict[str, Any]] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "not needed where no sender is configured"},
     "operator": {"type": "http", "scheme": "bearer", "description": "an operator's token; always needed"},
+    "scraper": {"type": "http", "scheme": "bearer", "description": "not needed where no `metrics_token` is configured"},
 }

@@ -19,7 +19,7 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
         *_tls(settings, sources),
         *_senders(settings, sources),
         *_secrets_shared(settings, sources),
-        *_admin(settings, sources),
+        *_two_origins(settings, sources),
         *_retry(settings, sources),
         *_stores(settings, sources),
     )
@@ -96,23 +96,30 @@ def _bindings(name: str, sender: SenderSettings, settings: Settings, sources: So
 
 
 def _secrets_shared(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    tokens = [
+        (("admin", "token"), "the operators'", settings.admin.token),
+        (("telemetry", "metrics_token"), "the one of the metrics", settings.telemetry.metrics_token),
+        *(
+            (("senders", name, "secrets", token), f"one of the sender {name}", secret)
+            for name, sender in settings.senders.items()
+            for token, secret in sender.secrets.items()
+        ),
+    ]
     owners: dict[str, str] = {}
-    if settings.admin.token is not None:
-        owners[settings.admin.token.get_secret_value()] = "the operators'"
-    for name, sender in settings.senders.items():
-        own = f"one of the sender {name}"
-        for token, secret in sender.secrets.items():
-            owner = owners.setdefault(secret.get_secret_value(), own)
-            if owner != own:
-                place = sources.place(("senders", name, "secrets", token))
-                yield SfnError(place, expected="a token of its own", found=owner)
+    for keys, own, secret in tokens:
+        owner = owners.setdefault(secret.get_secret_value(), own) if secret is not None else own
+        if owner != own:
+            yield SfnError(sources.place(keys), expected="a token of its own", found=owner)
 
 
-def _admin(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    admin = settings.admin
+def _two_origins(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    admin, telemetry = settings.admin, settings.telemetry
     if admin.token is not None and admin.token_file is not None:
         place = sources.place(("admin", "token_file"))
         yield SfnError(place, expected="either token or token_file", found="both")
+    if telemetry.metrics_token is not None and telemetry.metrics_token_file is not None:
+        place = sources.place(("telemetry", "metrics_token_file"))
+        yield SfnError(place, expected="either metrics_token or metrics_token_file", found="both")
 
 
 def _retry(settings: Settings, sources: Sources) -> Iterator[SfnError]:

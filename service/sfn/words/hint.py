@@ -75,7 +75,9 @@ class Accepted:
     Attributes:
         accepted: notes that are new.
         duplicates: notes whose (sender, event id) was known.
+        superseded: of the accepted ones those of a subject that had news waiting already: one look answers both.
     """
 
     accepted: int
     duplicates: int
+    superseded: int = 0
