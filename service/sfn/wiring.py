@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import structlog
-from fastapi import APIRouter
 
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
+from sfn.admission import admission
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Arrived, Sender, decode
@@ -23,19 +23,22 @@ from sfn.errors import Broken, Rejected, SfnError
 from sfn.inbox import Intake
 from sfn.inbox.sqlite import SqliteInbox, held_by
 from sfn.inbox.terms import Terms as InboxTerms
+from sfn.metering import Metering
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
+from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.senders import Known, Senders, anonymous
-from sfn.receiver.tokens import TokenFile, Tokens
 from sfn.settings import CatalogSettings, Misconfigured, Settings
 from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
 from sfn.store.router import Router
+from sfn.telemetry.metrics import Metrics
 from sfn.words import CatalogName, Hint, TableName, Undecodable
+from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
+from sfn.work.meter import Meter
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Inbox, Source, Terms, Worker
 
@@ -64,6 +67,7 @@ class Service:
         intake: takes hints of our own.
         tend: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
         sweeps: what a start asks for.
+        certificate: what the listener shows; None without TLS.
     """
 
     application: Application
@@ -72,6 +76,7 @@ class Service:
     intake: Intake
     tend: Callable[[], Coroutine[Any, Any, None]]
     sweeps: tuple[Hint, ...]
+    certificate: Certificate | None = None
 
 
 @asynccontextmanager
@@ -87,16 +92,22 @@ async def assembled(
     Raises:
         SfnError: something can't be opened, or its setting is wrong.
     """
-    clock = SystemClock()
+    clock, certificate = SystemClock(), _certificate(settings)
     stores = Router({at: through(store) if through else store for at, store in stores_of(settings).items()})
     catalogs = catalogs_of(settings, clock)
-    async with inbox_of(settings, settings.inbox.path, clock) as inbox, AsyncExitStack() as stack:
+    terms, limit = inbox_terms(settings), settings.listener.queue_limit
+    metering = Metering(settings, version(DISTRIBUTION), clock)
+    observe = metering.metrics.commits.observe
+    async with (
+        SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe) as inbox,
+        AsyncExitStack() as stack,
+    ):
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
         readiness = Readiness(STARTING)
         retirement = Retirement(await inbox.retired())
         reached = Reached(settings, catalogs, retirement)
-        worker = _worker(settings, inbox, reached, stores, clock)
+        worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
         process = Process(
             version=version(DISTRIBUTION),
             started_at=clock.now(),
@@ -107,12 +118,13 @@ async def assembled(
             retirement=retirement,
         )
         yield Service(
-            application=_application(settings, inbox, readiness, process, clock, on_broken),
+            application=_application(settings, inbox, readiness, process, clock, on_broken, metering),
             readiness=readiness,
             worker=worker,
             intake=inbox,
             tend=partial(inbox.tend, settings.inbox.event_retention),
             sweeps=_first_sweeps(settings),
+            certificate=certificate,
         )
 
 
@@ -164,11 +176,6 @@ def stores_of(settings: Settings) -> dict[str, PointerStore]:
     }
 
 
-def inbox_of(settings: Settings, path: Path, clock: Clock) -> AbstractAsyncContextManager[SqliteInbox]:
-    """The inbox in a file, as of `SqliteInbox.opened`."""
-    return SqliteInbox.opened(path, inbox_terms(settings), clock, queue_limit=settings.listener.queue_limit)
-
-
 def inbox_holder(settings: Settings) -> str | None:
     """Which process has the configured inbox just now, None for none.
 
@@ -176,6 +183,16 @@ def inbox_holder(settings: Settings) -> str | None:
         Broken: nobody can tell.
     """
     return held_by(settings.inbox.path.resolve())
+
+
+async def try_inbox(settings: Settings, path: Path) -> None:
+    """Make an inbox of the configured kind at another path, open it and close it again.
+
+    Raises:
+        SfnError: none can be kept there.
+    """
+    async with SqliteInbox.opened(path, inbox_terms(settings), SystemClock()):
+        pass
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
@@ -258,14 +275,16 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
         raise Misconfigured([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
 
 
-def _worker(settings: Settings, inbox: SqliteInbox, reached: Reached, stores: Stores, clock: Clock) -> Worker:
+def _worker(
+    settings: Settings, inbox: SqliteInbox, reached: Reached, stores: Stores, clock: Clock, metrics: Metrics
+) -> Worker:
     return Worker(
         Inbox(inbox, inbox, inbox, inbox),
         reached,
         stores,
         clock=clock,
         chance=SystemChance(),
-        journal=Logbook(),
+        journal=Journals(Logbook(), Meter(metrics.work, clock)),
         terms=worker_terms(settings),
     )
 
@@ -277,31 +296,23 @@ def _application(
     process: Process,
     clock: Clock,
     on_broken: Callable[[Broken], None],
+    metering: Metering,
 ) -> Application:
     interests = {name: _interest(one) for name, one in settings.catalogs.items()}
 
     def concerns(table: TableName) -> bool:
         return table.catalog not in process.retirement.names and interests[table.catalog].covers(table)
 
-    limits = Limits(settings.listener.body_limit)
-    events = Ingest(inbox, _senders(settings), readiness, limits=limits, interest=concerns, on_broken=on_broken)
-    return application(
-        events,
+    admitted = admission(settings)
+    events = Ingest(
+        inbox,
+        admitted.senders,
         readiness,
-        version=version(DISTRIBUTION),
+        limits=Limits(settings.listener.body_limit),
+        interest=concerns,
         on_broken=on_broken,
-        routers=_operators(settings, inbox, process, concerns, clock),
+        counted=metering.metrics.events,
     )
-
-
-def _operators(
-    settings: Settings, inbox: SqliteInbox, process: Process, concerns: Callable[[TableName], bool], clock: Clock
-) -> list[APIRouter]:
-    admin = settings.admin
-    if admin.token is None and admin.token_file is None:
-        return []
-    named = {} if admin.token is None else {"token": admin.token.get_secret_value()}
-    tokens = Tokens(named, None if admin.token_file is None else TokenFile(admin.token_file))
     operations = Operations(
         inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
         process=process,
@@ -309,7 +320,21 @@ def _operators(
         understand=partial(_understood, settings, concerns),
         clock=clock,
     )
-    return [routes(operations, lambda shown, _: tokens.named(shown))]
+    return application(
+        events,
+        readiness,
+        version=version(DISTRIBUTION),
+        on_broken=on_broken,
+        routers=[
+            *([] if admitted.operators is None else [routes(operations, admitted.operators.admit)]),
+            metering.routes(inbox.figures, process, admitted.scrapers),
+        ],
+    )
+
+
+def _certificate(settings: Settings) -> Certificate | None:
+    chain, key = settings.listener.tls_certificate_file, settings.listener.tls_key_file
+    return None if chain is None or key is None else Certificate(chain, key)
 
 
 def _understood(settings: Settings, concerns: Callable[[TableName], bool], event: Undecodable) -> Sequence[Hint]:
@@ -318,20 +343,9 @@ def _understood(settings: Settings, concerns: Callable[[TableName], bool], event
         known = ", ".join(settings.senders)
         raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
     catalogs = settings.catalogs_of(event.sender) if settings.senders else {name: name for name in settings.catalogs}
-    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode())]
+    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
     decoded = decode(Arrived(event.path, kind, event.body, Sender(event.sender, catalogs)))
     return [hint for hint in decoded.hints if not isinstance(hint.subject, TableName) or concerns(hint.subject)]
-
-
-def _senders(settings: Settings) -> Senders:
-    if not settings.senders:
-        return anonymous(settings.catalogs)
-    known = []
-    for name, one in settings.senders.items():
-        named = {token: secret.get_secret_value() for token, secret in one.secrets.items()}
-        file = None if one.secrets_file is None else TokenFile(one.secrets_file)
-        known.append(Known(Sender(name, settings.catalogs_of(name)), Tokens(named, file)))
-    return Senders(known)
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:

@@ -28,6 +28,7 @@ from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import anonymous
 from sfn.store.router import Router
+from sfn.telemetry.metrics import Metrics
 from sfn.wiring import STARTING, Service
 from sfn.words import Accepted, CatalogName, Hint, Slots, Undecodable
 from sfn.work.logbook import Logbook
@@ -128,7 +129,16 @@ def service(
 ) -> Service:
     readiness = Readiness(STARTING)
     senders = anonymous(["prod"])
-    ingest = Ingest(inbox, senders, readiness, limits=Limits(1000), interest=lambda _: True, on_broken=failure.tell)
+    metrics = Metrics(version="1", catalogs=["prod"])
+    ingest = Ingest(
+        inbox,
+        senders,
+        readiness,
+        limits=Limits(1000),
+        interest=lambda _: True,
+        on_broken=failure.tell,
+        counted=metrics.events,
+    )
     worker = Worker(
         Inbox(inbox, inbox, inbox, inbox),
         catalogs,

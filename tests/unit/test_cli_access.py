@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import pytest
+import trustme
 
 from sfn.cli.access import first_token, operators, senders, speaker, url_of
 from sfn.cli.options import Flags
@@ -121,6 +123,29 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 def test_a_url_must_be_one(tmp_path: Path, url: str) -> None:
     token = written(tmp_path, "t", "token")
     assert "--url: expected an absolute http or https URL, such as" in complaint(Flags(url=url, token_file=token))
+
+
+def test_a_listener_with_tls_is_reached_with_it(tmp_path: Path) -> None:
+    issued = trustme.CA().issue_cert("sfn.example")
+    (tmp_path / "chain.pem").write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    tls = f"tls_certificate_file = '{tmp_path}/chain.pem'\ntls_key_file = '{tmp_path}/key.pem'\n"
+    file = written(tmp_path, f"[listener]\n{tls}[admin]\ntoken = 'secret'\n")
+    found = operators(Flags(config=file))
+    assert found.url == "https://127.0.0.1:8085"
+    assert isinstance(found.trust, ssl.SSLContext)
+    # That very certificate counts, whatever names it has; elsewhere its name does.
+    assert found.trust.check_hostname is False
+    named = operators(Flags(config=file, url="https://sfn.example"))
+    assert isinstance(named.trust, ssl.SSLContext)
+    assert named.trust.check_hostname is True
+
+
+@pytest.mark.parametrize("content", [b"no certificate", b"\xff", None])
+def test_a_listener_whose_certificate_cannot_be_read_is_not_trusted(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "chain.pem").write_bytes(content)
+    file = written(tmp_path, f"[listener]\ntls_certificate_file = '{tmp_path}/chain.pem'\n[admin]\ntoken = 'secret'\n")
+    assert "chain.pem: expected a file of PEM certificates" in complaint(Flags(config=file))
 
 
 @pytest.mark.parametrize("text", ["no certificate", None])

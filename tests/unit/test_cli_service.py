@@ -143,6 +143,27 @@ def test_a_certificate_is_verified_and_can_be_trusted(tmp_path: Path) -> None:
             assert service.status() == WELL
 
 
+def test_the_service_on_this_machine_is_known_by_the_certificate_of_its_configuration(tmp_path: Path) -> None:
+    # Its file holds the one that signed it too.
+    authority = trustme.CA().create_child_ca()
+    ours, theirs = authority.issue_cert("sfn.example"), authority.issue_cert("sfn.example")
+    (tmp_path / "chain.pem").write_bytes(b"".join(part.bytes() for part in ours.cert_chain_pems))
+    for shown, is_known in ((ours, True), (theirs, False)):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        shown.configure_cert(context)
+        with admin_server(context) as server:
+            server.tell("GET /admin/v1/status", STATUS)
+            port = server.url.rpartition(":")[2]
+            (tmp_path / "sfn.toml").write_text(
+                f"[listener]\nport = {port}\ntls_certificate_file = '{tmp_path}/chain.pem'\n[admin]\ntoken = 'secret'\n"
+            )
+            with Service(operators(Flags(config=tmp_path / "sfn.toml"))) as service:
+                if is_known:
+                    assert service.status() == WELL
+                else:
+                    assert "expected a certificate that is trusted" in refusal(service)
+
+
 def test_the_only_catalog_need_not_be_named(server: AdminServer, service: Service) -> None:
     assert service.the_catalog(None) == "prod"
     assert service.the_catalog("other") == "other"

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from sfn.errors import Permanent, Scope, Transient
 from sfn.inbox.letters import Wanted
-from sfn.words import CatalogName, Dead, Done, Lane, Later, Outcome, Reason, Released, Retry, Urgency
+from sfn.words import CatalogName, Cause, Dead, Done, Lane, Later, Outcome, Reason, Released, Retry, Urgency
 from sfn.work.retry import LONGEST_WISH, RetryPolicy
 from sfn.work.worker import SURPRISES, Terms
 from tests.unit.working import REFRESH, TABLE, Desk
@@ -78,14 +78,14 @@ async def test_an_error_that_nobody_can_tell_is_an_outcome_too(broken: bool) -> 
     made = desk()
     made.book.broken = broken
     made.trouble = Unspeakable
-    assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Unspeakable")
+    assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Unspeakable", Cause.DEFECT)
     assert any(isinstance(error, Unspeakable) for error in made.book.surprises)
 
 
 async def test_trouble_that_nobody_can_tell_is_an_outcome_too() -> None:
     made = desk()
     made.trouble = lambda: Permanent("there", scope=Scope.TABLE, expected=Unspeakable(), found="none")  # type: ignore[arg-type]
-    assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Permanent")
+    assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Permanent", Cause.DEFECT)
     assert [type(error) for error in made.book.surprises] == [RuntimeError]
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sfn.cli.options import Flags
 from sfn.errors import SfnError
-from sfn.receiver.tokens import well_formed
+from sfn.receiver.bearer import well_formed
 from sfn.settings import AdminSettings, ListenerSettings, Misconfigured, SenderSettings, Settings, load, load_client
 from sfn.settings.texts import http_url
 
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _EVERYWHERE = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - what a configuration says, read and not bound
 
 
@@ -40,7 +42,7 @@ def operators(flags: Flags) -> Access:
     token = None if flags.token_file is None else first_token(flags.token_file)
     if token is None and known is not None:
         token = _operators_token(known.admin)
-    return _reached(_url(flags, None if known is None else known.listener), token, flags.ca_file)
+    return _reached(flags, token, None if known is None else known.listener)
 
 
 def senders(flags: Flags, catalog: str | None, named: str | None) -> tuple[Access, str | None]:
@@ -55,11 +57,11 @@ def senders(flags: Flags, catalog: str | None, named: str | None) -> tuple[Acces
     """
     if flags.token_file is not None:
         listener = None if flags.url is not None else load_client(flags.config).listener
-        return _reached(_url(flags, listener), first_token(flags.token_file), flags.ca_file), catalog
+        return _reached(flags, first_token(flags.token_file), listener), catalog
     settings = load(flags.config)
     sender, theirs = speaker(settings, catalog, named)
     token = None if sender is None else _senders_token(settings.senders[sender])
-    return _reached(_url(flags, settings.listener), token, flags.ca_file), theirs
+    return _reached(flags, token, settings.listener), theirs
 
 
 def speaker(settings: Settings, catalog: str | None, named: str | None) -> tuple[str | None, str]:
@@ -116,7 +118,7 @@ def url_of(listener: ListenerSettings) -> str:
     host = listener.host.removeprefix("[").removesuffix("]")
     if listener.host in _EVERYWHERE:
         host = "::1" if ":" in host else "127.0.0.1"
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.port}"
+    return f"{listener.scheme}://{f'[{host}]' if ':' in host else host}:{listener.port}"
 
 
 def _url(flags: Flags, listener: ListenerSettings | None) -> str:
@@ -129,16 +131,35 @@ def _url(flags: Flags, listener: ListenerSettings | None) -> str:
     raise _lacking("--url", expected, flags.url)
 
 
-def _reached(url: str, token: str | None, ca_file: Path | None) -> Access:
+def _reached(flags: Flags, token: str | None, listener: ListenerSettings | None) -> Access:
+    url = _url(flags, listener)
     if url.startswith("http://"):
         # There is nothing to verify, and certificates take long to load.
         return Access(url, token, trust=False)
+    own = None if listener is None or flags.url is not None else listener.tls_certificate_file
+    file = flags.ca_file or own
     try:
-        return Access(url, token, ssl.create_default_context(cafile=ca_file))
-    except OSError as error:
-        # An SSLError is one too: of a file that holds no certificate.
-        found = error.strerror or type(error).__name__
-    raise _lacking(str(ca_file), "a file of PEM certificates", found)
+        if flags.ca_file is None and own is not None:
+            return Access(url, token, _just(own))
+        return Access(url, token, ssl.create_default_context(cafile=flags.ca_file))
+    except (OSError, UnicodeDecodeError) as error:
+        # An SSLError is an OSError too: of a file that holds no certificate.
+        found = getattr(error, "strerror", None) or type(error).__name__
+    raise _lacking(str(file), "a file of PEM certificates", found)
+
+
+def _just(chain: Path) -> ssl.SSLContext:
+    """Trust in the listener's own certificate, the first one of its file, and in nothing that others of it signed.
+
+    It is reached by an address that this certificate need not name.
+    """
+    own = _CERTIFICATE.search(chain.read_text("ascii"))
+    if own is None:
+        raise _lacking(str(chain), "a file of PEM certificates", "none in it")
+    trust = ssl.create_default_context(cadata=own[0])
+    trust.check_hostname = False
+    trust.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return trust
 
 
 def _operators_token(admin: AdminSettings) -> str:

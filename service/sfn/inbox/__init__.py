@@ -41,11 +41,13 @@ class Claimed:
         claims: what it has to do.
         next_due: when the next row that was not claimed falls due; None: no row waits.
         poisoned: letters of rows that turned out to be poison since the last claim.
+        expired: leases that ran out since the last claim, or that the process before this one left behind.
     """
 
     claims: tuple[Claim, ...]
     next_due: datetime | None
     poisoned: tuple[Letter, ...] = ()
+    expired: int = 0
 
 
 class Worklist(Protocol):

@@ -71,6 +71,14 @@ def counted_as(row: Row) -> str:
     return "due" if row.seq > row.done_seq else "scheduled"
 
 
+def has_news(row: Row | None) -> bool:
+    """Whether something told of the row still waits for its look; a running claim took up what came before it."""
+    if row is None or row.state is State.DEAD:
+        return False
+    # Hints and claims are numbered from one source.
+    return row.seq > (row.token if row.state is State.LEASED else row.done_seq)
+
+
 def lane_of(row: Row, stores: Collection[str] = ()) -> Lane:
     """The lane that a row would be claimed from; `stores` are those of the terms."""
     if not isinstance(row.subject, TableName):

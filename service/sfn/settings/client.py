@@ -9,8 +9,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sfn.settings.complaints import complaints
+from sfn.settings.listener import ListenerSettings
 from sfn.settings.misconfigured import Misconfigured
-from sfn.settings.model import AdminSettings, ListenerSettings, Section
+from sfn.settings.parties import AdminSettings
+from sfn.settings.section import Section
 from sfn.settings.sources import gather
 
 

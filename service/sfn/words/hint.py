@@ -53,7 +53,7 @@ class Undecodable:
 
     Attributes:
         sender: whose.
-        path: of the request, percent-decoded.
+        path: of the request, percent-encoded as it came, without a query.
         content_type: as the sender said it; None where it said none.
         body: its first `BODY_KEPT` bytes.
         size: bytes of the whole body.
@@ -75,7 +75,9 @@ class Accepted:
     Attributes:
         accepted: notes that are new.
         duplicates: notes whose (sender, event id) was known.
+        superseded: of the accepted ones those of a subject that had news waiting already: one look answers both.
     """
 
     accepted: int
     duplicates: int
+    superseded: int = 0

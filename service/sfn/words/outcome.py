@@ -34,6 +34,23 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
 
 
+class Cause(StrEnum):
+    """Why an attempt ended that neither saw its row through nor gave it up.
+
+    table                     the table's own trouble
+    catalog, store, inbox     trouble that reaches further
+    defect                    an error that nobody expected
+    stop                      the service ends
+    """
+
+    TABLE = "table"
+    CATALOG = "catalog"
+    STORE = "store"
+    INBOX = "inbox"
+    DEFECT = "defect"
+    STOP = "stop"
+
+
 class Backward(StrEnum):
     """A step that the brake counts."""
 
@@ -115,11 +132,15 @@ class Swept:
         due_at: when to sweep again.
         began: when this one began.
         calm: it found no more absences than the brake allows.
+        tables: how many were looked at.
+        differing: of how many the inbox was told, as they differ from what was published or are gone.
     """
 
     due_at: datetime
     began: datetime
     calm: bool
+    tables: int = 0
+    differing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +166,7 @@ class Retry:
 
     at: datetime
     error: str
+    cause: Cause = Cause.TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +192,7 @@ class Released:
 
     at: datetime
     why: str
+    cause: Cause = Cause.STOP
 
 
 Outcome: TypeAlias = Done | Swept | Later | Retry | Dead | Released

@@ -44,6 +44,9 @@ class Logbook:
         said = _Said(why="the lease was lost: another worker has the row")
         _record(logging.WARNING, "fenced", claim.subject, claim.attempt, said)
 
+    def expired(self, leases: int) -> None:
+        """Told already: as `inbox opened`, or of each claim as `fenced`."""
+
     def poisoned(self, letter: Letter) -> None:
         said = _Said(outcome="dead", reason=letter.reason.value, why=letter.detail)
         _record(logging.ERROR, "settled", letter.subject, letter.attempts, said)

@@ -84,7 +84,7 @@ class Sweep:
         pause = self._policy.sweep_every * (0.9 + jitter / 5)
         # One that takes longer than its interval leaves the catalog in peace for a while too.
         due_at = max(began + pause, self._ports.clock.now() + pause / 10)
-        return Swept(due_at=due_at, began=began, calm=calm)
+        return Swept(due_at, began, calm, tables=self.report.tables, differing=self.report.differed_count)
 
     async def _look_at_all(self, known: Mapping[TableName, Known]) -> None:
         send, receive = anyio.create_memory_object_stream[TableName](WIDTH)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -14,7 +15,6 @@ from typing_extensions import override
 from sfn import wiring
 from sfn.catalog import Catalog, Skip, Withheld
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
-from sfn.cli.checks.place import is_local
 from sfn.cli.pages import counted
 from sfn.cli.tables import spelled
 from sfn.errors import LocationRefused, Scope, Trouble
@@ -30,6 +30,14 @@ NAMESPACES: Final = 20
 """Namespaces of which one table is loaded, unless all are wanted."""
 LISTED: Final = 5_000
 """Tables that are listed at most, unless all are wanted."""
+
+
+def is_local(host: str) -> bool:
+    """Whether a host is this machine, by its name alone."""
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Reached(Catalog, Protocol):
@@ -80,11 +88,12 @@ class CatalogCheck:
     def _of_settings(self) -> Iterator[Finding]:
         ours = self._settings.catalogs[self._name]
         uri = urlsplit(ours.uri)
-        if ours.replica_lag == timedelta() and not is_local(uri.hostname or ""):
+        is_here = is_local(uri.hostname or "")
+        if ours.replica_lag == timedelta() and not is_here:
             remedy = "leave it at 60s unless one instance alone answers, and its clock is ours"
             yield doubtful(f"{self._where}.replica_lag", "0: a lagging answer would be taken for a rollback", remedy)
         shown = ours.token or ours.token_file or ours.credential or ours.credential_file or uri.password
-        if shown and uri.scheme == "http" and not is_local(uri.hostname or ""):
+        if shown and uri.scheme == "http" and not is_here:
             yield doubtful(f"{self._where}.uri", "a secret is sent over plain HTTP", "use https")
 
     async def _walked(self, policy: Policy) -> AsyncIterator[Finding]:

@@ -1,9 +1,10 @@
-"""Who may send events and who may operate, and whether their tokens are to be had."""
+"""Who may send events, operate and read the metrics: whether their tokens are to be had, and are each one's own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sfn.admission import admission
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.errors import Broken
 from sfn.receiver.tokens import TokenFile
@@ -11,32 +12,34 @@ from sfn.settings import Settings
 
 
 def parties(settings: Settings) -> Iterator[Finding]:
-    """Each sender, and the operators."""
+    """Each file of tokens that can't be used; else all of them together. Then what is open or shut for want of one."""
+    broken = list(_unusable(settings))
+    yield from broken
+    if not broken:
+        yield _together(settings)
     if not settings.senders:
         remedy = 'configure one: [senders.NAME] secrets = { main = "…" }'
         yield doubtful("senders", "none: everybody on this machine may send events", remedy)
-    for name, sender in settings.senders.items():
-        where = f"senders.{name}"
+    if settings.admin.token is None and settings.admin.token_file is None:
+        remedy = "set admin.token or admin.token_file"
+        yield doubtful("admin", "no token: `sfn status` and all that operators do will not work", remedy)
+
+
+def _unusable(settings: Settings) -> Iterator[Finding]:
+    files = {f"senders.{name}.secrets_file": sender.secrets_file for name, sender in settings.senders.items()}
+    files["admin.token_file"] = settings.admin.token_file
+    files["telemetry.metrics_token_file"] = settings.telemetry.metrics_token_file
+    for where, file in files.items():
         try:
-            count = len(sender.secrets)
-            if sender.secrets_file is not None:
-                count += len(TokenFile(sender.secrets_file).tokens())
+            if file is not None:
+                TokenFile(file)
         except Broken as error:
             yield wrong(where, error)
-        else:
-            speaks = ", ".join(sorted(set(settings.catalogs_of(name).values())))
-            yield fine(where, f"{count} valid {'token' if count == 1 else 'tokens'}, speaks for {speaks}")
-    yield _operators(settings)
 
 
-def _operators(settings: Settings) -> Finding:
-    admin = settings.admin
-    if admin.token_file is not None:
-        try:
-            TokenFile(admin.token_file)
-        except Broken as error:
-            return wrong("admin.token_file", error)
-    elif admin.token is None:
-        remedy = "set admin.token or admin.token_file"
-        return doubtful("admin", "no token: `sfn status` and all that operators do will not work", remedy)
-    return fine("admin", "there is a token")
+def _together(settings: Settings) -> Finding:
+    try:
+        admission(settings)
+    except Broken as error:
+        return wrong("tokens", error)
+    return fine("tokens", "all are to be had, and none is two parties'")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from ipaddress import ip_address
 from pathlib import Path
 
 from sfn import wiring
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
+from sfn.cli.checks.tls import certificate
 from sfn.clock import SystemClock
 from sfn.daemon import bound
 from sfn.errors import Broken, SfnError
@@ -36,8 +36,7 @@ async def inbox(settings: Settings) -> tuple[str | None, Finding]:
             where, Severity.ERROR, f"{folder}: expected a folder to write into, found {error.strerror}", remedy
         )
     try:
-        async with wiring.inbox_of(settings, scratch / path.name, SystemClock()):
-            pass
+        await wiring.try_inbox(settings, scratch / path.name)
     except SfnError as error:
         return None, wrong(where, error)
     finally:
@@ -59,18 +58,11 @@ def listener(settings: Settings, holder: str | None) -> Iterator[Finding]:
                 yield fine(where, f"{ours.host} port {ours.port or 'of its choice'} is free")
         except Broken as error:
             yield wrong(where, error)
-    if not is_local(ours.host):
-        remedy = "put a proxy with TLS before it, on this machine or in its pod"
+    if ours.tls_certificate_file is not None and ours.tls_key_file is not None:
+        yield certificate(ours.tls_certificate_file, ours.tls_key_file, SystemClock().now())
+    elif not ours.is_loopback:
+        remedy = "set listener.tls_certificate_file and tls_key_file, or put a proxy with TLS before it"
         yield doubtful(where, f"{ours.host} is reached from elsewhere, and it speaks plain HTTP", remedy)
-
-
-def is_local(host: str) -> bool:
-    """Whether a host is this machine, by its name alone."""
-    name = host.removeprefix("[").removesuffix("]")
-    try:
-        return name.lower() == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _nearest(folder: Path) -> Path:

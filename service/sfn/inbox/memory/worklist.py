@@ -12,7 +12,7 @@ from sfn.inbox import Claimed
 from sfn.inbox.bell import Bell
 from sfn.inbox.letters import Letter, Status, poisoned
 from sfn.inbox.memory.letters import MemoryLetters
-from sfn.inbox.row import Row, State, claim_of, is_held_by, lane_of
+from sfn.inbox.row import Row, State, claim_of, has_news, is_held_by, lane_of
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import asked, claimed, expired, hinted, is_poison, renewed, settled
 from sfn.inbox.turns import dealt, rotated
@@ -58,7 +58,7 @@ class MemoryWorklist:
 
     async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         """See `Intake.put`."""
-        now, new = self._clock.now(), 0
+        now, new, superseded = self._clock.now(), 0, 0
         hints = [note for note in notes if isinstance(note, Hint)]
         for odd in (note for note in notes if isinstance(note, Undecodable)):
             self._letters.keep(odd, now)
@@ -67,10 +67,12 @@ class MemoryWorklist:
                 new += 1
                 if hint.event_id is not None:
                     self._events.add((hint.sender, hint.event_id))
-                self._save(hinted(self._rows.get(hint.subject), hint, self._next(), now, self._terms.cap))
+                before = self._rows.get(hint.subject)
+                superseded += has_news(before)
+                self._save(hinted(before, hint, self._next(), now, self._terms.cap))
                 self._logged[self._last] = (hint, now)
         self._bell.ring()
-        return Accepted(new, len(hints) - new)
+        return Accepted(new, len(hints) - new, superseded)
 
     async def wait(self, until: datetime | None) -> None:
         """See `Worklist.wait`."""
@@ -79,13 +81,14 @@ class MemoryWorklist:
     async def claim(self, slots: Slots, now: datetime) -> Claimed:
         """See `Worklist.claim`."""
         self._bell.clear()
-        for row in [row for row in self._of(State.LEASED) if row.lease_until is not None and row.lease_until <= now]:
+        lost = [row for row in self._of(State.LEASED) if row.lease_until is not None and row.lease_until <= now]
+        for row in lost:
             self._expire(row, now)
         claims = tuple(self._leased(row, lane, now) for lane, row in self._due(slots, now))
         moments = [row.due_at for row in self._of(State.QUEUED) if slots.of(self._lane(row))]
         moments += [row.lease_until for row in self._of(State.LEASED) if row.lease_until is not None]
         letters, self._poisoned = tuple(self._poisoned), []
-        return Claimed(claims, min(moments, default=None), letters)
+        return Claimed(claims, min(moments, default=None), letters, len(lost))
 
     async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
         """See `Worklist.renew`."""

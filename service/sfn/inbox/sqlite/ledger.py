@@ -14,7 +14,7 @@ from functools import partial
 
 from sfn.inbox import Claimed
 from sfn.inbox.letters import Letter, Status, poisoned
-from sfn.inbox.row import claim_of, is_held_by
+from sfn.inbox.row import claim_of, has_news, is_held_by
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.codec import key_of
 from sfn.inbox.sqlite.dead import DeadLetters
@@ -78,6 +78,7 @@ class Ledger:
         self.desk = Desk(self._db, self._rows, self._dead, self.brake, transaction=self.transaction, put=self.put)
         self._seq = max(self._events.last(), self._rows.last())
         self._poisoned: list[Letter] = []
+        self._taken_back = 0
 
     def close(self) -> None:
         """Close the database; SQLite brings what was written into it, and removes its log."""
@@ -128,10 +129,12 @@ class Ledger:
     def _undo(self) -> Callable[[], None]:
         """Brings what is remembered back to how it is now."""
         poisoned, counts, letters = list(self._poisoned), self._rows.counts.copy(), self._dead.open_ones.copy()
+        taken_back = self._taken_back
 
         def undo() -> None:
             self._rows.forget()
             self._poisoned, self._rows.counts, self._dead.open_ones = poisoned, counts, letters
+            self._taken_back = taken_back
 
         return undo
 
@@ -147,6 +150,7 @@ class Ledger:
             hints = [note for note in notes if isinstance(note, Hint)]
             entries.append([Entry(self._next(), key_of(hint.subject), hint, now) for hint in hints])
             odd += [(note, now) for note in notes if isinstance(note, Undecodable)]
+        joined: set[int] = set()
         with self.transaction():
             for note, now in odd:
                 self._dead.keep(note, now)
@@ -154,19 +158,22 @@ class Ledger:
             for entry in (entry for each in entries for entry in each):
                 if entry.seq in new:
                     before = self._rows.load(entry.key)
+                    if has_news(before):
+                        joined.add(entry.seq)
                     after = hinted(before, entry.note, entry.seq, entry.received, self._terms.cap)
                     self._rows.save(entry.key, after)
-        counts = [(sum(entry.seq in new for entry in each), len(each)) for each in entries]
-        return [Accepted(fresh, total - fresh) for fresh, total in counts]
+        numbers = [{entry.seq for entry in each} for each in entries]
+        return [Accepted(len(each & new), len(each - new), len(each & joined)) for each in numbers]
 
     def claim(self, slots: Slots, now: datetime) -> Claimed:
         """See `Worklist.claim`."""
         with self.transaction():
-            self._expire(now)
+            expired = self._expire(now)
             claims = tuple(self._leased(key, lane, now) for lane, key in self._due.due(slots, now))
             next_due = self._due.next(slots)
         letters, self._poisoned = tuple(self._poisoned), []
-        return Claimed(claims, next_due, letters)
+        expired, self._taken_back = expired + self._taken_back, 0
+        return Claimed(claims, next_due, letters, expired)
 
     def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
         """See `Worklist.renew`."""
@@ -183,7 +190,8 @@ class Ledger:
     def recover(self, now: datetime) -> int:
         """Take back every lease, at the start of the only process; how many."""
         with self.transaction():
-            return self._expire(now, every=True)
+            self._taken_back = self._expire(now, every=True)
+        return self._taken_back
 
     def remember(self, claim: Claim, location: str, uuid: str | None, now: datetime) -> frozenset[TableName] | None:
         """See `Worklist.remember`."""
