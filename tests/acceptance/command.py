@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
@@ -87,6 +88,23 @@ async def place(folder: Path, catalog: str = "", more: str = "") -> AsyncGenerat
 async def sfn(*arguments: str, environ: Mapping[str, str] | None = None) -> Done:
     """Run a command; nobody can be asked."""
     return await anyio.to_thread.run_sync(lambda: _ran(arguments, environ, subprocess.DEVNULL))
+
+
+async def interrupted(said: str, *arguments: str) -> Done:
+    """Run a command and press Ctrl-C once its standard output or standard error has said something."""
+
+    def run() -> Done:
+        with subprocess.Popen(
+            [SFN, *arguments], env=_surroundings({}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            shown = ""
+            while said not in shown and process.stdout is not None and (line := process.stdout.readline()):
+                shown += line
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=60)
+            return Done(process.returncode, shown + rest, "")
+
+    return await anyio.to_thread.run_sync(run)
 
 
 async def answered(said: str, *arguments: str) -> Done:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sfn.cli.service import asker
-from tests.acceptance.command import Place, answered, on_terminal, place, sfn
+from tests.acceptance.command import Place, answered, interrupted, on_terminal, place, sfn
 from tests.integration.process import serving
 from tests.integration.waiting import until
 
@@ -176,6 +176,28 @@ async def test_the_whole_service_is_one_page(here: Place) -> None:
     page = await here.sfn("status")
     assert page.out.startswith("all is well: ")
     assert f" at {here.url}, up " in page.out
+
+
+async def test_a_look_again_and_again_ends_with_ctrl_c(here: Place) -> None:
+    told = await interrupted("LAST SWEEP", "status", "--watch", "--config", str(here.configuration), "--url", here.url)
+    assert told.status == 0
+    assert "Traceback" not in told.out
+
+
+async def test_ctrl_c_leaves_a_sweep_to_the_service(tmp_path: Path) -> None:
+    async with place(tmp_path, more='[sweep]\nevery = "off"\n') as here:
+        await here.lake.close()
+        told = await interrupted(
+            "the sweep waits, as the catalog is in trouble",
+            *("reconcile", "--config", str(here.configuration), "--url", here.url),
+        )
+        assert (told.status, told.out.splitlines()[-1]) == (
+            130,
+            "the sweep goes on in the service: `sfn status` tells how far it is",
+        )
+        pointer = here.lake.commit("orders")
+        await here.lake.open()
+        await until(lambda: here.lake.published("orders") == pointer)
 
 
 async def test_a_terminal_gets_colours_and_tables(here: Place) -> None:

@@ -13,6 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing_extensions import override
 
 
+MOST = 100
+"""Requests that one test may make: more are a loop that never ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What is answered: JSON, or bytes as they are."""
@@ -53,6 +57,8 @@ class AdminServer:
 
     def answer(self, asked: Asked) -> Reply:
         self.asked.append(asked)
+        if len(self.asked) > MOST:
+            return Reply(500, {"detail": "asked for ever"})
         told = self.replies.get(f"{asked.method} {asked.path.partition('?')[0]}", [Reply(404, b"nothing")])
         return told.pop(0) if len(told) > 1 else told[0]
 

@@ -1,0 +1,193 @@
+"""Sweeps followed to their end, dead letters by the page and the batch, and what a shell completes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from sfn.cli import bulk
+from sfn.cli.access import Access
+from sfn.cli.answers import Asked, Difference, Event, Filter, Status, Sweep
+from sfn.cli.options import complete_catalog, complete_reason
+from sfn.cli.pages import plain
+from sfn.cli.service import Service
+from sfn.cli.sweeping import follow, outcome, went_well
+from tests.unit.admin_server import AdminServer, Reply, admin_server
+from tests.unit.operators import ENDED, LETTER, NOON, PROD, SILENT, WELL
+
+ASKED = Asked(["prod", "dev"], NOON)
+
+
+@pytest.fixture(name="server")
+def fixture_server() -> Iterator[AdminServer]:
+    with admin_server() as server:
+        yield server
+
+
+@pytest.fixture(name="service")
+def fixture_service(server: AdminServer) -> Iterator[Service]:
+    with Service(Access(server.url, "secret")) as service:
+        yield service
+
+
+def sweep(minutes: int, state: str = "ended", **more: Any) -> Sweep:  # noqa: ANN401 - any attribute
+    """A sweep that began so many minutes after it was asked for."""
+    return msgspec.structs.replace(ENDED, began_at=NOON + timedelta(minutes=minutes), state=state, **more)
+
+
+def status(prod: Sweep | None, dev: Sweep | None, **more: Any) -> Reply:  # noqa: ANN401 - any attribute
+    catalogs = [
+        msgspec.structs.replace(PROD, sweep=prod),
+        msgspec.structs.replace(PROD, name="dev", sweep=dev),
+        msgspec.structs.replace(PROD, name="other", sweep=sweep(1, "running")),
+    ]
+    told: Status = msgspec.structs.replace(WELL, catalogs=catalogs, **more)
+    return Reply(200, msgspec.to_builtins(told))
+
+
+def test_sweeps_are_followed_until_all_that_were_asked_for_ended(server: AdminServer, service: Service) -> None:
+    server.tell(
+        "GET /admin/v1/status",
+        status(sweep(-1), None),
+        status(sweep(0, "running", tables=1, known=3), sweep(-1)),
+        status(sweep(0, "running", tables=4, known=3), sweep(1, tables=2, known=0)),
+        status(sweep(0, "failed"), sweep(1)),
+    )
+    moved: list[tuple[int, int | None]] = []
+    slept: list[float] = []
+    found = follow(service, ASKED, lambda done, total=None: moved.append((done, total)), lambda _: None, slept.append)
+    assert {name: one.state for name, one in found.items()} == {"prod": "failed", "dev": "ended"}
+    assert moved == [(0, None), (1, None), (6, 6), (6, 6)]
+    assert slept == [0.1, 0.2, 0.4]
+
+
+def test_a_sweep_that_waits_for_its_catalog_is_told_of_once(server: AdminServer, service: Service) -> None:
+    stores = msgspec.structs.replace(SILENT, scope="store", name="dev")
+    waiting = status(None, sweep(0), breakers=[SILENT, stores])
+    server.tell("GET /admin/v1/status", waiting, waiting, status(sweep(0), sweep(0), breakers=[SILENT]))
+    told: list[str] = []
+    follow(service, ASKED, lambda *_: None, told.append, lambda _: None)
+    assert told == ["prod"]
+
+
+def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
+    differed = [Difference("sales.orders", "changed")]
+    page = plain(
+        outcome(
+            {
+                "prod": sweep(0, differed=differed, differed_total=1_200, withheld=["a", ""], failed=["sales.x"]),
+                "dev": sweep(0, "failed", error="the catalog is away"),
+                "calm": sweep(0),
+            }
+        )
+    ).splitlines()
+    assert page == [
+        "prod: 3 tables, 1,200 differed and are being seen to",
+        "  TABLE         IS",
+        "  sales.orders  changed",
+        "  and 1,199 more",
+        "  may not list the namespace a",
+        "  may not list the namespace (all)",
+        "  could not look at sales.x",
+        "dev: the sweep failed after 3 tables: the catalog is away",
+        "calm: 3 tables, nothing differed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "well"),
+    [
+        (sweep(0, differed_total=3, withheld=["a"]), True),
+        (sweep(0, failed=["a"]), False),
+        (sweep(0, "stopped"), False),
+    ],
+)
+def test_a_sweep_went_well_where_every_table_that_may_be_seen_was(found: Sweep, well: bool) -> None:
+    assert went_well({"prod": found}) is well
+
+
+def letters(*numbers: int, following: int | None = None) -> Reply:
+    found = [msgspec.to_builtins(msgspec.structs.replace(LETTER, id=number)) for number in numbers]
+    return Reply(200, {"dead_letters": found, "next": following})
+
+
+def test_letters_are_read_page_after_page(server: AdminServer, service: Service) -> None:
+    pages = (letters(1, 2, following=2), letters(3, following=3), letters())
+    server.tell("GET /admin/v1/dead-letters", *pages)
+    found = bulk.pages(service, Filter(reason="poison"), "all", 0)
+    assert ([letter.id for letter in found.dead_letters], found.next) == ([1, 2, 3], None)
+    assert [asked.path.partition("?")[2] for asked in server.asked] == [
+        "status=all&reason=poison&limit=1000",
+        "status=all&reason=poison&limit=1000&after=2",
+        "status=all&reason=poison&limit=1000&after=3",
+    ]
+    server.tell("GET /admin/v1/dead-letters", *pages)
+    assert bulk.count(service, Filter()) == 3
+
+
+def test_no_more_letters_are_read_than_are_wanted(server: AdminServer, service: Service) -> None:
+    server.tell("GET /admin/v1/dead-letters", letters(1, 2, following=2), letters(3, following=3))
+    found = bulk.pages(service, Filter(), "open", 3)
+    assert (len(found.dead_letters), found.next) == (3, 3)
+    assert server.asked[-1].path.endswith("limit=1&after=2")
+
+
+def test_letters_are_replayed_batch_after_batch(
+    server: AdminServer, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "MOST", 2)
+    failed = {"id": 3, "why": "half of it was kept"}
+    server.tell(
+        "POST /admin/v1/dead-letters:replay",
+        Reply(200, {"replayed": 2, "failed": [], "next": 2}),
+        Reply(200, {"replayed": 0, "failed": [failed], "next": None}),
+    )
+    done = bulk.replayed(service, [], Filter(catalog="prod"), 3)
+    assert (done.count, [one.why for one in done.failed]) == (2, ["half of it was kept"])
+    assert [msgspec.json.decode(asked.body) for asked in server.asked] == [
+        {"filter": {"catalog": "prod"}, "limit": 2},
+        {"filter": {"catalog": "prod"}, "after": 2, "limit": 2},
+    ]
+    server.asked.clear()
+    server.tell("POST /admin/v1/dead-letters:discard", Reply(200, {"discarded": 2, "next": None}))
+    assert bulk.discarded(service, [1, 2, 3], Filter(), 3) == 4
+    assert [msgspec.json.decode(asked.body) for asked in server.asked] == [{"ids": [1, 2]}, {"ids": [3]}]
+    server.asked.clear()
+    assert bulk.discarded(service, [], Filter(), 0) == 0
+    assert server.asked == []
+
+
+def test_a_letter_is_shown_whole() -> None:
+    event = msgspec.convert(
+        {"path": "/v1/events", "content_type": None, "size": 99_999, "body": '{\n"x": "\x1b[2J"'}, Event
+    )
+    letter = msgspec.structs.replace(LETTER, actor="ann@host", sender="etl", event=event)
+    page = plain(list(bulk.letter_page(letter, NOON))).splitlines()
+    assert page[0] == "dead letter 7: location-refused, open"
+    assert "changed   2026-08-21T11:30:00+00:00 (30 min ago) by ann@host" in page
+    assert "request   POST /v1/events, no type said, 99,999 bytes, of which are kept:" in page
+    assert page[-2:] == ["  {", r'  "x": "\x1b[2J"']
+
+
+def test_a_shell_completes_the_configurations_catalogs_and_the_reasons(tmp_path: Path) -> None:
+    file = tmp_path / "sfn.toml"
+    file.write_text("[catalogs.prod]\n[catalogs.preview]\n[catalogs.dev]\n")
+    context: Any = SimpleNamespace(params={"config": file})
+    assert complete_catalog(context, "pr") == ["prod", "preview"]
+    assert complete_reason("p") == ["permanent", "poison"]
+
+
+@pytest.mark.parametrize("text", [None, "no TOML", "catalogs = 1\n", "[listener]\n"])
+def test_a_configuration_that_cannot_be_read_completes_nothing(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "sfn.toml"
+    if text is not None:
+        file.write_text(text)
+    for named in (file, None):
+        context: Any = SimpleNamespace(params={"config": named})
+        assert complete_catalog(context, "") == []
