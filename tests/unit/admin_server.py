@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from typing_extensions import override
 
-
 MOST = 100
 """Requests that one test may make: more are a loop that never ends."""
 
