@@ -10,7 +10,7 @@ RUN pip install --require-hashes --only-binary=:all: -r deploy/build.lock \
  && python -m venv --without-pip /opt/sfn \
  && pip --python /opt/sfn install --require-hashes --only-binary=:all: --no-compile -r deploy/image.lock
 
-# Compiled here, as the container writes nothing there, and without a look at the sources' times, which a copy may change.
+# Compiled so that no start looks at the times of the sources, which a copy may change.
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
@@ -20,8 +20,10 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
 
 FROM python:3.13-slim-trixie
 
-# The numbers are part of the interface: volumes that outlive the container belong to them.
-RUN groupadd --gid 10001 sfn \
+# The base comes without compiled modules, and a container that writes nothing would compile what it imports at each start
+# and each health check. The user's numbers are part of the interface: volumes that outlive the container belong to them.
+RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x /site-packages/ /usr/local/lib/python3.* \
+ && groupadd --gid 10001 sfn \
  && useradd --uid 10001 --gid sfn --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin sfn \
  && install --directory --owner=sfn --group=sfn --mode=0750 /var/lib/sfn
 
