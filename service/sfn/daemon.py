@@ -30,7 +30,7 @@ from sfn import telemetry, wiring
 from sfn.errors import Broken, SfnError, Trouble
 from sfn.receiver.server import Server
 from sfn.settings import Settings
-from sfn.store.threads import unfinished
+from sfn.threads import unfinished
 
 ENDED, FAILED = 0, 1
 BACKLOG: Final = 2048
@@ -68,7 +68,7 @@ def run(settings: Settings, through: wiring.Adapter | None = None) -> int:
         faulthandler.cancel_dump_traceback_later()
     hanging = unfinished(LINGER)
     if hanging:
-        _log.error("the service ends without what hangs", hanging=hanging, remedy="see whether a mount hangs")
+        _log.error("the service ends without what hangs", hanging=hanging, remedy="see whether a mount or server hangs")
         code = FAILED
     return code
 
