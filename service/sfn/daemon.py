@@ -68,7 +68,7 @@ def run(settings: Settings, through: wiring.Adapter | None = None) -> int:
         faulthandler.cancel_dump_traceback_later()
     hanging = unfinished(LINGER)
     if hanging:
-        _log.error("the service ends without what hangs", hanging=hanging, remedy="see whether a mount or server hangs")
+        _log.error("the service ends without what hangs", hanging=hanging, remedy="see whether a mount hangs")
         code = FAILED
     return code
 

@@ -47,7 +47,7 @@ class Threads:
     Args:
         most: calls at a time.
         limit: seconds that a call may take, together with the wait for its place.
-        scope: whose trouble it is that there is no thread.
+        scope: whose trouble it is that there is no thread; what is called.
         spare: calls at a time that are given up and do not keep their places.
     """
 
@@ -148,11 +148,13 @@ class _Thread(threading.Thread):
     """Makes calls. A daemon: a process that ends must not wait for what does not answer.
 
     Attributes:
+        scope: of the trouble with what it calls.
         doing: the name of the call that has not returned yet.
     """
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(name=scope, daemon=True)
+        self.scope = scope
         self.doing: str | None = None
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
 
@@ -175,11 +177,15 @@ class _Thread(threading.Thread):
 
 
 def unfinished(within: float) -> list[str]:
-    """The names of all calls of this process that do not return within so many seconds. Blocks."""
+    """The names of all calls of this process to stores that do not return within so many seconds. Blocks.
+
+    Those to catalogs may be left where they hang: they only look, and change nothing later.
+    """
     give_up_at = time.monotonic() + within
     while True:
         threads = [thread for thread in threading.enumerate() if isinstance(thread, _Thread)]
-        calls = sorted(doing for thread in threads if (doing := thread.doing) is not None)
+        stores = [thread.doing for thread in threads if thread.scope is Scope.STORE]
+        calls = sorted(doing for doing in stores if doing is not None)
         if not calls or time.monotonic() >= give_up_at:
             return calls
         time.sleep(_LOOK_AGAIN)

@@ -1,4 +1,4 @@
-"""The composition root: from settings to the parts of one process. The only module that names concrete adapters."""
+"""The composition root: from settings to the parts of one process. It names the adapters, but for the catalogs'."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import structlog
 from fastapi import APIRouter
 
 from sfn.admin.app import routes
-from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Sender
-from sfn.errors import Broken, SfnError
+from sfn.errors import Broken
 from sfn.inbox import Brake, Intake
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
@@ -28,7 +27,8 @@ from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import Known, Senders, anonymous
 from sfn.receiver.tokens import TokenFile, Tokens
-from sfn.settings import CatalogSettings, Misconfigured, Settings
+from sfn.settings import CatalogSettings, Settings
+from sfn.sources import Identified, adapters
 from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
 from sfn.store.router import Router
@@ -87,7 +87,7 @@ async def assembled(
     """
     clock = SystemClock()
     stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
-    catalogs = {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
+    catalogs = adapters(settings, clock)
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
     async with (
         SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit) as inbox,
@@ -112,17 +112,17 @@ class Reached:
     Nothing is published for a catalog before: its claims end as trouble of the catalog, which costs no attempt.
     """
 
-    def __init__(self, settings: Settings, catalogs: Mapping[str, RestCatalog]) -> None:
+    def __init__(self, settings: Settings, catalogs: Mapping[str, Identified]) -> None:
         self._settings, self._catalogs = settings, catalogs
         self._sources: dict[str, Source] = {}
 
     async def named(self, catalog: str) -> Source | None:
         source = self._sources.get(catalog)
-        asked = self._catalogs.get(catalog)
-        if source is not None or asked is None:
+        found = self._catalogs.get(catalog)
+        if source is not None or found is None:
             return source
-        catalog_id = await asked.identity()
-        source = Source(asked, policy(self._settings, catalog, catalog_id))
+        catalog_id = await found.identity()
+        source = Source(found, policy(self._settings, catalog, catalog_id))
         if catalog not in self._sources:
             _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
         return self._sources.setdefault(catalog, source)
@@ -166,50 +166,8 @@ def worker_terms(settings: Settings) -> Terms:
     )
 
 
-def check(settings: Settings) -> None:
-    """Refuse settings that only an adapter can tell are wrong.
-
-    Raises:
-        Misconfigured: with everything that is wrong.
-    """
-    problems: list[SfnError] = []
-    for name, one in settings.catalogs.items():
-        try:
-            rest_settings(name, one)
-        except Misconfigured as error:
-            problems.extend(error.problems)
-    if problems:
-        raise Misconfigured(problems)
-
-
-def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
-    """How a catalog is asked.
-
-    Raises:
-        Misconfigured: it can't be; no secret is repeated.
-    """
-    try:
-        return RestSettings(
-            name=name,
-            uri=catalog.uri,
-            warehouse=catalog.warehouse,
-            catalog_id=catalog.catalog_id,
-            token=None if catalog.token is None else catalog.token.get_secret_value(),
-            token_file=catalog.token_file,
-            credential=None if catalog.credential is None else catalog.credential.get_secret_value(),
-            credential_file=catalog.credential_file,
-            oauth2_uri=catalog.oauth2_uri,
-            scope=catalog.scope or "catalog",
-            headers={header: value.get_secret_value() for header, value in catalog.headers.items()},
-            ca_file=catalog.ca_file,
-        )
-    except ValueError as error:
-        expected = "settings that a REST catalog can be asked with"
-        raise Misconfigured([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
-
-
 def _worker(
-    settings: Settings, inbox: SqliteInbox, catalogs: Mapping[str, RestCatalog], stores: Stores, clock: Clock
+    settings: Settings, inbox: SqliteInbox, catalogs: Mapping[str, Identified], stores: Stores, clock: Clock
 ) -> Worker:
     return Worker(
         Inbox(inbox, inbox, inbox, inbox),

@@ -82,7 +82,7 @@ async def test_calls_that_never_return_are_left_behind_while_there_are_spare_one
 
 
 async def test_what_returns_after_all_may_be_left_behind_again(hung: Hung) -> None:
-    threads = Threads(2, SOON, Scope.CATALOG, spare=2)
+    threads = Threads(2, SOON, spare=2)
     for _ in range(2):
         await give_up(threads, hung, 2)
     assert await answer(threads, SHORT) is None
@@ -96,6 +96,12 @@ async def test_what_returns_after_all_may_be_left_behind_again(hung: Hung) -> No
         assert await answer(threads) == "an answer"
     finally:
         again.let_go()
+
+
+@pytest.mark.parametrize(("scope", "calls"), [(Scope.STORE, ["hang"]), (Scope.CATALOG, [])])
+async def test_only_what_may_still_change_something_is_told_of(hung: Hung, scope: Scope, calls: list[str]) -> None:
+    await give_up(Threads(1, SOON, scope), hung)
+    assert unfinished(0) == calls
 
 
 async def test_no_more_calls_run_at_a_time_than_may() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sfn.errors import Permanent, Scope, Transient
@@ -59,3 +59,18 @@ class Refused(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.where, refusal.found)
         self.refusal = refusal
+
+
+def both(refusal: Refusal, other: Refusal) -> Refusal:
+    """One refusal of two: of a question, and of the one that was to decide whose trouble that is.
+
+    What is wrong with the whole catalog says what to do.
+    """
+    waits = [wait for wait in (refusal.retry_after, other.retry_after) if wait is not None]
+    return replace(
+        refusal,
+        found=f"{refusal.found}; and of {other.where}: {other.found}",
+        remedy=other.remedy or refusal.remedy,
+        permanent=other.permanent,
+        retry_after=max(waits, default=None),
+    )

@@ -10,7 +10,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    ValidationInfo,
+)
+from pydantic_core import PydanticKnownError
 
 from sfn.settings import texts
 from sfn.settings.quantities import Duration, DurationOrOff, PositiveDuration, Size, between
@@ -28,6 +38,7 @@ Url: TypeAlias = Annotated[str, AfterValidator(texts.http_url)]
 Secret: TypeAlias = Annotated[SecretStr, Field(min_length=1)]
 Token: TypeAlias = Annotated[SecretStr, AfterValidator(texts.bearer_token)]
 Tokens: TypeAlias = Annotated[Mapping[Text, Token], BeforeValidator(texts.table)]
+Properties: TypeAlias = Annotated[Mapping[Text, SecretStr], BeforeValidator(texts.table)]
 HttpHeaders: TypeAlias = Annotated[Mapping[str, SecretStr], BeforeValidator(texts.table)]
 Names: TypeAlias = Annotated[Mapping[Text, Text], BeforeValidator(texts.table)]
 Pause: TypeAlias = Annotated[Duration, between("0s", "1h")]
@@ -132,12 +143,20 @@ class SenderSettings(Section):
     catalogs: Names = Field(default_factory=dict)
 
 
+def _needed_by_rest(value: str | None, info: ValidationInfo) -> str | None:
+    if value is None and info.data.get("type") == "rest":
+        raise PydanticKnownError("missing")
+    return value
+
+
 class CatalogSettings(Section):
     """A catalog whose tables get files.
 
     Attributes:
         type: how it is spoken to.
-        uri: where its REST API begins, without `/v1`; may hold a user and a password.
+        properties: with `pyiceberg` all that PyIceberg is told, by its own names; then there are none of those up to
+            `scope`.
+        uri: where its REST API begins, without `/v1`; may hold a user and a password. With `rest` it must be there.
         warehouse: which warehouse of that server.
         catalog_id: its identity in our files, None for one derived from where it is.
         ca_file: certificates (PEM) that are trusted instead of the system's.
@@ -159,10 +178,11 @@ class CatalogSettings(Section):
         min_publish_interval: from one publish of a table to the next.
     """
 
-    type: Literal["rest"] = "rest"
-    uri: Url = Field(repr=False)
-    warehouse: Text | None = None
+    type: Literal["rest", "pyiceberg"] = "rest"
     catalog_id: Text | None = None
+    properties: Properties = Field(default_factory=dict)
+    uri: Annotated[Url | None, AfterValidator(_needed_by_rest)] = Field(default=None, repr=False, validate_default=True)
+    warehouse: Text | None = None
     ca_file: File | None = None
     headers: HttpHeaders = Field(default_factory=dict)
     token: Token | None = None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Final, TypeVar
 
 import anyio
 from anyio import to_thread
 
 from sfn.catalog.metadata import Unintelligible
-from sfn.catalog.refusal import Refusal, Refused
+from sfn.catalog.refusal import Refusal, Refused, both
 from sfn.catalog.rest.client import Client, Cut
 from sfn.catalog.rest.directions import Directions, Route
 from sfn.catalog.rest.paths import Paths
@@ -98,19 +97,7 @@ class Asking:
                 await self._directions.anew()
                 scope = Scope.TABLE
             except Refused as other:
-                refusal, scope = _both(refusal, other.refusal), Scope.CATALOG
+                refusal, scope = both(refusal, other.refusal), Scope.CATALOG
         if scope is Scope.CATALOG:
             self._directions.forget()
         return refusal.trouble(scope, self._client.secrets())
-
-
-def _both(refusal: Refusal, config: Refusal) -> Refusal:
-    """One refusal of two: what is wrong with the whole catalog says what to do."""
-    waits = [wait for wait in (refusal.retry_after, config.retry_after) if wait is not None]
-    return replace(
-        refusal,
-        found=f"{refusal.found}; and of {config.where}: {config.found}",
-        remedy=config.remedy or refusal.remedy,
-        permanent=config.permanent,
-        retry_after=max(waits, default=None),
-    )
