@@ -22,9 +22,9 @@ def serve(
     try:
         settings = load(config)
 
-        from sfn import daemon, wiring  # noqa: PLC0415 - start-up time
+        from sfn import daemon, sources  # noqa: PLC0415 - start-up time
 
-        wiring.check(settings)
+        sources.check(settings)
     except Misconfigured as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
