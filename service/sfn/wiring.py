@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import structlog
@@ -19,7 +20,7 @@ from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Arrived, Sender, decode
 from sfn.errors import Broken, Rejected
 from sfn.inbox import Intake
-from sfn.inbox.sqlite import SqliteInbox
+from sfn.inbox.sqlite import SqliteInbox, held_by
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.metering import Metering
 from sfn.publish.policy import Interest, OnDrop, Policy
@@ -92,7 +93,7 @@ async def assembled(
         SfnError: something can't be opened, or its setting is wrong.
     """
     clock, certificate = SystemClock(), _certificate(settings)
-    stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
+    stores = Router({at: through(store) if through else store for at, store in stores_of(settings).items()})
     catalogs = adapters(settings, clock)
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
     metering = Metering(settings, version(DISTRIBUTION), clock)
@@ -161,6 +162,32 @@ class Reached:
         if catalog not in self._sources:
             _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
         return self._sources.setdefault(catalog, source)
+
+
+def stores_of(settings: Settings) -> dict[str, PointerStore]:
+    """The configured stores, by canonical prefix."""
+    return {
+        one.prefix: LocalStore(one.prefix, unsafe=one.unsafe_unconditional_writes) for one in settings.stores.values()
+    }
+
+
+def inbox_holder(settings: Settings) -> str | None:
+    """Which process has the configured inbox just now, None for none.
+
+    Raises:
+        Broken: nobody can tell.
+    """
+    return held_by(settings.inbox.path.resolve())
+
+
+async def try_inbox(settings: Settings, path: Path) -> None:
+    """Make an inbox of the configured kind at another path, open it and close it again.
+
+    Raises:
+        SfnError: none can be kept there.
+    """
+    async with SqliteInbox.opened(path, inbox_terms(settings), SystemClock()):
+        pass
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
@@ -282,9 +309,3 @@ def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:
 
 def _interest(catalog: CatalogSettings) -> Interest:
     return Interest(catalog.include, catalog.exclude)
-
-
-def _stores(settings: Settings) -> dict[str, PointerStore]:
-    return {
-        one.prefix: LocalStore(one.prefix, unsafe=one.unsafe_unconditional_writes) for one in settings.stores.values()
-    }
