@@ -129,7 +129,7 @@ def test_with_tls_any_certificate_will_do(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("sfn.example.com").configure_cert(context)
     with answering(Alive, context) as port:
-        files = {"tls_certificate_file": tmp_path / "tls.pem", "tls_key_file": tmp_path / "tls.key"}
+        files = {"tls_certificate_file": f"{tmp_path}/tls.pem", "tls_key_file": f"{tmp_path}/tls.key"}
         ask(url_of(ListenerSettings.model_validate({"port": port, **files})), "/livez")
         with pytest.raises(SfnError, match="http://127"):
             ask(url_of(ListenerSettings(port=port)), "/livez")
