@@ -8,9 +8,8 @@ from fastapi import APIRouter
 
 from sfn.admin.operators import Process
 from sfn.clock import Clock
-from sfn.dialects import DIALECTS
+from sfn.dialects import NAMES
 from sfn.receiver.metrics import routes
-from sfn.receiver.tokens import TokenFile, Tokens
 from sfn.settings import Settings
 from sfn.telemetry.gauges import Bounds, Figures
 from sfn.telemetry.metrics import Metrics
@@ -31,15 +30,20 @@ class Metering:
 
     def __init__(self, settings: Settings, version: str, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
-        dialects = [dialect.name for dialect in DIALECTS]
-        self.metrics = Metrics(version=version, catalogs=settings.catalogs, dialects=dialects)
+        self.metrics = Metrics(version=version, catalogs=settings.catalogs, dialects=NAMES)
 
-    def routes(self, figures: Callable[[], Awaitable[Figures]], process: Process) -> APIRouter:
+    def routes(
+        self,
+        figures: Callable[[], Awaitable[Figures]],
+        process: Process,
+        admit: Callable[[bytes | None], bool] | None,
+    ) -> APIRouter:
         """The route of the metrics.
 
         Args:
             figures: the inbox in numbers.
             process: the rest.
+            admit: whether an `Authorization` header opens the route; None for everybody.
         """
         settings = self._settings
         # SQLite puts its log beside the file that a link leads to.
@@ -47,14 +51,4 @@ class Metering:
         files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
         watched = Watched(figures, files, lambda: not process.reasons(), process.identities, process.breakers)
         bounds = Bounds(tuple(settings.catalogs), {one.prefix: name for name, one in settings.stores.items()})
-        tokens = _tokens(settings)
-        admit = None if tokens is None else lambda shown: tokens.named(shown) is not None
         return routes(Scrape(self.metrics.registry, watched, bounds, self._clock), admit)
-
-
-def _tokens(settings: Settings) -> Tokens | None:
-    token, file = settings.telemetry.metrics_token, settings.telemetry.metrics_token_file
-    if token is None and file is None:
-        return None
-    named = {} if token is None else {"token": token.get_secret_value()}
-    return Tokens(named, None if file is None else TokenFile(file))

@@ -11,10 +11,10 @@ from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
 import structlog
-from fastapi import APIRouter
 
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
+from sfn.admission import admission
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Arrived, Sender, decode
@@ -26,10 +26,9 @@ from sfn.metering import Metering
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
+from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.senders import Known, Senders, anonymous
-from sfn.receiver.tokens import TokenFile, Tokens
 from sfn.settings import CatalogSettings, Misconfigured, Settings
 from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
@@ -67,6 +66,7 @@ class Service:
         intake: takes hints of our own.
         tend: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
         sweeps: what a start asks for.
+        certificate: what the listener shows; None without TLS.
     """
 
     application: Application
@@ -75,6 +75,7 @@ class Service:
     intake: Intake
     tend: Callable[[], Coroutine[Any, Any, None]]
     sweeps: tuple[Hint, ...]
+    certificate: Certificate | None = None
 
 
 @asynccontextmanager
@@ -90,7 +91,7 @@ async def assembled(
     Raises:
         SfnError: something can't be opened, or its setting is wrong.
     """
-    clock = SystemClock()
+    clock, certificate = SystemClock(), _certificate(settings)
     stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
     catalogs = {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
@@ -122,6 +123,7 @@ async def assembled(
             intake=inbox,
             tend=partial(inbox.tend, settings.inbox.event_retention),
             sweeps=_first_sweeps(settings),
+            certificate=certificate,
         )
 
 
@@ -269,27 +271,16 @@ def _application(
     def concerns(table: TableName) -> bool:
         return table.catalog not in process.retirement.names and interests[table.catalog].covers(table)
 
+    admitted = admission(settings)
     events = Ingest(
         inbox,
-        _senders(settings),
+        admitted.senders,
         readiness,
         limits=Limits(settings.listener.body_limit),
         interest=concerns,
         on_broken=on_broken,
         counted=metering.metrics.events,
     )
-    routers = [*_operators(settings, inbox, process, concerns, clock), metering.routes(inbox.figures, process)]
-    return application(events, readiness, version=version(DISTRIBUTION), on_broken=on_broken, routers=routers)
-
-
-def _operators(
-    settings: Settings, inbox: SqliteInbox, process: Process, concerns: Callable[[TableName], bool], clock: Clock
-) -> list[APIRouter]:
-    admin = settings.admin
-    if admin.token is None and admin.token_file is None:
-        return []
-    named = {} if admin.token is None else {"token": admin.token.get_secret_value()}
-    tokens = Tokens(named, None if admin.token_file is None else TokenFile(admin.token_file))
     operations = Operations(
         inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
         process=process,
@@ -297,7 +288,21 @@ def _operators(
         understand=partial(_understood, settings, concerns),
         clock=clock,
     )
-    return [routes(operations, lambda shown, _: tokens.named(shown))]
+    return application(
+        events,
+        readiness,
+        version=version(DISTRIBUTION),
+        on_broken=on_broken,
+        routers=[
+            *([] if admitted.operators is None else [routes(operations, admitted.operators.admit)]),
+            metering.routes(inbox.figures, process, admitted.scrapers),
+        ],
+    )
+
+
+def _certificate(settings: Settings) -> Certificate | None:
+    chain, key = settings.listener.tls_certificate_file, settings.listener.tls_key_file
+    return None if chain is None or key is None else Certificate(chain, key)
 
 
 def _understood(settings: Settings, concerns: Callable[[TableName], bool], event: Undecodable) -> Sequence[Hint]:
@@ -306,20 +311,9 @@ def _understood(settings: Settings, concerns: Callable[[TableName], bool], event
         known = ", ".join(settings.senders)
         raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
     catalogs = settings.catalogs_of(event.sender) if settings.senders else {name: name for name in settings.catalogs}
-    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode())]
+    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
     decoded = decode(Arrived(event.path, kind, event.body, Sender(event.sender, catalogs)))
     return [hint for hint in decoded.hints if not isinstance(hint.subject, TableName) or concerns(hint.subject)]
-
-
-def _senders(settings: Settings) -> Senders:
-    if not settings.senders:
-        return anonymous(settings.catalogs)
-    known = []
-    for name, one in settings.senders.items():
-        named = {token: secret.get_secret_value() for token, secret in one.secrets.items()}
-        file = None if one.secrets_file is None else TokenFile(one.secrets_file)
-        known.append(Known(Sender(name, settings.catalogs_of(name)), Tokens(named, file)))
-    return Senders(known)
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:

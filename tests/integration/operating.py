@@ -16,6 +16,9 @@ from sfn.errors import Rejected
 from sfn.inbox.letters import Order
 from sfn.inbox.memory import MemoryInbox
 from sfn.receiver.app import application
+from sfn.receiver.keyring import Keyring
+from sfn.receiver.operators import PARTY, Operators
+from sfn.receiver.refusals import Refusals
 from sfn.receiver.tokens import Tokens
 from sfn.words import Hint, Undecodable
 from sfn.work.lanes import BreakerState
@@ -60,15 +63,15 @@ class Office:
             sweeps=lambda: self.sweeps,
         )
 
-    def router(self) -> APIRouter:
-        """The routes."""
+    def router(self, keyring: Keyring | None = None) -> APIRouter:
+        """The routes, for whoever holds the operators' token."""
+        keyring = keyring or Keyring({PARTY: Tokens({"main": "an-operators-token"})})
         catalogs = {"prod": Followed("rest"), "dev.eu": Followed("rest"), "mute": Followed("told", swept=False)}
         inbox = self.inbox
         operations = Operations(
             Operator(inbox, inbox, inbox, inbox, inbox, inbox), self.process, catalogs, self._understand, self.clock
         )
-        tokens = Tokens({"main": "an-operators-token"})
-        return routes(operations, lambda shown, _: tokens.named(shown))
+        return routes(operations, Operators(keyring, Refusals(PARTY)).admit)
 
     def _understand(self, event: Undecodable) -> Sequence[Hint]:
         if self.understood is None:

@@ -14,11 +14,13 @@ from structlog.testing import capture_logs
 
 from sfn.errors import Broken, Scope, Transient
 from sfn.receiver.problem import MEDIA_TYPE
+from sfn.receiver.senders import anonymous
 from sfn.words import Dead, Reason
 from tests.integration.listening import Service
 from tests.integration.operating import OPERATOR, Office, client, table
 
 RELEASE = "/admin/v1/brakes/prod:release"
+NOTIFICATIONS = "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications"
 
 
 @pytest.fixture
@@ -56,10 +58,9 @@ async def test_an_operator_releases_a_brake(operator: httpx.AsyncClient, office:
     assert await released(office) == ["dev.eu", "prod"]
 
 
-async def test_a_release_is_logged_and_what_is_none_is_not(operator: httpx.AsyncClient, office: Office) -> None:
+async def test_a_release_is_logged_and_one_that_fails_is_not(operator: httpx.AsyncClient, office: Office) -> None:
     with capture_logs() as logs:
         await operator.post(RELEASE, headers=OPERATOR)
-        await operator.post(RELEASE)
         office.inbox.failure = Broken("inbox.db", expected="a disk", found="none")
         await operator.post(RELEASE, headers=OPERATOR)
     assert logs == [{"event": "brake released", "log_level": "info", "catalog": "prod", "tables": 0, "actor": "main"}]
@@ -75,6 +76,16 @@ async def test_nobody_else_does(
     assert_problem(reply, 401)
     assert reply.headers["www-authenticate"] == "Bearer"
     assert await released(office) == []
+
+
+async def test_who_is_turned_away_is_logged_with_an_address_but_not_each_time(operator: httpx.AsyncClient) -> None:
+    with capture_logs() as logs:
+        for _ in range(3):
+            await operator.post(RELEASE, headers={"Authorization": "Bearer gu3ss"})
+    (entry,) = logs
+    told = (entry["event"], entry["where"], entry["status"], entry["client"], entry["left_out"])
+    assert told == ("request refused", "admin", 401, "127.0.0.1", 0)
+    assert "gu3ss" not in str(entry)
 
 
 @pytest.mark.parametrize("other", ["Bearer x", "Bearer an-operators-token"])
@@ -129,11 +140,29 @@ async def test_the_description_is_openapi_with_every_answer() -> None:
     description = await described()
     OpenAPI.model_validate(description)
     assert description["info"]["version"] == "1.2.3"
-    assert set(description["paths"]) == {"/v1/events", "/livez", "/readyz"}
+    assert set(description["paths"]) == {"/v1/events", NOTIFICATIONS, "/livez", "/readyz"}
     answers = description["paths"]["/v1/events"]["post"]["responses"]
     assert set(answers) == {"202", "400", "401", "405", "408", "413", "415", "422", "500", "503"}
     assert "Retry-After" in answers["503"]["headers"]
     assert "503" in description["paths"]["/readyz"]["get"]["responses"]
+    answers = description["paths"][NOTIFICATIONS]["post"]["responses"]
+    assert set(answers) == {"204", "400", "401", "404", "405", "408", "413", "415", "500", "503"}
+    assert "Retry-After" in answers["503"]["headers"]
+
+
+async def test_every_example_of_the_description_is_taken() -> None:
+    description = await described()
+    sent: list[tuple[str, object]] = []
+    for path in ("/v1/events", NOTIFICATIONS):
+        item = description["paths"][path]
+        named = {one["name"]: one["example"] for one in item.get("parameters", [])}
+        body = item["post"]["requestBody"]["content"]["application/json"]
+        examples = [one["value"] for one in body.get("examples", {}).values()] or [body["example"]]
+        sent.extend((path.format(**named), example) for example in examples)
+    assert len(sent) == 4
+    async with client(Service(senders=anonymous(["prod"]))) as sender:
+        statuses = [(await sender.post(path, json=example)).status_code for path, example in sent]
+    assert statuses == [202, 204, 204, 204]
 
 
 async def test_every_reference_of_the_description_leads_somewhere() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sfn.cli import demo, resolve, serve
+from sfn.cli import demo, healthcheck, resolve, serve
 
 DISTRIBUTION = "iceberg-sfn"
 
@@ -34,6 +34,7 @@ def sfn(
 
 
 app.command("serve")(serve.serve)
+app.command("healthcheck")(healthcheck.healthcheck)
 app.command("resolve")(resolve.resolve)
 app.command("demo")(demo.demo)
 

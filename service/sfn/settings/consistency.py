@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 
 from sfn.errors import SfnError
 from sfn.settings.complaints import nearest
-from sfn.settings.model import SenderSettings, Settings
-from sfn.settings.sources import Sources
+from sfn.settings.model import Settings
+from sfn.settings.parties import SenderSettings
+from sfn.settings.sources import Sources, variable
 
 
 def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...]:
@@ -16,6 +16,7 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
     return (
         *_catalogs(settings, sources),
         *_open_to_the_network(settings, sources),
+        *_tls(settings, sources),
         *_senders(settings, sources),
         *_secrets_shared(settings, sources),
         *_two_origins(settings, sources),
@@ -35,7 +36,7 @@ def _catalogs(settings: Settings, sources: Sources) -> Iterator[SfnError]:
 
 
 def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    if not settings.senders and not _is_loopback(settings.listener.host):
+    if not settings.senders and not settings.listener.is_loopback:
         yield SfnError(
             sources.place(("listener", "host")),
             expected="a loopback address, as everybody may send events while no sender is configured",
@@ -44,14 +45,17 @@ def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnEr
         )
 
 
-def _is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine alone. Names but `localhost` are not looked up."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
-    except ValueError:
-        return False
+def _tls(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    files = {key: getattr(settings.listener, key) for key in ("tls_certificate_file", "tls_key_file")}
+    given = [key for key, file in files.items() if file is not None]
+    for key in files:
+        if given and key not in given:
+            yield SfnError(
+                sources.place(("listener", key)),
+                expected=f"a file, as {given[0]} is set",
+                found="none",
+                remedy=f"set it there or as {variable(('listener', key))}",
+            )
 
 
 def _senders(settings: Settings, sources: Sources) -> Iterator[SfnError]:

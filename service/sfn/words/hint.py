@@ -53,7 +53,7 @@ class Undecodable:
 
     Attributes:
         sender: whose.
-        path: of the request, percent-decoded.
+        path: of the request, percent-encoded as it came, without a query.
         content_type: as the sender said it; None where it said none.
         body: its first `BODY_KEPT` bytes.
         size: bytes of the whole body.
