@@ -16,6 +16,7 @@ import pytest
 import trustme
 from typing_extensions import override
 
+from sfn.cli.access import url_of
 from sfn.cli.liveness import ask
 from sfn.errors import SfnError
 from sfn.settings import ListenerSettings
@@ -100,13 +101,13 @@ def test_wrong_settings_are_1_since_2_is_not_for_a_health_check() -> None:
 @pytest.mark.parametrize(("handler", "found"), [(Broken, "expected 200, found 500"), (Silent, "expected an answer")])
 def test_another_answer_is_told(handler: type[Alive], found: str) -> None:
     with answering(handler) as port, pytest.raises(SfnError, match=found):
-        ask(ListenerSettings(port=port))
+        ask(url_of(ListenerSettings(port=port)), "/livez")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])  # noqa: S104 - not bound
 def test_a_listener_on_all_addresses_is_asked_on_loopback(host: str) -> None:
     with answering(Alive) as port:
-        ask(ListenerSettings(host=host, port=port))
+        ask(url_of(ListenerSettings(host=host, port=port)), "/livez")
 
 
 @pytest.mark.parametrize(("host", "asked"), [("::", "::1"), ("[::]", "::1"), ("[::1]", "::1"), ("127.0.0.2", None)])
@@ -114,23 +115,21 @@ def test_an_address_is_asked_as_it_is_written_in_a_url(host: str, asked: str | N
     with answering(Alive) as port:
         pass
     with pytest.raises(SfnError) as caught:
-        ask(ListenerSettings(host=host, port=port))
+        ask(url_of(ListenerSettings(host=host, port=port)), "/livez")
     assert caught.value.where == f"http://{f'[{asked}]' if asked else host}:{port}/livez"
 
 
 def test_any_free_port_can_t_be_asked() -> None:
-    with pytest.raises(SfnError, match=r"listener\.port: expected a fixed one"):
-        ask(ListenerSettings(port=0))
-
-
-class WithTls(ListenerSettings):
-    tls_certificate_file: Path | None = None
+    done = healthcheck(SFN_LISTENER__PORT="0", **CATALOG)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("listener.port: expected the port")
 
 
 def test_with_tls_any_certificate_will_do(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("sfn.example.com").configure_cert(context)
     with answering(Alive, context) as port:
-        ask(WithTls(port=port, tls_certificate_file=tmp_path / "tls.pem"))
+        files = {"tls_certificate_file": tmp_path / "tls.pem", "tls_key_file": tmp_path / "tls.key"}
+        ask(url_of(ListenerSettings.model_validate({"port": port, **files})), "/livez")
         with pytest.raises(SfnError, match="http://127"):
-            ask(ListenerSettings(port=port))
+            ask(url_of(ListenerSettings(port=port)), "/livez")

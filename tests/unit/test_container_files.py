@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sfn import wiring
+from sfn import sources
 from sfn.settings import Settings, load
 from sfn.settings.quantities import duration
 from tests.unit.deployment import BUILD, COMPOSE, IMAGE, PROJECT, ROOT, SERVICES, Mount, files, mounts
@@ -131,7 +131,7 @@ def compose_settings() -> Settings:
 
 def test_the_mounted_configuration_is_right_and_names_what_is_there() -> None:
     settings = compose_settings()
-    wiring.check(settings)
+    sources.check(settings)
     (catalog,), (sender,) = settings.catalogs.values(), settings.senders.values()
     parts = urlsplit(catalog.uri)
     assert parts.hostname in SERVICES

@@ -16,7 +16,7 @@ import pytest
 from pydantic import create_model
 from pydantic.fields import FieldInfo
 
-from sfn import wiring
+from sfn import sources
 from sfn.settings import Settings, load
 
 FILE = Path(__file__).parents[2] / "deploy" / "sfn.example.toml"
@@ -97,7 +97,7 @@ def test_what_is_set_is_what_has_no_default() -> None:
 
 def test_it_loads_as_it_stands() -> None:
     settings = load(FILE, {})
-    wiring.check(settings)
+    sources.check(settings)
     assert (len(settings.catalogs), len(settings.stores)) == (1, 1)
 
 

@@ -10,7 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.errors import Broken
-from sfn.receiver.tokens import MAX_FILE, Token, TokenFile, Tokens, bearer, match
+from sfn.receiver.bearer import bearer
+from sfn.receiver.tokens import MAX_FILE, Token, TokenFile, Tokens, match
 from sfn.watched import LOOK_AFTER
 from tests.unit.seconds import Seconds
 

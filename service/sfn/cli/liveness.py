@@ -1,58 +1,47 @@
-"""Whether the service that a configuration is for is alive, asked on its own machine."""
+"""Whether a service answers."""
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
+from urllib.parse import urlsplit
 
 from sfn.errors import SfnError
-from sfn.settings import ListenerSettings
 
 PATIENCE: Final = 5.0
 """Seconds for the connection, and again for the answer."""
 
-_PATH: Final = "/livez"
 
+def ask(url: str, path: str) -> None:
+    """Ask a path of a service, such as `/livez`. Proxies of the environment are passed by.
 
-def ask(listener: ListenerSettings) -> None:
-    """Ask `/livez`, at the port and with the protocol that the listener is configured with.
+    Args:
+        url: where it listens.
 
     Raises:
         SfnError: there is another answer than 200, or none.
     """
-    if listener.port == 0:
-        raise SfnError("listener.port", expected="a fixed one", found="0, which is any", remedy="set it")
-    host, with_tls = _reached(listener.host), getattr(listener, "tls_certificate_file", None) is not None
-    url = f"{'https' if with_tls else 'http'}://{f'[{host}]' if ':' in host else host}:{listener.port}{_PATH}"
-    connection = _secured(host, listener.port) if with_tls else HTTPConnection(host, listener.port, timeout=PATIENCE)
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.netloc:
+        raise SfnError("--url", expected="a URL such as http://127.0.0.1:8085", found=repr(url))
+    target = f"{parts.path.rstrip('/')}{path}"
+    where = f"{parts.scheme}://{parts.netloc}{target}"
+    connection = _secured(parts.netloc) if parts.scheme == "https" else HTTPConnection(parts.netloc, timeout=PATIENCE)
     try:
-        connection.request("GET", _PATH)
+        connection.request("GET", target)
         status = connection.getresponse().status
     except (OSError, HTTPException) as error:
-        found = getattr(error, "strerror", None) or type(error).__name__
-        raise SfnError(url, expected="an answer", found=found) from error
+        found = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise SfnError(where, expected="an answer", found=found) from error
     finally:
         connection.close()
     if status != HTTPStatus.OK:
-        raise SfnError(url, expected="200", found=str(status))
+        raise SfnError(where, expected="200", found=str(status))
 
 
-def _reached(host: str) -> str:
-    """The address at which this machine reaches a listener: of one on all addresses the loopback one."""
-    name = host.removeprefix("[").removesuffix("]")
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return name
-    if not address.is_unspecified:
-        return name
-    return "127.0.0.1" if isinstance(address, ipaddress.IPv4Address) else "::1"
-
-
-def _secured(host: str, port: int) -> HTTPSConnection:
+def _secured(authority: str) -> HTTPSConnection:
     """A connection for which any certificate will do, as nothing secret is sent.
 
     The clients know the service by another name than this one, and by an authority that this machine need not trust.
@@ -60,4 +49,4 @@ def _secured(host: str, port: int) -> HTTPSConnection:
     trusting = ssl.create_default_context()
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
-    return HTTPSConnection(host, port, timeout=PATIENCE, context=trusting)
+    return HTTPSConnection(authority, timeout=PATIENCE, context=trusting)

@@ -17,14 +17,14 @@ def serve(
     ] = None,
 ) -> None:
     """Hear of commits, ask the catalog, keep the pointer files."""
-    from sfn.settings import Misconfigured, load  # noqa: PLC0415 - start-up time
+    from sfn.settings import Misconfigured, load
 
     try:
         settings = load(config)
 
-        from sfn import daemon, wiring  # noqa: PLC0415 - start-up time
+        from sfn import daemon, sources
 
-        wiring.check(settings)
+        sources.check(settings)
     except Misconfigured as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)

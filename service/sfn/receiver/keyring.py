@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from sfn.errors import Broken
-from sfn.receiver.tokens import Token, Tokens, bearer, match
+from sfn.receiver.bearer import bearer
+from sfn.receiver.tokens import Token, Tokens, match
 
 _EXPECTED = "tokens of its own for each sender, and for the operators"
 _REMEDY = "give each of them a token of its own"

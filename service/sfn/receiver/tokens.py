@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,24 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from sfn.errors import Broken
+from sfn.receiver.bearer import well_formed
 from sfn.watched import Watched, unreadable
 
 MAX_FILE: Final = 65_536
 """Most bytes of a file of tokens."""
-
-_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
-_BEARER: Final = re.compile(rb"bearer +(\S+)", re.IGNORECASE)
-
-
-def well_formed(text: str) -> bool:
-    """Whether a token can be sent in a header: visible ASCII, not empty."""
-    return _VISIBLE.fullmatch(text) is not None
-
-
-def bearer(authorization: bytes | None) -> bytes | None:
-    """The token of an `Authorization` header of the scheme Bearer; None for any other."""
-    found = None if authorization is None else _BEARER.fullmatch(authorization.strip())
-    return None if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True)

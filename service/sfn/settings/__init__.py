@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sfn.settings.catalogs import CatalogSettings
+from sfn.settings.client import ClientSettings, load_client
 from sfn.settings.complaints import complaints
 from sfn.settings.consistency import inconsistencies
 from sfn.settings.inbox import InboxSettings
@@ -53,6 +54,7 @@ def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Setting
 __all__ = [
     "AdminSettings",
     "CatalogSettings",
+    "ClientSettings",
     "InboxSettings",
     "ListenerSettings",
     "Misconfigured",
@@ -64,4 +66,5 @@ __all__ = [
     "TelemetrySettings",
     "WorkerSettings",
     "load",
+    "load_client",
 ]
