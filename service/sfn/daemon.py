@@ -30,7 +30,7 @@ from sfn import telemetry, wiring
 from sfn.errors import Broken, SfnError, Trouble
 from sfn.receiver.server import Server
 from sfn.settings import Settings
-from sfn.store.threads import unfinished
+from sfn.threads import unfinished
 
 ENDED, FAILED = 0, 1
 BACKLOG: Final = 2048

@@ -1,4 +1,4 @@
-"""The composition root: from settings to the parts of one process. The only module that names concrete adapters."""
+"""The composition root: from settings to the parts of one process. It names the adapters, but for the catalogs'."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ import structlog
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
 from sfn.admission import admission
-from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Arrived, Sender, decode
-from sfn.errors import Broken, Rejected, SfnError
+from sfn.errors import Broken, Rejected
 from sfn.inbox import Intake
 from sfn.inbox.sqlite import SqliteInbox, held_by
 from sfn.inbox.terms import Terms as InboxTerms
@@ -30,7 +29,8 @@ from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
-from sfn.settings import CatalogSettings, Misconfigured, Settings
+from sfn.settings import CatalogSettings, Settings
+from sfn.sources import Identified, adapters
 from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
 from sfn.store.router import Router
@@ -94,7 +94,7 @@ async def assembled(
     """
     clock, certificate = SystemClock(), _certificate(settings)
     stores = Router({at: through(store) if through else store for at, store in stores_of(settings).items()})
-    catalogs = catalogs_of(settings, clock)
+    catalogs = adapters(settings, clock)
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
     metering = Metering(settings, version(DISTRIBUTION), clock)
     observe = metering.metrics.commits.observe
@@ -139,15 +139,15 @@ class Reached:
         retirement: which catalogs retired.
     """
 
-    def __init__(self, settings: Settings, catalogs: Mapping[str, RestCatalog], retirement: Retirement) -> None:
+    def __init__(self, settings: Settings, catalogs: Mapping[str, Identified], retirement: Retirement) -> None:
         self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
         self._sources: dict[str, Source] = {}
 
     async def named(self, catalog: str) -> Source | None:
         source = self._sources.get(catalog)
-        asked = self._catalogs.get(catalog)
-        if source is None and asked is not None:
-            source = await self._reached(catalog, asked)
+        found = self._catalogs.get(catalog)
+        if source is None and found is not None:
+            source = await self._reached(catalog, found)
         if source is not None and catalog in self._retirement.names:
             return replace(source, policy=replace(source.policy, retired=True))
         return source
@@ -156,17 +156,12 @@ class Reached:
         """The `catalog_id` of each catalog that was reached."""
         return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
 
-    async def _reached(self, catalog: str, asked: RestCatalog) -> Source:
-        catalog_id = await asked.identity()
-        source = Source(asked, policy(self._settings, catalog, catalog_id))
+    async def _reached(self, catalog: str, found: Identified) -> Source:
+        catalog_id = await found.identity()
+        source = Source(found, policy(self._settings, catalog, catalog_id))
         if catalog not in self._sources:
             _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
         return self._sources.setdefault(catalog, source)
-
-
-def catalogs_of(settings: Settings, clock: Clock) -> dict[str, RestCatalog]:
-    """The configured catalogs, by name; each to be closed."""
-    return {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
 
 
 def stores_of(settings: Settings) -> dict[str, PointerStore]:
@@ -231,48 +226,6 @@ def worker_terms(settings: Settings) -> Terms:
         drain=settings.listener.drain,
         retry=RetryPolicy(retry.base, retry.cap, retry.budget, retry.max_attempts),
     )
-
-
-def check(settings: Settings) -> None:
-    """Refuse settings that only an adapter can tell are wrong.
-
-    Raises:
-        Misconfigured: with everything that is wrong.
-    """
-    problems: list[SfnError] = []
-    for name, one in settings.catalogs.items():
-        try:
-            rest_settings(name, one)
-        except Misconfigured as error:
-            problems.extend(error.problems)
-    if problems:
-        raise Misconfigured(problems)
-
-
-def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
-    """How a catalog is asked.
-
-    Raises:
-        Misconfigured: it can't be; no secret is repeated.
-    """
-    try:
-        return RestSettings(
-            name=name,
-            uri=catalog.uri,
-            warehouse=catalog.warehouse,
-            catalog_id=catalog.catalog_id,
-            token=None if catalog.token is None else catalog.token.get_secret_value(),
-            token_file=catalog.token_file,
-            credential=None if catalog.credential is None else catalog.credential.get_secret_value(),
-            credential_file=catalog.credential_file,
-            oauth2_uri=catalog.oauth2_uri,
-            scope=catalog.scope or "catalog",
-            headers={header: value.get_secret_value() for header, value in catalog.headers.items()},
-            ca_file=catalog.ca_file,
-        )
-    except ValueError as error:
-        expected = "settings that a REST catalog can be asked with"
-        raise Misconfigured([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
 
 
 def _worker(

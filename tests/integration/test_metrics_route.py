@@ -16,6 +16,7 @@ from sfn.receiver.problem import MEDIA_TYPE
 from sfn.telemetry.scrape import Exposition
 from tests.integration.listening import LIMIT, TOKEN, Service
 from tests.integration.operating import client
+from tests.integration.test_receiver_polaris import notification
 from tests.promises.inboxes import HandClock
 from tests.unit.scraping import Page, Standing
 
@@ -146,6 +147,19 @@ async def test_requests_that_are_refused_are_counted_by_their_status(prometheus:
     page = await scraped(prometheus)
     assert page.of("sfn_requests_refused_total", "status") == {(str(status),): 1 for status in statuses}
     assert page.of("sfn_events_received_total", "dialect", "result") == {("none", "refused"): len(statuses)}
+
+
+async def test_what_polaris_sends_is_counted_as_such(prometheus: httpx.AsyncClient) -> None:
+    path = "/v1/{}/namespaces/ns1/tables/orders/notifications"
+    for catalog, body in (("theirs", notification()), ("theirs", notification()), ("theirs", b"{"), ("no", b"{}")):
+        await prometheus.post(path.format(catalog), content=body, headers=SENDER)
+    page = await scraped(prometheus)
+    assert page.of("sfn_events_received_total", "dialect", "result") == {
+        ("polaris", "accepted"): 1,
+        ("polaris", "duplicate"): 1,
+        ("polaris", "refused"): 2,
+    }
+    assert page.of("sfn_requests_refused_total", "status") == {("400",): 1, ("404",): 1}
 
 
 async def test_what_could_not_be_taken_is_counted(prometheus: httpx.AsyncClient, service: Service) -> None:

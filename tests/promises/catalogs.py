@@ -1,4 +1,4 @@
-"""The catalogs that the promise suite runs on: one in memory, and Iceberg's own REST server.
+"""The catalogs that the promise suite runs on: one in memory, Iceberg's own REST server, and PyIceberg's on SQLite.
 
 A test module takes a fixture over by naming it: `world = catalogs.world`.
 """
@@ -18,11 +18,13 @@ import pytest
 from yarl import URL
 
 from sfn.catalog import Catalog
+from sfn.catalog.library import LibraryCatalog, LibrarySettings
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.demo.fixture import RestCatalogServer, Runtime, locate
 from sfn.errors import SfnError
 from sfn.words import TableName
+from tests.promises.sql_world import sql_world
 
 _spaces = count(1)
 
@@ -120,9 +122,9 @@ class MemoryWorld:
 class RestWorld:
     """Changes the catalog by plain requests, so that no code under test is on both sides."""
 
-    def __init__(self, uri: str, home: str, session: aiohttp.ClientSession, adapter: RestCatalog) -> None:
+    def __init__(self, uri: str, home: str, session: aiohttp.ClientSession, adapter: Catalog) -> None:
         self._home = home
-        self.catalog: Catalog = adapter
+        self.catalog = adapter
         self.space = f"space{next(_spaces)}"
         self._root = f"{uri}/v1"
         self._session = session
@@ -207,21 +209,31 @@ def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestCatal
         yield server
 
 
-@pytest.fixture(params=["memory", "rest", "rest, two a page"])
-async def world(request: pytest.FixtureRequest) -> AsyncGenerator[World]:
+@pytest.fixture(params=["memory", "rest", "rest, two a page", "pyiceberg: sql", "pyiceberg: rest"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[World]:
     """An empty namespace of each catalog."""
-    if request.param == "memory":
-        yield MemoryWorld()
-        return
-    server: RestCatalogServer = request.getfixturevalue("rest_server")
-    async with rest_world(server, page_size=2 if "two" in request.param else None) as made:
-        yield made
+    match request.param:
+        case "memory":
+            yield MemoryWorld()
+        case "pyiceberg: sql":
+            async with sql_world(tmp_path) as made:
+                yield made
+        case "pyiceberg: rest":
+            server: RestCatalogServer = request.getfixturevalue("rest_server")
+            settings = LibrarySettings(name="lake", properties={"type": "rest", "uri": server.uri})
+            async with rest_world(server, LibraryCatalog(settings)) as made:
+                yield made
+        case paged:
+            server = request.getfixturevalue("rest_server")
+            page_size = 2 if "two" in paged else None
+            rest = RestCatalog(RestSettings(name="lake", uri=server.uri, page_size=page_size))
+            async with rest_world(server, rest) as made:
+                yield made
 
 
 @asynccontextmanager
-async def rest_world(server: RestCatalogServer, page_size: int | None = None) -> AsyncGenerator[RestWorld]:
-    """A world on a server that runs; the adapter is called `lake`."""
-    adapter = RestCatalog(RestSettings(name="lake", uri=server.uri, page_size=page_size))
+async def rest_world(server: RestCatalogServer, adapter: RestCatalog | LibraryCatalog) -> AsyncGenerator[RestWorld]:
+    """A world on a server that runs."""
     async with aiohttp.ClientSession() as session:
         made = RestWorld(server.uri, server.warehouse, session, adapter)
         await made.create_namespace()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -115,7 +115,7 @@ class SimulatedCatalog:
     async def listed(self, table: TableName) -> bool:
         return isinstance(await self._answer(f"listed {table}", lambda at: self._truth.get(table, at)), Table)
 
-    async def tables(self, skip: Skip | None = None) -> AsyncIterator[TableName | Withheld]:
+    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
         def listing(at: float) -> list[TableName]:
             return [name for name in sorted(self._truth.history) if isinstance(self._truth.get(name, at), Table)]
 

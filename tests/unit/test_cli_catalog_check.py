@@ -37,6 +37,9 @@ class Known(MemoryCatalog):
         self.refused: dict[TableName, Trouble] = {}
         self.loads: list[TableName] = []
 
+    async def close(self) -> None:
+        """Nothing is open."""
+
     async def identity(self) -> str:
         if self.trouble is not None:
             raise self.trouble

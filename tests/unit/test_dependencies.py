@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGE = ROOT / "service" / "sfn"
 DEMO = sorted(PACKAGE.glob("demo/*.py"))
-SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO))
+LIBRARY = sorted(PACKAGE.glob("catalog/library/*.py"))
+SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY))
 
 BY_NAME = {"httptools", "uvloop"}
 """uvicorn and anyio are told to use them."""
@@ -21,6 +22,8 @@ BROUGHT = {"pydantic_core", "starlette", "yarl"}
 """Parts of another one's interface, and of its version."""
 SESSIONS = {"requests"}
 """PyIceberg's, in the same way, to the demo."""
+BENEATH = {"botocore", "sqlalchemy"}
+"""What PyIceberg's extras bring to speak to AWS and to databases."""
 EXTENSIONS = {"duckdb_extension_avro", "duckdb_extension_httpfs", "duckdb_extension_iceberg"}
 """Files that DuckDB loads."""
 
@@ -42,6 +45,11 @@ def imported(files: Iterable[Path]) -> set[str]:
 
 def test_the_service_needs_what_it_imports() -> None:
     assert declared(PROJECT["dependencies"]) == (imported(SERVICE) - BROUGHT) | BY_NAME
+
+
+def test_catalogs_of_pyiceberg_need_what_they_import_beside() -> None:
+    needed = imported(LIBRARY) - imported(SERVICE) - BENEATH
+    assert declared(PROJECT["optional-dependencies"]["pyiceberg"]) == needed
 
 
 def test_the_demo_needs_what_it_imports_beside() -> None:

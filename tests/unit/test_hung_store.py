@@ -17,7 +17,7 @@ import pytest
 from sfn.errors import Scope, Transient, Trouble, Unsure
 from sfn.store import Moved
 from sfn.store.local import ANSWERED_WITHIN, LocalFiles, LocalStore
-from sfn.store.threads import unfinished
+from sfn.threads import unfinished
 from sfn.words import Held
 from tests.promises.kernel import Hang, Step, hanging, refused
 from tests.promises.stores import names_in

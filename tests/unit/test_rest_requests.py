@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from sfn.catalog.refusal import Refusal
 from sfn.catalog.rest import RestSettings, paths
 from sfn.catalog.rest.directions import route
-from sfn.catalog.rest.refusals import Refusal, Reply
+from sfn.catalog.rest.refusals import Reply
 from sfn.errors import Permanent, Scope, Trouble
 from sfn.words import Loaded, NotModified, TableName, Unwritten
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table

@@ -48,7 +48,8 @@ async def test_while_the_inbox_hangs_what_it_said_last_is_told_and_that_it_is_ol
     clock.turn(30)
     standing.wait, standing.figures = anyio.sleep_forever, Figures({}, {}, {}, frozenset())
     metrics.work.fenced()
-    page = await read(scrape)
+    with anyio.fail_after(10):
+        page = await read(scrape)
     assert page.value("sfn_inbox_answers") == 0
     assert page.value("sfn_pending_tables", catalog="prod", state="due") == 1
     assert page.value("sfn_oldest_pending_age_seconds", catalog="prod") == 30

@@ -56,6 +56,28 @@ def test_the_defaults_of_a_catalog_are_those_of_the_specification(ground: Ground
     assert (catalog.token, catalog.credential, catalog.catalog_id, catalog.warehouse, catalog.scope) == (None,) * 5
 
 
+PYICEBERG = """
+    [catalogs.lake]
+    type = "pyiceberg"
+    properties = { uri = "sqlite:////lake.db", "s3.region" = "eu" }
+"""
+
+
+def test_what_pyiceberg_is_told_is_a_table_of_its_own(ground: Ground) -> None:
+    catalog = ground.load(PYICEBERG).catalogs["lake"]
+    told = {key: value.get_secret_value() for key, value in catalog.properties.items()}
+    assert (catalog.type, catalog.uri) == ("pyiceberg", None)
+    assert told == {"uri": "sqlite:////lake.db", "s3.region": "eu"}
+
+
+def test_the_environment_sets_what_pyiceberg_is_told(ground: Ground) -> None:
+    one = ground.load(PYICEBERG, {"SFN_CATALOGS__LAKE__PROPERTIES__S3_REGION": "us"})
+    assert one.catalogs["lake"].properties["s3.region"].get_secret_value() == "us"
+    said = {"SFN_CATALOGS__LAKE__TYPE": "pyiceberg", "SFN_CATALOGS__LAKE__PROPERTIES": "{ uri = 'thrift://h:9083' }"}
+    (told,) = load(None, said).catalogs["lake"].properties.items()
+    assert (told[0], told[1].get_secret_value()) == ("uri", "thrift://h:9083")
+
+
 def test_a_file_with_every_key_is_read(ground: Ground) -> None:
     settings = ground.load("""
         inbox = { url = "sqlite:////var/lib/sfn/inbox.db", event_retention = "7d" }

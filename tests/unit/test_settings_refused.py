@@ -10,6 +10,7 @@ import pytest
 from sfn.settings import Misconfigured, load
 from tests.unit.settings_ground import CATALOG, Ground
 
+PYICEBERG = "[catalogs.prod]\ntype = 'pyiceberg'\nproperties = { type = 'glue' }\n"
 NETWORK = str(IPv4Address(0))
 
 
@@ -134,7 +135,12 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
         (CATALOG + "allowed_locations = ['s3://']", "[catalogs.prod] allowed_locations"),
         ("[stores.'a b']\nprefix = 'file:///x'", "letters, digits"),
         ("[stores.'a:b']\nprefix = 'file:///x'", "letters, digits"),
-        (CATALOG + "type = 'told'", "[catalogs.prod] type"),
+        (CATALOG + "type = 'untold'", "[catalogs.prod] type"),
+        (
+            PYICEBERG.replace("'glue'", "false"),
+            "[catalogs.prod.properties] type: expected a valid string, found another",
+        ),
+        (PYICEBERG.replace("{ type = 'glue' }", "'glue'"), "properties: expected a table such as { name = 'value' }"),
         (CATALOG + "max_drops = -1", "[catalogs.prod] max_drops"),
         (CATALOG + "naming = 'uuid'", "expected 'identifier', the only naming of this version, found 'uuid'"),
         (CATALOG + "placement = 'root'", "expected 'inside', the only placement of this version, found 'root'"),
@@ -193,6 +199,17 @@ def test_a_wrong_value_is_named_with_what_was_expected(ground: Ground, text: str
             "[senders.a.secrets] x: expected a token of its own, found the one of the metrics",
         ),
         (CATALOG + "[retry]\nbase = '10m'", "[retry] base: expected at most the cap"),
+        (
+            CATALOG + "properties = { type = 'sql' }",
+            "properties: expected no such key with the type rest, found one; set",
+        ),
+        (PYICEBERG + "token = 't'", "token: expected no such key with the type pyiceberg, found one; PyIceberg's own"),
+        (PYICEBERG + "uri = 'http://x'", "[catalogs.prod] uri: expected no such key with the type pyiceberg"),
+        (PYICEBERG + "warehouse = 'w'", "[catalogs.prod] warehouse: expected no such key with the type pyiceberg"),
+        (
+            "[catalogs.prod]\ntype = 'pyiceberg'",
+            "properties: expected what PyIceberg is told of the catalog, found noth",
+        ),
         (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = '/w/'", "[stores.b] prefix: expected a prefix of"),
         (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = 'file:///w'", "found the one of the store a"),
         (CATALOG + "[stores.a]\nprefix = '/'\n[stores.b]\nprefix = 'FILE:/'", "found the one of the store a"),
@@ -237,6 +254,9 @@ def test_no_representation_tells_a_secret(ground: Ground) -> None:
         uri = "http://user:s3cret-d@catalog"
         oauth2_uri = "http://user:s3cret-e@sso"
         headers = { X-Key = "s3cret-f" }
+        [catalogs.old]
+        type = "pyiceberg"
+        properties = { uri = "postgresql://user:s3cret-h@host/db", type = "s3cret-i" }
         [catalogs.dev]
         uri = "http://dev"
         credential = "s3cret-g"
@@ -262,6 +282,8 @@ def test_no_representation_tells_a_secret(ground: Ground) -> None:
         CATALOG + "allowed_locations = ['s3://user:s3cret@bucket/w']",
         "[stores.s]\nprefix = 's3://user:s3cret@bucket/w'",
         CATALOG + "oauth2_uri = 'user:s3cret@x'",
+        PYICEBERG.replace("{ type = 'glue' }", "'s3cret'"),
+        PYICEBERG.replace("'glue'", "['s3cret']"),
     ],
 )
 def test_no_problem_tells_a_secret(ground: Ground, text: str) -> None:

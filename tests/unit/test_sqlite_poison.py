@@ -1,4 +1,4 @@
-"""Poison is told of exactly once, whatever becomes of the transaction in which it was found."""
+"""Poison and leases that ran out are told of exactly once, whatever becomes of the transaction that found them."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def test_poison_is_told_by_the_first_claim_that_is_kept(ledger: Ledger, *, savep
         assert ledger.recover(LATER) == 1
     with pytest.raises(OSError, match="full"):
         claim_in_vain(ledger, savepoint=savepoint)
-    told = [ledger.claim(PLENTY, LATER).poisoned for _ in range(2)]
-    assert [len(letters) for letters in told] == [1, 0]
+    told = [ledger.claim(PLENTY, LATER) for _ in range(2)]
+    assert [(len(claimed.poisoned), claimed.expired) for claimed in told] == [(1, 1), (0, 0)]
     assert len(ledger.desk.find(Wanted(), 0, 9)) == 1

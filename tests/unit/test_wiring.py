@@ -12,12 +12,15 @@ import anyio
 import pytest
 
 from sfn.admin.operators import Retirement
-from sfn.catalog.rest import RestSettings
+from sfn.catalog.library import LibraryCatalog, LibrarySettings
+from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.clock import SystemClock
 from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.settings import Misconfigured, Settings
-from sfn.wiring import Reached, assembled, check, inbox_terms, policy, rest_settings, worker_terms
+from sfn.sources import adapters, check, library_settings, rest_settings
+from sfn.wiring import Reached, assembled, inbox_terms, policy, worker_terms
 from sfn.words import CatalogName, Hint
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Terms
@@ -140,6 +143,27 @@ def test_the_defaults_of_asking_are_the_same(ground: Ground) -> None:
     assert told == RestSettings(name="prod", uri="https://catalog.example/api")
 
 
+PYICEBERG = """
+[catalogs.lake]
+type = "pyiceberg"
+catalog_id = "ours"
+properties = { type = "sql", uri = "sqlite:////lake.db", name = "default" }
+"""
+
+
+def test_pyiceberg_is_told_what_its_settings_say(ground: Ground) -> None:
+    told = library_settings("lake", ground.load(PYICEBERG).catalogs["lake"])
+    properties = {"type": "sql", "uri": "sqlite:////lake.db", "name": "default"}
+    assert told == LibrarySettings(name="lake", properties=properties, catalog_id="ours")
+
+
+async def test_each_type_of_catalog_has_its_adapter(ground: Ground) -> None:
+    both = adapters(ground.load(CATALOG + PYICEBERG), SystemClock())
+    assert {name: type(one) for name, one in both.items()} == {"prod": RestCatalog, "lake": LibraryCatalog}
+    for one in both.values():
+        await one.close()
+
+
 def test_worker_and_inbox_are_told_theirs(ground: Ground) -> None:
     settings = ground.load(EVERYTHING + '[stores.a]\nprefix = "/mnt/a/"\n[stores.b]\nprefix = "file:/mnt/b"\n')
     retry = RetryPolicy(timedelta(seconds=2), timedelta(seconds=13), timedelta(hours=17), 19)
@@ -251,3 +275,13 @@ def test_all_catalogs_that_cannot_be_asked_are_told_at_once(ground: Ground) -> N
             ground.load(f"{CATALOG}{both}[catalogs.fine]\nuri = 'http://x'\n[catalogs.dev]\nuri = 'http://x'\n{both}")
         )
     assert [problem.where for problem in caught.value.problems] == ["catalogs.prod", "catalogs.dev"]
+
+
+def test_a_catalog_that_pyiceberg_cannot_open_is_told_with_the_others(ground: Ground) -> None:
+    text = "[catalogs.old]\ntype = 'pyiceberg'\nproperties = { uri = 'sqlite://' }\n"
+    more = PYICEBERG.replace("sqlite:////lake.db", "postgresql+asyncpg://u:s3cret@h")
+    with pytest.raises(Misconfigured) as caught:
+        check(ground.load(f"{CATALOG}token = 'a'\ncredential = 'b'\n{text}{more}"))
+    places = ["catalogs.prod", "catalogs.old.properties.uri", "catalogs.lake.properties.uri"]
+    assert [problem.where for problem in caught.value.problems] == places
+    assert "s3cret" not in str(caught.value)

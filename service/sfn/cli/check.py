@@ -32,13 +32,13 @@ def check(
 
     Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
     """
-    from sfn import wiring
+    from sfn import sources
     from sfn.cli.checks.findings import Severity, fine, wrong
     from sfn.settings import Misconfigured, load
 
     try:
         settings = load(config)
-        wiring.check(settings)
+        sources.check(settings)
     except Misconfigured as error:
         _finish([wrong(problem.where, problem) for problem in error.problems], as_json=as_json, shown=False)
         raise typer.Exit(WRONG_USAGE) from None

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from sfn.cli import options
 from sfn.cli.exits import FAILED
-
-PATIENCE: Final = 5.0
-"""Seconds."""
 
 
 def healthcheck(
@@ -23,41 +20,19 @@ def healthcheck(
 
     Certificates are not verified: nothing secret is sent.
     """
-    import http.client
-    import ssl
-    from urllib.parse import urlsplit
+    from sfn.cli.liveness import ask
+    from sfn.errors import SfnError
+    from sfn.settings import Misconfigured
 
-    if url is None:
-        from sfn.cli.access import url_of
-        from sfn.errors import SfnError
-        from sfn.settings import load_client
-
-        try:
-            url = url_of(load_client(config).listener)
-        except SfnError as error:
-            # Docker reserves 2.
-            typer.echo(str(error), err=True)
-            raise typer.Exit(FAILED) from None
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.netloc:
-        raise typer.BadParameter("a URL such as http://127.0.0.1:8085", param_hint="--url")
-    path = f"{parts.path.rstrip('/')}/{'readyz' if ready else 'livez'}"
-    target = f"{parts.scheme}://{parts.netloc}{path}"
-    connection: http.client.HTTPConnection
     try:
-        if parts.scheme == "https":
-            unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-            connection = http.client.HTTPSConnection(parts.netloc, timeout=PATIENCE, context=unverified)
-        else:
-            connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE)
-        connection.request("GET", path)
-        status = connection.getresponse().status
-    except (OSError, http.client.HTTPException) as error:
-        found = str(error) or type(error).__name__
-    else:
-        if status == http.HTTPStatus.OK:
-            return
-        found = f"status {status}"
-    typer.echo(f"{target}: expected status 200, found {found}", err=True)
-    raise typer.Exit(FAILED)
+        if url is None:
+            from sfn.cli.access import url_of
+            from sfn.settings import load_client
+
+            url = url_of(load_client(config).listener)
+        ask(url, "/readyz" if ready else "/livez")
+    except SfnError as error:
+        for problem in error.problems if isinstance(error, Misconfigured) else [error]:
+            typer.echo(str(problem), err=True)
+        # Also where the settings are wrong: 2 is a status that Docker reserves.
+        raise typer.Exit(FAILED) from None

@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 from msgspec import Struct
 
-from sfn import telemetry, wiring
+from sfn import sources, telemetry, wiring
 from sfn.cli.pages import Grid, Line, Page, Tone, counted, safe
 from sfn.cli.printing import progress
 from sfn.cli.tables import spelled
@@ -61,7 +61,7 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
         Trouble: a catalog or a store can't be asked.
     """
     settings = load(config)
-    wiring.check(settings)
+    sources.check(settings)
     names = list(settings.catalogs)
     if catalog is not None and catalog not in names:
         expected = f"a configured catalog ({', '.join(names)})"
@@ -73,7 +73,7 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
         stores = Router(wiring.stores_of(settings))
         found = []
         async with AsyncExitStack() as stack:
-            catalogs = wiring.catalogs_of(settings, SystemClock())
+            catalogs = sources.adapters(settings, SystemClock())
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
             for name in names if catalog is None else [catalog]:

@@ -22,9 +22,9 @@ def serve(
     try:
         settings = load(config)
 
-        from sfn import daemon, wiring
+        from sfn import daemon, sources
 
-        wiring.check(settings)
+        sources.check(settings)
     except Misconfigured as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NoReturn
 import anyio
 
 from sfn.errors import Broken, Transient
-from sfn.store.threads import Late, Threads
+from sfn.threads import Late, Threads
 from sfn.watched import LOOK_AFTER, Watched, unreadable
 
 _MISMATCHES: Final = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})

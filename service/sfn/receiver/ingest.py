@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 
-from sfn.dialects import Arrived, Decoded, Sender, decode, polaris, unread
+from sfn.dialects import POLARIS, Arrived, Decoded, Sender, decode, polaris, unread
 from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
 from sfn.receiver import body, faces, problem
@@ -89,7 +89,7 @@ class Ingest:
         if answer is None:
             return
         if answer.status >= HTTPStatus.BAD_REQUEST:
-            self._counted.turned_down(answer.status)
+            self._counted.turned_down(answer.status, None if face is faces.OWN else POLARIS)
         await _respond(send, answer)
 
     async def _answer(self, face: Face, scope: MutableMapping[str, Any], receive: body.Receive) -> Answer | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic_core import PydanticKnownError
 
 from sfn.settings.kinds import (
     AtLeastOne,
@@ -13,6 +14,7 @@ from sfn.settings.kinds import (
     HttpHeaders,
     Pause,
     Prefixes,
+    Properties,
     Secret,
     Text,
     Texts,
@@ -26,12 +28,20 @@ from sfn.settings.section import Section
 _NO_OLDER: Final = "this version has no naming that keeps older files"
 
 
+def _needed_by_rest(value: str | None, info: ValidationInfo) -> str | None:
+    if value is None and info.data.get("type") == "rest":
+        raise PydanticKnownError("missing")
+    return value
+
+
 class CatalogSettings(Section):
     """A catalog whose tables get files.
 
     Attributes:
         type: how it is spoken to.
-        uri: where its REST API begins, without `/v1`; may hold a user and a password.
+        properties: with `pyiceberg` all that PyIceberg is told, by its own names; then there are none of those up to
+            `scope`.
+        uri: where its REST API begins, without `/v1`; may hold a user and a password. With `rest` it must be there.
         warehouse: which warehouse of that server.
         catalog_id: its identity in our files, None for one derived from where it is.
         ca_file: certificates (PEM) that are trusted instead of the system's; read again when it changes.
@@ -59,10 +69,11 @@ class CatalogSettings(Section):
         keep_for: how long they do.
     """
 
-    type: Literal["rest"] = "rest"
-    uri: Url = Field(repr=False)
-    warehouse: Text | None = None
+    type: Literal["rest", "pyiceberg"] = "rest"
     catalog_id: Text | None = None
+    properties: Properties = Field(default_factory=dict)
+    uri: Annotated[Url | None, AfterValidator(_needed_by_rest)] = Field(default=None, repr=False, validate_default=True)
+    warehouse: Text | None = None
     ca_file: File | None = None
     headers: HttpHeaders = Field(default_factory=dict)
     token: Token | None = None

@@ -15,7 +15,7 @@ from sfn.errors import SfnError
 from sfn.settings.model import Settings
 from sfn.settings.sources import Sources, variable
 
-_SECRET: Final = frozenset({"token", "credential", "secrets", "headers", "uri", "oauth2_uri"})
+_SECRET: Final = frozenset({"token", "credential", "secrets", "headers", "properties", "uri", "oauth2_uri"})
 """Keys whose values no message may repeat."""
 
 _TABLES: Final = frozenset({"model_type", "mapping_type", "dict_type"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from sfn.errors import SfnError
 from sfn.settings.complaints import nearest
@@ -10,11 +11,32 @@ from sfn.settings.model import Settings
 from sfn.settings.parties import SenderSettings
 from sfn.settings.sources import Sources, variable
 
+_RESTS: Final = frozenset(
+    {
+        "ca_file",
+        "credential",
+        "credential_file",
+        "headers",
+        "oauth2_uri",
+        "scope",
+        "token",
+        "token_file",
+        "uri",
+        "warehouse",
+    }
+)
+_PYICEBERGS: Final = frozenset({"properties"})
+_INSTEAD: Final = {
+    "rest": 'set type = "pyiceberg", if PyIceberg is to ask the catalog',
+    "pyiceberg": "PyIceberg's own names for such things go into properties",
+}
+
 
 def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...]:
     """Everything that does not fit together."""
     return (
         *_catalogs(settings, sources),
+        *_asked_otherwise(settings, sources),
         *_open_to_the_network(settings, sources),
         *_tls(settings, sources),
         *_senders(settings, sources),
@@ -33,6 +55,25 @@ def _catalogs(settings: Settings, sources: Sources) -> Iterator[SfnError]:
             found="none",
             remedy='write [catalogs.NAME] uri = "https://…", or set SFN_CATALOGS__NAME__URI',
         )
+
+
+def _asked_otherwise(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    """Keys of one type of catalog that stand with another."""
+    for name, catalog in settings.catalogs.items():
+        for key in sorted(catalog.model_fields_set & (_PYICEBERGS if catalog.type == "rest" else _RESTS)):
+            yield SfnError(
+                sources.place(("catalogs", name, key)),
+                expected=f"no such key with the type {catalog.type}",
+                found="one",
+                remedy=_INSTEAD[catalog.type],
+            )
+        if catalog.type == "pyiceberg" and not catalog.properties:
+            yield SfnError(
+                sources.place(("catalogs", name, "properties")),
+                expected="what PyIceberg is told of the catalog",
+                found="nothing",
+                remedy='such as properties = { type = "sql", uri = "postgresql+psycopg2://…" }',
+            )
 
 
 def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnError]:

@@ -20,8 +20,8 @@ from sfn.store.content import check_length, tag_of
 from sfn.store.folder import TEMPORARY, Folder, content, make, never
 from sfn.store.prove import Proof
 from sfn.store.root import Root
-from sfn.store.threads import GivenUp, Late, Threads
 from sfn.store.unsynced import Unsynced
+from sfn.threads import GivenUp, Late, Threads
 from sfn.words import Held
 
 T = TypeVar("T")

@@ -16,6 +16,9 @@ Format: TypeAlias = Literal["auto", "json", "console"]
 
 REDACTED: Final = "***"
 
+_TALKATIVE: Final = ("boto3", "botocore", "pyiceberg", "sqlalchemy", "thrift", "urllib3")
+"""Libraries that tell of each of their calls, botocore with what it signs."""
+
 _SECRET: Final = re.compile(r"token|authorization|credential|secret|password|cookie|api.?key", re.IGNORECASE)
 _DEEPEST: Final = 8
 
@@ -93,7 +96,7 @@ def _last(*, readable: bool) -> list[Processor]:
 
 
 def _route_servers() -> None:
-    """Let the servers' loggers, which bring handlers of their own, write where all others do."""
+    """Let the servers' loggers, which bring handlers of their own, write where all others do; others only warn."""
     for name in ("uvicorn", "uvicorn.error", "aiohttp"):
         logger = logging.getLogger(name)
         logger.handlers = []
@@ -105,3 +108,5 @@ def _route_servers() -> None:
     access.handlers = []
     access.propagate = False
     access.disabled = True
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)

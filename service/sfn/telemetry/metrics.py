@@ -66,7 +66,7 @@ class Events:
         self._received = Counter(
             "sfn_events_received_total",
             "Events by what came of them, a rename being two. A request of which nothing was taken counts as one: "
-            "refused (4xx) or unavailable (5xx).",
+            "refused (4xx) or unavailable (5xx), of dialect none unless its path tells more.",
             ("dialect", "result"),
             registry=registry,
         )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Final, TypeVar
 
 import anyio
 from anyio import to_thread
 
-from sfn.catalog.rest import answers
+from sfn.catalog.metadata import Unintelligible
+from sfn.catalog.refusal import Refusal, Refused, both
 from sfn.catalog.rest.client import Client, Cut
 from sfn.catalog.rest.directions import Directions, Route
 from sfn.catalog.rest.paths import Paths
-from sfn.catalog.rest.refusals import Refusal, Refused, Reply, garbled
+from sfn.catalog.rest.refusals import Reply, garbled
 from sfn.catalog.rest.settings import RestSettings
 from sfn.clock import Clock
 from sfn.errors import Permanent, Scope, Transient
@@ -69,7 +69,7 @@ class Asking:
             if len(reply.body) <= _DECODED_IN_LOOP:
                 return read(reply.body)
             return await to_thread.run_sync(read, reply.body, limiter=self._decoding)
-        except answers.Unintelligible as error:
+        except Unintelligible as error:
             found = str(error)
         raise Refused(garbled(reply, expected=expected, found=found))
 
@@ -97,19 +97,7 @@ class Asking:
                 await self._directions.anew()
                 scope = Scope.TABLE
             except Refused as other:
-                refusal, scope = _both(refusal, other.refusal), Scope.CATALOG
+                refusal, scope = both(refusal, other.refusal), Scope.CATALOG
         if scope is Scope.CATALOG:
             self._directions.forget()
         return refusal.trouble(scope, self._client.secrets())
-
-
-def _both(refusal: Refusal, config: Refusal) -> Refusal:
-    """One refusal of two: what is wrong with the whole catalog says what to do."""
-    waits = [wait for wait in (refusal.retry_after, config.retry_after) if wait is not None]
-    return replace(
-        refusal,
-        found=f"{refusal.found}; and of {config.where}: {config.found}",
-        remedy=config.remedy or refusal.remedy,
-        permanent=config.permanent,
-        retry_after=max(waits, default=None),
-    )

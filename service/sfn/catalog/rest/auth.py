@@ -13,8 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 
+from sfn.catalog.metadata import Unintelligible
+from sfn.catalog.refusal import Refusal, Refused
 from sfn.catalog.rest import answers, paths
-from sfn.catalog.rest.refusals import Refusal, Refused, Reply, retry_after
+from sfn.catalog.rest.refusals import Reply, retry_after
 from sfn.catalog.rest.settings import RestSettings, sendable
 from sfn.catalog.rest.unheard import unheard
 from sfn.errors import Scope
@@ -185,7 +187,7 @@ class ClientCredentials:
         if reply.status == HTTPStatus.OK:
             try:
                 token = answers.read_token(reply.body)
-            except answers.Unintelligible as error:
+            except Unintelligible as error:
                 found = str(error)
             else:
                 if sendable("Authorization", token.value):

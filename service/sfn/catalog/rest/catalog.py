@@ -11,10 +11,11 @@ from http import HTTPStatus
 from typing import Final
 
 from sfn.catalog import Skip, Withheld
+from sfn.catalog.refusal import Refused
 from sfn.catalog.rest import answers, paths
 from sfn.catalog.rest.asking import Asking
 from sfn.catalog.rest.listing import NO_NAMESPACE, Listings, complaint
-from sfn.catalog.rest.refusals import Refused, Reply, of_status
+from sfn.catalog.rest.refusals import Reply, of_status
 from sfn.catalog.rest.settings import RestSettings
 from sfn.clock import Clock, SystemClock
 from sfn.words import Answer, Loaded, Missing, NotModified, TableName, Unwritten

@@ -10,8 +10,9 @@ import aiohttp
 import anyio
 from yarl import URL
 
+from sfn.catalog.refusal import Refusal, Refused
 from sfn.catalog.rest.auth import Auth, auth_of
-from sfn.catalog.rest.refusals import ICEBERG_TOKEN_EXPIRED, Refusal, Refused, Reply
+from sfn.catalog.rest.refusals import ICEBERG_TOKEN_EXPIRED, Reply
 from sfn.catalog.rest.settings import RestSettings
 from sfn.catalog.rest.trust import Trust
 from sfn.catalog.rest.unheard import unheard

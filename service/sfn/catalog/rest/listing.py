@@ -1,22 +1,21 @@
-"""Listings, page after page, and the walk over all namespaces."""
+"""Listings, page after page."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 from urllib.parse import quote
 
 from sfn.catalog import Skip, Withheld
+from sfn.catalog.refusal import Refused
 from sfn.catalog.rest import answers
 from sfn.catalog.rest.answers import Page
 from sfn.catalog.rest.asking import Asking
 from sfn.catalog.rest.paths import Paths
-from sfn.catalog.rest.refusals import Refused, Reply, garbled, of_status
-from sfn.errors import Permanent, Scope
+from sfn.catalog.rest.refusals import Reply, garbled, of_status
+from sfn.catalog.walk import walk
 from sfn.words import TableName
 
 T = TypeVar("T")
@@ -95,36 +94,14 @@ class Listings:
             token = page.next
             seen.add(token)
 
-    async def walk(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
-        """Every table of every namespace, and each namespace that we may not look into or whose name is refused.
-
-        A namespace is entered once, so catalogs that ignore `parent` or list all levels at once are walked too.
-
-        Args:
-            skip: as the port has it.
-
-        Raises:
-            Transient: it may pass, whosever trouble it is.
-            Permanent: scope catalog.
-        """
-        seen: set[tuple[str, ...]] = {()}
-        waiting = deque[tuple[str, ...]]([()])
-        while waiting:
-            namespace = waiting.popleft()
-            refusals: list[Permanent] = []
-            if namespace:
-                with _withholding(refusals):
-                    async with aclosing(self.items(self.tables(namespace))) as tables:
-                        async for levels, name in tables:
-                            yield TableName(self._catalog, levels, name)
-            with _withholding(refusals):
-                async with aclosing(self.items(self.namespaces(namespace))) as children:
-                    async for child in children:
-                        if child not in seen and not (skip is not None and skip(child)):
-                            seen.add(child)
-                            waiting.append(child)
-            if refusals:
-                yield Withheld(namespace, str(refusals[0]))
+    def walk(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+        """As `sfn.catalog.walk.walk`, by these listings."""
+        return walk(
+            self._catalog,
+            lambda namespace: self.items(self.tables(namespace)),
+            lambda parent: self.items(self.namespaces(parent)),
+            skip,
+        )
 
     async def _page(self, listing: Listing[T], token: str, seen: set[str]) -> Page[T]:
         def target(paths: Paths) -> str:
@@ -142,13 +119,3 @@ class Listings:
         if page.next in seen:
             raise Refused(garbled(reply, expected=expected, found="the next-page-token of an earlier page"))
         return page
-
-
-@contextmanager
-def _withholding(refusals: list[Permanent]) -> Iterator[None]:
-    try:
-        yield
-    except Permanent as trouble:
-        if trouble.scope is not Scope.TABLE:
-            raise
-        refusals.append(trouble)

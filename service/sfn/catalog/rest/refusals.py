@@ -7,21 +7,20 @@ None waits for one `GET /v1/config` to decide.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
+from sfn.catalog.refusal import Refusal
 from sfn.catalog.rest import answers
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import Scope
 
 ICEBERG_TOKEN_EXPIRED = 419
 """The REST specification's own status: credentials timed out."""
 
-_SHORTEST_SECRET = 4
-_LONGEST_FOUND = 400
 _LONGEST_READ = 2**16
 
 
@@ -42,54 +41,6 @@ class Reply:
     at: datetime
     headers: Mapping[str, str] = field(repr=False)
     body: bytes | bytearray = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a question has no answer.
-
-    Attributes:
-        permanent: somebody must change something first.
-        reach: whose trouble it is; None: `/v1/config` decides between table and catalog.
-        retry_after: seconds that the server asked us to wait.
-    """
-
-    where: str
-    expected: str
-    found: str
-    remedy: str = ""
-    permanent: bool = False
-    reach: Scope | None = None
-    retry_after: float | None = None
-
-    def trouble(self, scope: Scope, secrets: Iterable[str]) -> Transient | Permanent:
-        """The error to raise, on one line, with every secret of ours blotted out, whoever repeated it."""
-        # A header's stray bytes are lone surrogates in Python, which no log can write.
-        found = self.found.encode("utf-8", "replace").decode()
-        # The longest first: one secret may be the beginning of another.
-        for secret in sorted(secrets, key=len, reverse=True):
-            if len(secret) >= _SHORTEST_SECRET:
-                found = found.replace(secret, "***")
-        found = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\s]+", " ", found)
-        if len(found) > _LONGEST_FOUND:
-            found = found[:_LONGEST_FOUND] + " …"
-        kind = Permanent if self.permanent else Transient
-        return kind(
-            self.where,
-            scope=scope,
-            expected=self.expected,
-            found=found,
-            remedy=self.remedy,
-            retry_after=self.retry_after,
-        )
-
-
-class Refused(Exception):
-    """Carries a refusal to where its scope is decided; never leaves this package."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.where, refusal.found)
-        self.refusal = refusal
 
 
 def of_status(reply: Reply, *, expected: str) -> Refusal:

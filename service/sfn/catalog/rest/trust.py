@@ -6,7 +6,7 @@ import ssl
 from functools import partial
 from pathlib import Path
 
-from sfn.catalog.rest.refusals import Refusal, Refused
+from sfn.catalog.refusal import Refusal, Refused
 from sfn.errors import Scope, SfnError
 from sfn.watched import Watched
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from sfn.catalog.rest.refusals import Refusal
+from sfn.catalog.refusal import Refusal
 from sfn.errors import Scope
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-from sfn import wiring
+from sfn import sources, wiring
 from sfn.cli.checks.catalogs import CatalogCheck
 from sfn.cli.checks.findings import Finding
 from sfn.cli.checks.parties import parties
@@ -31,7 +31,7 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
     stores = wiring.stores_of(settings)
     places: list[str] = []
     async with AsyncExitStack() as stack:
-        for name, catalog in wiring.catalogs_of(settings, SystemClock()).items():
+        for name, catalog in sources.adapters(settings, SystemClock()).items():
             stack.push_async_callback(catalog.close)
             check = CatalogCheck(name, catalog, Router(stores), settings, thorough=thorough)
             async for finding in check.findings():

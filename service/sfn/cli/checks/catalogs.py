@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from datetime import timedelta
 from ipaddress import ip_address
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
-from typing_extensions import override
-
 from sfn import wiring
-from sfn.catalog import Catalog, Skip, Withheld
+from sfn.catalog import Withheld
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.pages import counted
 from sfn.cli.tables import spelled
@@ -22,6 +20,7 @@ from sfn.pointer.location import checked
 from sfn.publish.policy import Policy
 from sfn.publish.scene import own_file
 from sfn.settings import Settings
+from sfn.sources import Identified
 from sfn.store import Stores
 from sfn.words import Loaded, TableName
 from sfn.work.survey import learnt
@@ -40,17 +39,6 @@ def is_local(host: str) -> bool:
         return False
 
 
-class Reached(Catalog, Protocol):
-    """A catalog that says who it is, and whose walk can be broken off."""
-
-    @override
-    def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]: ...
-
-    async def identity(self) -> str:
-        """Whose tables these are, for `catalog_id` in our files."""
-        ...
-
-
 class CatalogCheck:
     """One catalog.
 
@@ -61,7 +49,7 @@ class CatalogCheck:
         places: canonical locations of the tables that were loaded, and lie below a store.
     """
 
-    def __init__(self, name: str, catalog: Reached, stores: Stores, settings: Settings, *, thorough: bool) -> None:
+    def __init__(self, name: str, catalog: Identified, stores: Stores, settings: Settings, *, thorough: bool) -> None:
         self._name, self._catalog, self._stores, self._settings = name, catalog, stores, settings
         self._where, self._thorough = f"catalogs.{name}", thorough
         self._namespaces: set[tuple[str, ...]] = set()
@@ -87,9 +75,9 @@ class CatalogCheck:
 
     def _of_settings(self) -> Iterator[Finding]:
         ours = self._settings.catalogs[self._name]
-        uri = urlsplit(ours.uri)
+        uri = urlsplit(ours.uri or "")
         is_here = is_local(uri.hostname or "")
-        if ours.replica_lag == timedelta() and not is_here:
+        if ours.uri is not None and ours.replica_lag == timedelta() and not is_here:
             remedy = "leave it at 60s unless one instance alone answers, and its clock is ours"
             yield doubtful(f"{self._where}.replica_lag", "0: a lagging answer would be taken for a rollback", remedy)
         shown = ours.token or ours.token_file or ours.credential or ours.credential_file or uri.password

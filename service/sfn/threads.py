@@ -1,4 +1,4 @@
-"""Blocking calls in threads: none can be interrupted, and on a file system that hangs none returns."""
+"""Blocking calls in threads: none can be interrupted, and of a file system or a server that hangs none returns."""
 
 from __future__ import annotations
 
@@ -41,16 +41,19 @@ class Threads:
     """Runs blocking calls, so many at a time, and waits for each so long at most.
 
     A call that is given up keeps its place until it returns: of a file system that hangs so many threads hang, and not
-    one more with each attempt.
+    one more with each attempt. Where other calls would be answered all the same, as by a server that forgot one
+    connection, some may be left behind without their places.
 
     Args:
         most: calls at a time.
         limit: seconds that a call may take, together with the wait for its place.
+        scope: whose trouble it is that there is no thread; what is called.
+        spare: calls at a time that are given up and do not keep their places.
     """
 
-    def __init__(self, most: int, limit: float) -> None:
+    def __init__(self, most: int, limit: float, scope: Scope = Scope.STORE, spare: int = 0) -> None:
         self._places = anyio.CapacityLimiter(most)
-        self._limit = limit
+        self._limit, self._scope, self._spare = limit, scope, spare
         self._idle: list[_Thread] = []
         weakref.finalize(self, _dismiss, self._idle)
 
@@ -63,7 +66,7 @@ class Threads:
             shielded: a cancellation waits for it, as long as the limit lets it run.
 
         Raises:
-            Transient: scope store, where the system has no thread left.
+            Transient: where the system has no thread left.
         """
         await checkpoint_if_cancelled()
         call, begun = _Call(name, work, self._free), False
@@ -75,24 +78,38 @@ class Threads:
                 return await call.answer
             finally:
                 call.given_up = True
+                self._leave_behind(call)
         return Late(begun)
 
     def _thread(self, call: _Call[Any]) -> _Thread:
         if self._idle:
             return self._idle.pop()
-        thread = _Thread()
+        thread = _Thread(self._scope)
         try:
             thread.start()
         except RuntimeError as error:
             self._places.release_on_behalf_of(call)
             remedy = "raise the limit of processes"
             raise Transient(
-                call.name, scope=Scope.STORE, expected="a free thread", found=str(error), remedy=remedy
+                call.name, scope=self._scope, expected="a free thread", found=str(error), remedy=remedy
             ) from error
         return thread
 
+    def _leave_behind(self, call: _Call[Any]) -> None:
+        """Give the place of a call that has not returned to another one."""
+        if call.has_place and self._spare:
+            self._spare -= 1
+            self._release(call)
+
     def _free(self, call: _Call[Any], thread: _Thread) -> None:
         self._idle.append(thread)
+        if call.has_place:
+            self._release(call)
+        else:
+            self._spare += 1
+
+    def _release(self, call: _Call[Any]) -> None:
+        call.has_place = False
         self._places.release_on_behalf_of(call)
 
 
@@ -104,10 +121,11 @@ class _Call(Generic[T]):
         loop: where it is waited for.
         answer: what is waited for.
         given_up: nobody waits any more.
+        has_place: it counts among the calls at a time.
     """
 
     def __init__(self, name: str, work: Callable[[GivenUp], T], free: Callable[[_Call[Any], _Thread], None]) -> None:
-        self.name, self.given_up = name, False
+        self.name, self.given_up, self.has_place = name, False, True
         self.loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[T] = self.loop.create_future()
         self._work, self._free = work, free
@@ -127,14 +145,16 @@ class _Call(Generic[T]):
 
 
 class _Thread(threading.Thread):
-    """Makes calls. A daemon: a process that ends must not wait for a disk that does not answer.
+    """Makes calls. A daemon: a process that ends must not wait for what does not answer.
 
     Attributes:
+        scope: of the trouble with what it calls.
         doing: the name of the call that has not returned yet.
     """
 
-    def __init__(self) -> None:
-        super().__init__(name="store", daemon=True)
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(name=scope, daemon=True)
+        self.scope = scope
         self.doing: str | None = None
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
 
@@ -157,11 +177,15 @@ class _Thread(threading.Thread):
 
 
 def unfinished(within: float) -> list[str]:
-    """The names of all calls of this process that do not return within so many seconds. Blocks."""
+    """The names of all calls of this process to stores that do not return within so many seconds. Blocks.
+
+    Those to catalogs may be left where they hang: they only look, and change nothing later.
+    """
     give_up_at = time.monotonic() + within
     while True:
         threads = [thread for thread in threading.enumerate() if isinstance(thread, _Thread)]
-        calls = sorted(doing for thread in threads if (doing := thread.doing) is not None)
+        stores = [thread.doing for thread in threads if thread.scope is Scope.STORE]
+        calls = sorted(doing for doing in stores if doing is not None)
         if not calls or time.monotonic() >= give_up_at:
             return calls
         time.sleep(_LOOK_AGAIN)

@@ -1,0 +1,180 @@
+"""The catalog port over PyIceberg."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+import structlog
+
+from sfn.catalog import Skip, Withheld
+from sfn.catalog.library.settings import LibrarySettings
+from sfn.catalog.refusal import Refusal, Refused, both
+from sfn.catalog.walk import walk
+from sfn.errors import Permanent, Scope, Transient
+from sfn.threads import Late, Threads
+from sfn.words import Answer, TableName
+
+if TYPE_CHECKING:
+    from sfn.catalog.library.desk import Desk
+
+T = TypeVar("T")
+
+_log = structlog.stdlib.get_logger(__name__)
+
+LEFT_BEHIND: Final = 56
+"""Calls that may hang for ever without keeping others from being made: Hive's socket and REST's have no time-out."""
+CLOSED_WITHIN: Final = 2.0
+"""Seconds for saying goodbye to a server."""
+
+
+class LibraryCatalog:
+    """A catalog behind PyIceberg. It is only read: nothing is made or changed in it.
+
+    Scope of trouble: as in behaviour.md; where one error cannot tell, one listing of the outermost namespaces decides.
+    In `tables` scope table means that the walk has that trouble while the catalog answers other questions. A metadata
+    file that can't be read is its table's trouble, unless one that could be read before can't be any more.
+
+    Args:
+        settings: which, as whom, how long.
+
+    Raises:
+        SfnError: PyIceberg, or what it needs for such a catalog, is not installed.
+    """
+
+    def __init__(self, settings: LibrarySettings) -> None:
+        self._settings = settings
+        self._desk = _desk(settings)
+        self._threads = Threads(settings.max_in_flight, settings.request_timeout, Scope.CATALOG, spare=LEFT_BEHIND)
+        self._deciding = anyio.Lock()
+        self._decided_at = -1.0
+        self._decision: Refusal | None = None
+
+    async def load(self, table: TableName, known: str | None) -> Answer:
+        """As the port promises.
+
+        The entity tag stands for the location of the metadata file, which is not opened while it stays the same. A
+        table of another kind than Iceberg's, as Hive and Glue may hold, is `Missing`: `listed` and `tables` pass over
+        it too, and where an Iceberg table made way for it, that one is gone.
+        """
+        return await self._told(f"load {table.identifier}", lambda: self._desk.load(table, known))
+
+    async def listed(self, table: TableName) -> bool:
+        """As the port promises."""
+        async with aclosing(self._tables(table.namespace)) as tables:
+            async for levels, name in tables:
+                # Some catalogs list a nested namespace as one level with dots.
+                if ".".join((*levels, name)) == table.identifier:
+                    return True
+        return False
+
+    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+        """As the port promises."""
+        async with aclosing(walk(self._settings.name, self._tables, self._namespaces, skip)) as found:
+            async for one in found:
+                yield one
+
+    async def identity(self) -> str:
+        """Whose tables these are, for `catalog_id` in our files; see `LibrarySettings.identity`.
+
+        Raises:
+            Transient, Permanent: scope catalog; it does not answer.
+        """
+        refusal = await self._decided()
+        if refusal is not None:
+            raise self._trouble(refusal, Scope.CATALOG)
+        if self._settings.kind == "sql":
+            await self._warn_of_namesakes()
+        return self._settings.identity()
+
+    async def close(self) -> None:
+        """Close all connections but those that hang."""
+        with anyio.move_on_after(CLOSED_WITHIN, shield=True):
+            await self._threads.run(f"catalog {self._settings.name}: close", lambda _: self._desk.close())
+
+    async def _warn_of_namesakes(self) -> None:
+        """PyIceberg's users often call a catalog `default`: under another name the same database is empty."""
+        if others := await self._told("list the catalogs", self._desk.namesakes):
+            _log.warning(
+                "the database holds other catalogs only",
+                catalog=self._settings.name,
+                expected=self._settings.own_name,
+                found=others,
+                remedy=f"set {self._settings.place('name')}",
+            )
+
+    async def _tables(self, namespace: tuple[str, ...]) -> AsyncGenerator[tuple[tuple[str, ...], str]]:
+        for found in await self._told(f"list {'.'.join(namespace)}", lambda: self._desk.tables(namespace)):
+            yield found
+
+    async def _namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        for found in await self._told(f"list below {'.'.join(parent)}", lambda: self._desk.namespaces(parent)):
+            yield found
+
+    async def _told(self, what: str, ask: Callable[[], T]) -> T:
+        """What an answer gives; raises Transient or Permanent where there is none."""
+        try:
+            return await self._answer(what, ask)
+        except Refused as refused:
+            refusal = refused.refusal
+        scope = refusal.reach
+        if scope is None:
+            other = await self._decided()
+            scope = Scope.TABLE if other is None else Scope.CATALOG
+            refusal = refusal if other is None else both(refusal, other)
+        raise self._trouble(refusal, scope)
+
+    async def _answer(self, what: str, ask: Callable[[], T]) -> T:
+        where = f"catalog {self._settings.name}: {what}"
+        answer = await self._threads.run(where, lambda _: ask())
+        if not isinstance(answer, Late):
+            return answer
+        found = "none" if answer.begun else "no free thread: earlier calls have not returned"
+        raise Refused(
+            Refusal(
+                where,
+                expected=f"an answer to PyIceberg within {self._settings.request_timeout:g} s",
+                found=found,
+                remedy="look into the catalog's own log and its load, and what is between here and there",
+                reach=Scope.CATALOG,
+            )
+        )
+
+    async def _decided(self) -> Refusal | None:
+        """Why the catalog answers nothing at all, or None, by an answer that came after this call."""
+        since = anyio.current_time()
+        async with self._deciding:
+            # Without sharing, the last of many that wait on a dead catalog would wait for all their time-outs in turn.
+            if self._decided_at < since:
+                try:
+                    await self._answer("list all", lambda: self._desk.namespaces(()))
+                except Refused as refused:
+                    self._decision = refused.refusal
+                else:
+                    self._decision = None
+                self._decided_at = anyio.current_time()
+            return self._decision
+
+    def _trouble(self, refusal: Refusal, scope: Scope) -> Transient | Permanent:
+        return refusal.trouble(scope, self._settings.secrets())
+
+
+def check(settings: LibrarySettings) -> None:
+    """See whether a catalog can be opened, without asking it.
+
+    Raises:
+        SfnError: PyIceberg, or what it needs for such a catalog, is not installed.
+    """
+    _desk(settings)
+
+
+def _desk(settings: LibrarySettings) -> Desk:
+    """PyIceberg takes a second to be imported, and it is optional."""
+    try:
+        from sfn.catalog.library import desk, opening
+    except ImportError as error:
+        raise settings.not_installed(error) from None
+    opening.check(settings)
+    return desk.Desk(settings)

@@ -1,0 +1,230 @@
+"""What one catalog is asked through PyIceberg. Every verb blocks, and may be asked by several threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import unquote
+
+from pydantic import ValidationError
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.rest.response import ErrorResponse
+from pyiceberg.exceptions import (
+    BadRequestError,
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
+    NoSuchTableError,
+)
+from pyiceberg.table import Table as IcebergTable
+
+from sfn.catalog.library.files import Files
+from sfn.catalog.library.opening import Located, namesakes, opened
+from sfn.catalog.library.pool import Opened, Pool
+from sfn.catalog.library.refusals import refused
+from sfn.catalog.library.settings import LibrarySettings
+from sfn.catalog.metadata import Metadata, decoded, table_of
+from sfn.catalog.refusal import Refused
+from sfn.errors import Permanent, Scope
+from sfn.words import Answer, Loaded, Missing, NotModified, TableName, Unwritten
+
+_GONE: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"})
+"""Error types of Iceberg's REST API that say that there is no such Iceberg table."""
+
+_NEEDED: Final = {
+    "format_version",
+    "location",
+    "last_updated_ms",
+    "table_uuid",
+    "current_snapshot_id",
+    "metadata_log",
+    "properties",
+    "refs",
+}
+
+
+class Desk:
+    """Answers for one catalog.
+
+    Args:
+        settings: which, and as whom.
+    """
+
+    def __init__(self, settings: LibrarySettings) -> None:
+        self._settings = settings
+        self._pool = Pool(partial(opened, settings))
+        self._files = Files(settings)
+
+    def load(self, table: TableName, known: str | None) -> Answer:
+        """What the catalog says about a table.
+
+        The metadata file is not opened where the catalog still names the one that the caller knows.
+
+        Args:
+            known: entity tag of that file, a digest of its location: a metadata file never changes.
+
+        Raises:
+            Refused: it gave no answer.
+            Permanent: scope table; its name can't be asked for.
+        """
+        with self._asked(f"load {table.identifier}", "the table, or that it does not exist", loading=True) as one:
+            identifier = (*self._spoken(one.catalog, table.namespace), self._named(table.name))
+            try:
+                found = one.catalog.load_table(identifier)
+            except Located as told:
+                location = told.location
+            except (NoSuchTableError, NoSuchNamespaceError, NoSuchPropertyException, ValueError) as error:
+                return _absent(one.catalog, identifier, error)
+            else:
+                return _whole(found, known)
+            if not location:
+                return Unwritten()
+            tag = _tag(location)
+            return NotModified() if tag == known else Loaded(self._files.table(one, location), tag)
+
+    def tables(self, namespace: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
+        """Namespace and name of each Iceberg table of a namespace, none of a missing one; errors as of `load`."""
+        with self._asked(f"list {'.'.join(namespace)}", "a listing") as one:
+            found = _listed(one.catalog, self._spoken(one.catalog, namespace))
+        return [(identifier[:-1], identifier[-1]) for identifier in found]
+
+    def namespaces(self, parent: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """The namespaces right below another, or the outermost, none below a missing one; errors as of `load`."""
+        with self._asked(f"list below {'.'.join(parent) or 'all'}", "a listing") as one:
+            try:
+                return list(one.catalog.list_namespaces(self._spoken(one.catalog, parent) if parent else ()))
+            except (NoSuchNamespaceError, BadRequestError) as error:
+                if parent and (isinstance(error, BadRequestError) or _is_answer(error)):
+                    return []
+                raise
+
+    def namesakes(self) -> list[str]:
+        """The catalogs that share a SQL catalog's database, where it is not among them; errors as of `load`."""
+        with self._asked("list the catalogs", "the names of all in that database") as one:
+            return namesakes(one.catalog)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+    @contextmanager
+    def _asked(self, what: str, expected: str, *, loading: bool = False) -> Iterator[Opened]:
+        try:
+            with self._pool.one() as one:
+                yield one
+        except (Refused, Permanent):
+            raise
+        except Exception as error:  # noqa: BLE001 - each catalog's library has errors of its own
+            where = f"catalog {self._settings.name}: {what}"
+            refusal = refused(where, error, expected=expected, loading=loading)
+        else:
+            return
+        raise Refused(refusal)
+
+    def _spoken(self, catalog: Catalog, namespace: tuple[str, ...]) -> tuple[str, ...]:
+        """A namespace as PyIceberg takes it, which joins its levels to one text and takes the space around them away.
+
+        Raises:
+            Permanent: scope table; it would be mistaken for another one.
+        """
+        if not namespace:
+            raise self._unspeakable("a table outside every namespace")
+        joint = "." if isinstance(catalog, MetastoreCatalog) else _separator(catalog)
+        for level in namespace:
+            self._named(level)
+            if joint in level:
+                raise self._unspeakable(f"namespace level {level!r}, which holds the catalog's own {joint!r}")
+            if level != level.strip():
+                raise self._unspeakable(f"namespace level {level!r}, with space around it")
+        return namespace
+
+    def _named(self, part: str) -> str:
+        if not part:
+            raise self._unspeakable("an empty name")
+        if re.search("[\0\ud800-\udfff]", part):
+            raise self._unspeakable(f"name {part!r}, which is no Unicode text")
+        if self._settings.kind in {"glue", "hive"} and part != part.lower():
+            # They find it by any spelling, and list it by this one.
+            raise self._unspeakable(f"name {part!r}, which the catalog keeps as {part.lower()!r}")
+        return part
+
+    def _unspeakable(self, found: str) -> Permanent:
+        return Permanent(
+            f"catalog {self._settings.name}",
+            scope=Scope.TABLE,
+            expected="a name that can be asked for through PyIceberg",
+            found=found,
+            remedy=f"exclude it (catalogs.{self._settings.name}.exclude) or rename it",
+        )
+
+
+def _absent(catalog: Catalog, identifier: tuple[str, ...], error: Exception) -> Missing | Unwritten:
+    """What it means that there is nothing to load; raises the error again where it means neither.
+
+    A table of another kind, which Hive and Glue may hold, is no table for us: Iceberg's of that name is gone, and no
+    listing names it either. But PyIceberg also says so of a row that names no metadata file (yet).
+    """
+    if isinstance(error, ValueError) and type(error) is not ValueError:
+        raise error
+    if isinstance(error, NoSuchIcebergTableError):
+        return Missing()
+    if error.__cause__ is not None:
+        if _is_answer(error):
+            return Missing()
+        raise error
+    if identifier not in _listed(catalog, identifier[:-1]):
+        return Missing()
+    if isinstance(error, ValueError):
+        raise error
+    return Unwritten()
+
+
+def _listed(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+    try:
+        return catalog.list_tables(namespace)
+    except NoSuchNamespaceError as error:
+        if _is_answer(error):
+            return []
+        raise
+
+
+def _is_answer(error: Exception) -> bool:
+    """Whether it is the catalog that says that something does not exist, and of that thing."""
+    cause = error.__cause__
+    response: Any = getattr(cause, "response", None)
+    if hasattr(response, "status_code"):
+        # PyIceberg takes every 404 for an answer, also a proxy's.
+        try:
+            told = ErrorResponse.model_validate_json(response.text).error
+        except ValidationError:
+            return False
+        return bool(told.code == response.status_code and told.type in _GONE)
+    # It says the same of one row in DynamoDB and of the whole table that holds the catalog.
+    return not (isinstance(cause, ValueError) and cause.__cause__ is not None)
+
+
+def _whole(found: IcebergTable, known: str | None) -> Answer:
+    """What a catalog says that sends the metadata along with their location."""
+    if not found.metadata_location:
+        return Unwritten()
+    tag = _tag(found.metadata_location)
+    if tag == known:
+        return NotModified()
+    metadata = found.metadata
+    # PyIceberg makes up a uuid where metadata of version 1 have none, and another one each time.
+    told = _NEEDED if "table_uuid" in metadata.model_fields_set else _NEEDED - {"table_uuid"}
+    body = metadata.model_dump_json(include=told).encode()
+    return Loaded(table_of(decoded(body, Metadata), found.metadata_location), tag)
+
+
+def _separator(catalog: Catalog) -> str:
+    """Between the levels of a namespace (Iceberg's REST specification, `namespace-separator`)."""
+    return unquote(catalog.properties.get("namespace-separator", "%1F"))
+
+
+def _tag(location: str) -> str:
+    return f'"{sha256(location.encode()).hexdigest()[:16]}"'

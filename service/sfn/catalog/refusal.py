@@ -1,0 +1,76 @@
+"""Why a catalog gave no answer, before it is known whose trouble that is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sfn.errors import Permanent, Scope, Transient
+
+_SHORTEST_SECRET: Final = 4
+_LONGEST_FOUND: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a question has no answer.
+
+    Attributes:
+        permanent: somebody must change something first.
+        reach: whose trouble it is; None: another question decides between table and catalog.
+        retry_after: seconds that the catalog asked us to wait.
+    """
+
+    where: str
+    expected: str
+    found: str
+    remedy: str = ""
+    permanent: bool = False
+    reach: Scope | None = None
+    retry_after: float | None = None
+
+    def trouble(self, scope: Scope, secrets: Iterable[str]) -> Transient | Permanent:
+        """The error to raise, on one line, with every secret of ours blotted out, whoever repeated it."""
+        # A header's stray bytes are lone surrogates in Python, which no log can write.
+        found = self.found.encode("utf-8", "replace").decode()
+        # The longest first: one secret may be the beginning of another.
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= _SHORTEST_SECRET:
+                found = found.replace(secret, "***")
+        found = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\s]+", " ", found)
+        if len(found) > _LONGEST_FOUND:
+            found = found[:_LONGEST_FOUND] + " …"
+        kind = Permanent if self.permanent else Transient
+        return kind(
+            self.where,
+            scope=scope,
+            expected=self.expected,
+            found=found,
+            remedy=self.remedy,
+            retry_after=self.retry_after,
+        )
+
+
+class Refused(Exception):
+    """Carries a refusal to where its scope is decided; never leaves its adapter."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.where, refusal.found)
+        self.refusal = refusal
+
+
+def both(refusal: Refusal, other: Refusal) -> Refusal:
+    """One refusal of two: of a question, and of the one that was to decide whose trouble that is.
+
+    What is wrong with the whole catalog says what to do.
+    """
+    waits = [wait for wait in (refusal.retry_after, other.retry_after) if wait is not None]
+    return replace(
+        refusal,
+        found=f"{refusal.found}; and of {other.where}: {other.found}",
+        remedy=other.remedy or refusal.remedy,
+        permanent=other.permanent,
+        retry_after=max(waits, default=None),
+    )

@@ -1,0 +1,103 @@
+"""From a catalog's settings to the adapter that asks it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sfn.catalog import Catalog, library
+from sfn.catalog.library import LibraryCatalog, LibrarySettings
+from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.clock import Clock
+from sfn.errors import SfnError
+from sfn.settings import CatalogSettings, Misconfigured, Settings
+
+
+class Identified(Catalog, Protocol):
+    """A catalog that knows whose tables these are."""
+
+    async def identity(self) -> str:
+        """Its `catalog_id` in our files.
+
+        Raises:
+            Transient, Permanent: scope catalog; it can't be told, or the catalog does not answer.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+def adapters(settings: Settings, clock: Clock) -> dict[str, Identified]:
+    """All configured catalogs, by their names; none has been asked anything yet.
+
+    Raises:
+        Misconfigured: one can't be asked.
+    """
+    return {name: _adapter(name, one, clock) for name, one in settings.catalogs.items()}
+
+
+def check(settings: Settings) -> None:
+    """Refuse settings that only an adapter can tell are wrong.
+
+    Raises:
+        Misconfigured: with everything that is wrong.
+    """
+    problems: list[SfnError] = []
+    for name, one in settings.catalogs.items():
+        try:
+            if one.type == "rest":
+                rest_settings(name, one)
+            else:
+                library.check(library_settings(name, one))
+        except Misconfigured as error:
+            problems.extend(error.problems)
+        except SfnError as error:
+            problems.append(error)
+    if problems:
+        raise Misconfigured(problems)
+
+
+def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
+    """How a REST catalog is asked.
+
+    Raises:
+        Misconfigured: it can't be; no secret is repeated.
+    """
+    try:
+        return RestSettings(
+            name=name,
+            uri=catalog.uri or "",
+            warehouse=catalog.warehouse,
+            catalog_id=catalog.catalog_id,
+            token=None if catalog.token is None else catalog.token.get_secret_value(),
+            token_file=catalog.token_file,
+            credential=None if catalog.credential is None else catalog.credential.get_secret_value(),
+            credential_file=catalog.credential_file,
+            oauth2_uri=catalog.oauth2_uri,
+            scope=catalog.scope or "catalog",
+            headers={header: value.get_secret_value() for header, value in catalog.headers.items()},
+            ca_file=catalog.ca_file,
+        )
+    except ValueError as error:
+        expected = "settings that a REST catalog can be asked with"
+        raise Misconfigured([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
+
+
+def library_settings(name: str, catalog: CatalogSettings) -> LibrarySettings:
+    """How a catalog is asked through PyIceberg.
+
+    Raises:
+        SfnError: it can't be; no secret is repeated.
+    """
+    return LibrarySettings(
+        name=name,
+        properties={key: value.get_secret_value() for key, value in catalog.properties.items()},
+        catalog_id=catalog.catalog_id,
+    )
+
+
+def _adapter(name: str, catalog: CatalogSettings, clock: Clock) -> Identified:
+    if catalog.type == "rest":
+        return RestCatalog(rest_settings(name, catalog), clock)
+    return LibraryCatalog(library_settings(name, catalog))
