@@ -24,21 +24,25 @@ def demo(
 ) -> None:
     """Show a real catalog, the service and a table, end to end, in a temporary folder.
 
-    Java and jars are those that `make jars` fetched, unless they are given.
+    Java and jars are those that `make jars` fetched, unless they are given. Without them it says so in its first line,
+    and runs on PyIceberg's SQL catalog.
     """
-    from sfn.errors import SfnError
+    from sfn.demo.fixture import locate
+    from sfn.demo.story import tell
+    from sfn.errors import Permanent, SfnError
 
-    try:
-        from sfn.demo.fixture import locate
-        from sfn.demo.story import tell
-    except ModuleNotFoundError as error:
-        expected, remedy = "what it needs beside the service", "pip install '.[demo]'"
-        typer.echo(str(SfnError("sfn demo", expected=expected, found=f"no {error.name}", remedy=remedy)), err=True)
-        raise typer.Exit(FAILED) from None
     # Else the temporary folder would outlive a demo that is told to end.
     signal.signal(signal.SIGTERM, _end)
+    runtime, without = None, ""
     try:
-        tell(locate(java=java, jars=jars, cache=cache), typer.echo)
+        try:
+            runtime = locate(java=java, jars=jars, cache=cache)
+        except Permanent as error:
+            # Who names one wants that one.
+            if java is not None or jars is not None:
+                raise
+            without = str(error)
+        tell(runtime, typer.echo, without)
     except SfnError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(FAILED) from None

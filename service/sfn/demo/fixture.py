@@ -4,12 +4,15 @@ import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import httpx
 
 from sfn.demo.guard import Guarded
 from sfn.errors import Permanent, Scope
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
 
 # Up sooner and at less cost: it lives for a minute. No file of the JVM's own outlives the killed process.
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -60,6 +63,8 @@ class RestCatalogServer:
     `stop` and `start` again make an outage: port, database and warehouse stay the same.
     """
 
+    title = "Iceberg's own REST catalog server"
+
     def __init__(self, folder: Path, runtime: Runtime, *, patience: float = 60.0) -> None:
         self.folder = folder.resolve()
         self.log = self.folder / "catalog.log"
@@ -69,7 +74,8 @@ class RestCatalogServer:
         self._server: Guarded | None = None
         with _listen(0) as probe:
             self._port: int = probe.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self._port}"
+        self.uri = self.place = f"http://127.0.0.1:{self._port}"
+        self.settings = f'uri = "{self.uri}"'
 
     def __enter__(self) -> Self:
         self.start()
@@ -109,6 +115,12 @@ class RestCatalogServer:
         if self._server is not None:
             self._server.kill()
             self._server = None
+
+    def client(self) -> "RestCatalog":
+        """For those who use its tables."""
+        from sfn.demo.direct import DirectCatalog  # noqa: PLC0415 - an optional dependency
+
+        return DirectCatalog("demo", uri=self.uri)
 
     def _wait(self, server: Guarded) -> None:
         deadline = time.monotonic() + self._patience

@@ -10,7 +10,10 @@ from sfn.pointer.location import canonical
 from sfn.reader.blocking import resolve
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import MetastoreCatalog
     from pyiceberg.catalog.rest import RestCatalog
+
+    from sfn.demo.catalog import CatalogServer
 
 NAMESPACE = "shop"
 _NEEDED = ("pyarrow", "pyiceberg", "duckdb", "duckdb_extension_iceberg")
@@ -40,14 +43,12 @@ def require() -> None:
 class Lake:
     """The tables of one namespace, through their catalog."""
 
-    catalog: "RestCatalog"
+    catalog: "RestCatalog | MetastoreCatalog"
 
     @classmethod
-    def at(cls, uri: str) -> "Lake":
+    def of(cls, server: "CatalogServer") -> "Lake":
         """Connect, and create the namespace."""
-        from sfn.demo.direct import DirectCatalog  # noqa: PLC0415 - an optional dependency
-
-        catalog = DirectCatalog("demo", uri=uri)
+        catalog = server.client()
         catalog.create_namespace(NAMESPACE)
         return cls(catalog)
 

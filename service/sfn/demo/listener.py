@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from sfn.demo.catalog import CatalogServer
 from sfn.demo.guard import Guarded
 from sfn.errors import SfnError
 
@@ -25,7 +27,7 @@ port = 0
 url = "sqlite:///{folder}/inbox.db"
 
 [catalogs.{catalog}]
-uri = "{uri}"
+{catalog_settings}
 replica_lag = "500ms"
 min_publish_interval = "100ms"
 
@@ -34,6 +36,9 @@ prefix = "{warehouse}"
 
 [senders.demo]
 secrets = {{ main = "{token}" }}
+
+[admin]
+token = "{operators}"
 
 [telemetry]
 format = "json"
@@ -46,10 +51,12 @@ class Listener:
 
     Attributes:
         url: where it listens.
+        configuration: its file.
         log: its log, JSON lines.
     """
 
     url: str
+    configuration: Path
     log: Path
     process: Guarded
     client: httpx.Client
@@ -63,6 +70,21 @@ class Listener:
         answer = self.client.post("/v1/events", json=event)
         if answer.status_code != httpx.codes.ACCEPTED or answer.json()["accepted"] < 1:
             raise SfnError(f"{self.url}/v1/events", expected="202 and an event taken", found=answer.text)
+
+    def operate(self, *command: str) -> list[str]:
+        """Run `sfn` as its operators do; what it prints.
+
+        Raises:
+            SfnError: it failed.
+        """
+        line = [sys.executable, "-m", "sfn", *command, "--config", str(self.configuration), "--url", self.url]
+        # As for the service: no variable of the user's.
+        done = subprocess.run(line, env={"COLUMNS": "110"}, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode != 0:
+            raise SfnError(
+                f"sfn {' '.join(command)}", expected="exit code 0", found=f"{done.returncode}: {done.stderr}"
+            )
+        return done.stdout.splitlines()
 
     def end(self) -> None:
         """Ask it to end, as an orchestrator does.
@@ -80,13 +102,12 @@ class Listener:
 
 
 @contextmanager
-def listening(folder: Path, *, uri: str, warehouse: str) -> Iterator[Listener]:
+def listening(folder: Path, server: CatalogServer) -> Iterator[Listener]:
     """A service in a folder, killed in the end if it still runs.
 
     Args:
         folder: for its configuration, inbox and log.
-        uri: the catalog's.
-        warehouse: the location below which tables lie.
+        server: the catalog.
 
     Raises:
         SfnError: it does not get ready.
@@ -94,7 +115,14 @@ def listening(folder: Path, *, uri: str, warehouse: str) -> Iterator[Listener]:
     token = secrets.token_urlsafe(24)
     configuration = folder / "sfn.toml"
     configuration.write_text(
-        _CONFIGURATION.format(catalog=CATALOG, folder=folder, uri=uri, warehouse=warehouse, token=token)
+        _CONFIGURATION.format(
+            catalog=CATALOG,
+            catalog_settings=server.settings,
+            folder=folder,
+            warehouse=server.warehouse,
+            token=token,
+            operators=secrets.token_urlsafe(24),
+        )
     )
     configuration.chmod(0o600)
     log = folder / "service.log"
@@ -104,7 +132,7 @@ def listening(folder: Path, *, uri: str, warehouse: str) -> Iterator[Listener]:
         url = _ready(process, log)
         headers = {"Authorization": f"Bearer {token}"}
         with httpx.Client(base_url=url, headers=headers, timeout=10.0, trust_env=False) as client:
-            yield Listener(url, log, process, client)
+            yield Listener(url, configuration, log, process, client)
     finally:
         process.kill()
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfn.demo import lake
+from sfn.demo.catalog import CatalogServer
 from sfn.demo.fixture import RestCatalogServer, Runtime
 from sfn.demo.lake import NAMESPACE, Lake, Row
 from sfn.demo.listener import Listener, listening
 from sfn.demo.narrator import Narrator
+from sfn.demo.sql import SqlCatalogFile
 from sfn.errors import Dropped, Unreadable
 from sfn.pointer import document, hintfile, naming
 from sfn.reader.blocking import resolve
@@ -25,19 +27,22 @@ _LATE: Row = (6, "umbrella", 8.0)
 _OUTAGE = 2.0
 
 
-def tell(runtime: Runtime, say: Callable[[str], None]) -> None:
+def tell(runtime: Runtime | None, say: Callable[[str], None], without: str = "") -> None:
     """Show it all, in a temporary folder that is gone afterwards, as are all processes.
 
     Args:
-        runtime: what the catalog server needs.
+        runtime: what the catalog server needs; None to do with PyIceberg's SQL catalog.
         say: prints a line.
+        without: why there is no runtime.
 
     Raises:
         SfnError: something is not as it should be.
     """
-    narrator = Narrator(say)
-    narrator.step("What this takes: PyIceberg and DuckDB, a temporary folder")
     lake.require()
+    narrator = Narrator(say)
+    if runtime is None:
+        narrator.say(f"Without a REST catalog server, on PyIceberg's SQL catalog: {without}")
+    narrator.step("What this takes: PyIceberg and DuckDB, a temporary folder")
     with TemporaryDirectory(prefix="sfn-demo-") as folder:
         narrator.note(folder)
         _Story(narrator, Path(folder).resolve()).run(runtime)
@@ -50,25 +55,30 @@ class _Story:
     narrator: Narrator
     folder: Path
 
-    def run(self, runtime: Runtime) -> None:
+    def run(self, runtime: Runtime | None) -> None:
         with ExitStack() as stack:
-            self.narrator.step("Start a catalog: Iceberg's own REST catalog server")
-            (self.folder / "catalog").mkdir()
-            server = stack.enter_context(RestCatalogServer(self.folder / "catalog", runtime))
-            self.narrator.note(f"it answers at {server.uri}; tables lie below {server.warehouse}")
+            folder = self.folder / "catalog"
+            folder.mkdir()
+            server: RestCatalogServer | SqlCatalogFile
+            server = SqlCatalogFile(folder) if runtime is None else RestCatalogServer(folder, runtime)
+            self.narrator.step(f"Start a catalog: {server.title}")
+            stack.enter_context(server)
+            lake_of_users = Lake.of(server)
+            self.narrator.note(f"it answers at {server.place}; tables lie below {server.warehouse}")
             self.narrator.step("Start the service: sfn serve, as a process of its own")
-            service = stack.enter_context(listening(self.folder, uri=server.uri, warehouse=server.warehouse))
+            service = stack.enter_context(listening(self.folder, server))
             self.narrator.note(f"it is ready at {service.url}; its inbox is a SQLite file beside its configuration")
-            users = _Users(self.narrator, Lake.at(server.uri), service)
+            users = _Users(self.narrator, lake_of_users, service)
             users.create("orders")
             for rows in _COMMITS:
                 users.append("orders", rows)
             users.rename("orders", "sales")
             users.create_and_drop("scratch")
+            users.block_and_replay("returns")
             users.outlast(server, "sales", _LATE)
             self._switch_off(users, server, service)
 
-    def _switch_off(self, users: "_Users", server: RestCatalogServer, service: Listener) -> None:
+    def _switch_off(self, users: "_Users", server: CatalogServer, service: Listener) -> None:
         directory = users.lake.directory("sales")
         self.narrator.step("Switch off the service and the catalog")
         service.end()
@@ -134,7 +144,29 @@ class _Users:
         hint = self._hint(directory)
         self.narrator.check("the version hint is gone", expected=False, found=hint.exists())
 
-    def outlast(self, server: RestCatalogServer, name: str, row: Row) -> None:
+    def block_and_replay(self, name: str) -> None:
+        self.narrator.step(f"Put a strange file where the one of {NAMESPACE}.{name} belongs, and tell the service")
+        pointer = self.lake.create(name)
+        directory = self.lake.directory(name)
+        stray = self._sfn_file(directory, name)
+        stray.parent.mkdir(parents=True)
+        stray.write_text("somebody's notes")
+        self._tell(name, "create", metadata_location=pointer)
+        waited = self.narrator.until("a dead letter", lambda: self.service.told("dead") > 0, expected=True)
+        self.narrator.note(f"✓ {waited:.2f} s later it is a dead letter: the file is not ours, and is left alone")
+        self._operate("status")
+        self._operate("status", f"{NAMESPACE}.{name}")
+        self.narrator.step("Take the file away, and replay the dead letter")
+        stray.unlink()
+        self._operate("dead-letters", "replay", "--table", f"{NAMESPACE}.{name}", "--yes")
+        self._await_pointer(directory, name, pointer)
+        self._operate("status")
+
+    def _operate(self, *command: str) -> None:
+        self.narrator.note(f"$ sfn {' '.join(command)}")
+        self.narrator.show(*self.service.operate(*command))
+
+    def outlast(self, server: CatalogServer, name: str, row: Row) -> None:
         directory, before = self.lake.directory(name), self.lake.pointer(name)
         self.narrator.step(f"Commit to {NAMESPACE}.{name}, and stop the catalog before the service has heard of it")
         pointer = self.lake.append(name, row)
@@ -146,8 +178,8 @@ class _Users:
         self.narrator.check(
             f"{_OUTAGE:g} s later the file says what it said: late, not wrong", expected=before, found=found
         )
-        refused = self.service.told("released")
-        self.narrator.check("the service has asked the catalog in vain", expected=True, found=refused > 0)
+        self.narrator.until("an answer in vain", lambda: self.service.told("released") > 0, expected=True)
+        self.narrator.note("✓ the service has asked the catalog in vain")
         self.narrator.step("Start the catalog again, and tell nobody")
         server.start()
         self.narrator.note("it answers")
