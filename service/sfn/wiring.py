@@ -1,4 +1,4 @@
-"""The composition root: from settings to the parts of one process. It names the adapters, but for the catalogs'."""
+"""The composition root: from settings to the parts of one process, with what `places` and `sources` make of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import structlog
@@ -20,9 +19,10 @@ from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Arrived, Sender, decode
 from sfn.errors import Broken, Rejected
 from sfn.inbox import Intake
-from sfn.inbox.sqlite import SqliteInbox, held_by
+from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.metering import Metering
+from sfn.places import stores_of
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
@@ -32,7 +32,6 @@ from sfn.receiver.readiness import Readiness
 from sfn.settings import CatalogSettings, Settings
 from sfn.sources import Identified, adapters
 from sfn.store import PointerStore, Stores
-from sfn.store.local import LocalStore
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
 from sfn.words import CatalogName, Hint, TableName, Undecodable
@@ -162,32 +161,6 @@ class Reached:
         if catalog not in self._sources:
             _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
         return self._sources.setdefault(catalog, source)
-
-
-def stores_of(settings: Settings) -> dict[str, PointerStore]:
-    """The configured stores, by canonical prefix."""
-    return {
-        one.prefix: LocalStore(one.prefix, unsafe=one.unsafe_unconditional_writes) for one in settings.stores.values()
-    }
-
-
-def inbox_holder(settings: Settings) -> str | None:
-    """Which process has the configured inbox just now, None for none.
-
-    Raises:
-        Broken: nobody can tell.
-    """
-    return held_by(settings.inbox.path.resolve())
-
-
-async def try_inbox(settings: Settings, path: Path) -> None:
-    """Make an inbox of the configured kind at another path, open it and close it again.
-
-    Raises:
-        SfnError: none can be kept there.
-    """
-    async with SqliteInbox.opened(path, inbox_terms(settings), SystemClock()):
-        pass
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:

@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 from msgspec import Struct
 
-from sfn import sources, telemetry, wiring
+from sfn import places, sources, telemetry, wiring
 from sfn.cli.pages import Grid, Line, Page, Tone, counted, safe
 from sfn.cli.printing import progress
 from sfn.cli.tables import spelled
@@ -70,7 +70,7 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
     telemetry.configure("error", "console")
 
     async def walk() -> list[Rehearsed]:
-        stores = Router(wiring.stores_of(settings))
+        stores = Router(places.stores_of(settings))
         found = []
         async with AsyncExitStack() as stack:
             catalogs = sources.adapters(settings, SystemClock())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-from sfn import sources, wiring
+from sfn import places, sources
 from sfn.cli.checks.catalogs import CatalogCheck
 from sfn.cli.checks.findings import Finding
 from sfn.cli.checks.parties import parties
@@ -28,14 +28,14 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
     yield finding
     for finding in listener(settings, holder):
         yield finding
-    stores = wiring.stores_of(settings)
-    places: list[str] = []
+    stores = places.stores_of(settings)
+    locations: list[str] = []
     async with AsyncExitStack() as stack:
         for name, catalog in sources.adapters(settings, SystemClock()).items():
             stack.push_async_callback(catalog.close)
             check = CatalogCheck(name, catalog, Router(stores), settings, thorough=thorough)
             async for finding in check.findings():
                 yield finding
-            places += check.places
+            locations += check.places
     for name, one in settings.stores.items():
-        yield await store(name, one.prefix, stores[one.prefix], places)
+        yield await store(name, one.prefix, stores[one.prefix], locations)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from sfn import wiring
+from sfn import places
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.tls import certificate
 from sfn.clock import SystemClock
@@ -22,7 +22,7 @@ async def inbox(settings: Settings) -> tuple[str | None, Finding]:
     """Which process has the inbox, and whether one can be kept in its folder: tried with another one beside it."""
     path, where = settings.inbox.path.resolve(), "inbox"
     try:
-        holder = wiring.inbox_holder(settings)
+        holder = places.inbox_holder(settings)
     except Broken as error:
         return None, wrong(where, error)
     if holder is not None:
@@ -36,7 +36,7 @@ async def inbox(settings: Settings) -> tuple[str | None, Finding]:
             where, Severity.ERROR, f"{folder}: expected a folder to write into, found {error.strerror}", remedy
         )
     try:
-        await wiring.try_inbox(settings, scratch / path.name)
+        await places.try_inbox(scratch / path.name)
     except SfnError as error:
         return None, wrong(where, error)
     finally:
