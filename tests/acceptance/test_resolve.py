@@ -6,10 +6,12 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sfn.pointer import document
 from sfn.pointer.document import State
 from tests.unit.directory import UUID, Directory
 
@@ -32,6 +34,15 @@ def fixture_place(tmp_path: Path) -> Directory:
 @pytest.mark.parametrize("more", [(), ("--table", "sales.orders")])
 def test_it_prints_the_location_and_nothing_else(place: Directory, more: tuple[str, ...]) -> None:
     assert resolve(place.path, *more) == (0, f"file:{place.path}/metadata/00001-a.metadata.json\n", "")
+
+
+def test_a_part_of_a_name_may_be_percent_encoded(place: Directory) -> None:
+    (place.folder / "a%2Eb_c%25d_main.ver").write_bytes(
+        document.render(replace(place.document(), namespace=("a.b",), name="c%d"))
+    )
+    assert resolve(place.path, "--table", "a%2Eb.c%25d")[0] == 0
+    status, _, complaint = resolve(place.path, "--table", "a.b.c")
+    assert (status, "expected the SFN file of a.b.c" in complaint) == (1, True)
 
 
 def test_it_prints_json(place: Directory) -> None:
@@ -64,7 +75,9 @@ def test_a_refusal_is_one_line_on_standard_error_and_1(place: Directory) -> None
     assert "none of a live table" in complaint
 
 
-@pytest.mark.parametrize("arguments", [(), ("a", "b"), ("a", "--table", "sales."), ("a", "--uuidd", "x")])
+@pytest.mark.parametrize(
+    "arguments", [(), ("a", "b"), ("a", "--table", "sales."), ("a", "--table", "a.%ff"), ("a", "--uuidd", "x")]
+)
 def test_wrong_usage_is_2(arguments: tuple[str, ...]) -> None:
     status, told, complaint = resolve(*arguments)
     assert (status, told) == (2, "")

@@ -1,0 +1,67 @@
+"""`sfn check`, before anything is served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.acceptance.command import sfn
+from tests.integration.lake import lake
+from tests.integration.process import configure
+
+
+def severities(findings: Sequence[dict[str, str]]) -> dict[str, str]:
+    """The gravest severity of each part."""
+    order = ("ok", "warning", "error")
+    found: dict[str, str] = {}
+    for one in findings:
+        part = one["where"].split(".")[0]
+        found[part] = max(found.get(part, "ok"), one["severity"], key=order.index)
+    return found
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+async def test_a_configuration_that_works_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    async with lake(tmp_path) as catalog:
+        catalog.commit("orders")
+        configuration = configure(catalog, '[admin]\ntoken = "operators"\n')
+        before = entries(tmp_path)
+        told = await sfn("check", environ={"SFN_CONFIG": str(configuration)})
+        assert (told.status, told.err) == (0, "")
+        assert told.out.startswith(f"ok       settings: {configuration}: 1 catalog, 1 store, 1 sender\n")
+        assert told.out.endswith("it works: no error, 0 warnings\n")
+        assert entries(tmp_path) == before
+
+
+async def test_each_part_that_does_not_work_is_told_with_its_remedy(tmp_path: Path) -> None:
+    async with lake(tmp_path) as catalog:
+        configuration = configure(catalog)
+    (tmp_path / "warehouse").rmdir()
+    told = await sfn("check", "--json", "--config", str(configuration))
+    assert (told.status, told.err) == (1, "")
+    assert severities(told.json["findings"]) == {
+        "settings": "ok",
+        "tokens": "ok",
+        "admin": "warning",
+        "inbox": "ok",
+        "listener": "ok",
+        "catalogs": "error",
+        "stores": "error",
+    }
+    assert all(one["remedy"] for one in told.json["findings"] if one["severity"] != "ok")
+
+
+async def test_wrong_settings_are_findings_too_and_2(tmp_path: Path) -> None:
+    file = tmp_path / "sfn.toml"
+    file.write_text("[listener]\nprot = 1\n[admin]\ntoken = 's3cret with spaces'\n")
+    told = await sfn("check", "--config", str(file))
+    assert (told.status, told.err) == (2, "")
+    assert told.out.splitlines()[-1] == "2 errors, 0 warnings"
+    assert "         → did you mean port?\n" in told.out
+    assert "s3cret" not in told.out
+    exact = await sfn("check", "--json", "--config", str(file))
+    assert exact.status == 2
+    assert '"severity": "error"' in exact.out
