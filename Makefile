@@ -36,11 +36,13 @@ test: lint ## lint, then every test with branch coverage, JOBS at a time; withou
 	@$(MAKE) jars || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server: the tests that need it are skipped, and say so at the end"; }
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml
 
-lint: venv ## ruff, mypy and import-linter
+lint: venv ## ruff, mypy, import-linter, hadolint, and the Compose Specification's schema
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/hadolint Dockerfile
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
 
 format: venv ## sort the imports and format
 	@$(BIN)/ruff check --fix-only --quiet
@@ -52,15 +54,22 @@ simulate: venv ## N random histories of the simulator (make simulate N=200)
 faults: jars ## the tests that kill, pause and starve real processes
 	@SFN_FAULT_ROUNDS=$${SFN_FAULT_ROUNDS:-60} $(BIN)/pytest tests/faults
 
-# uv alone resolves for every platform at once, and it reads none of pip's settings.
+# uv alone resolves for every platform at once, and it reads none of pip's settings. An image has what was tested: its own
+# locks have the versions of the first one.
 lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versions
 	@tools=$$(mktemp -d); trap 'rm -rf "$$tools"' EXIT; \
 	$(PYTHON) -m venv "$$tools"; \
 	"$$tools/bin/pip" install --quiet uv==0.13.9; \
 	index=$$("$$tools/bin/pip" config get global.index-url 2>/dev/null || true); \
 	index=$${PIP_INDEX_URL:-$$index}; \
-	$${index:+env UV_DEFAULT_INDEX="$$index"} "$$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --all-extras \
-	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) -o deploy/requirements.lock pyproject.toml
+	pin() { \
+	  $${index:+env UV_DEFAULT_INDEX="$$index"} "$$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) "$$@"; \
+	}; \
+	pin --all-extras -o deploy/requirements.lock pyproject.toml; \
+	pin --extra pyiceberg --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
+	"$$tools/bin/python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
+	  pin --constraint deploy/requirements.lock -o deploy/build.lock -
 
 clean: ## remove what the targets above made here
 	rm -rf .venv build dist .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -42,6 +42,7 @@ LINGER: Final = 1.0
 """Seconds that calls have in the end which were given up a moment ago."""
 
 _ASK_AGAIN: Final = 1.0
+_TLS: Final = "set listener.tls_certificate_file and listener.tls_key_file"
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -80,7 +81,7 @@ async def _serve(settings: Settings, through: wiring.Adapter | None) -> None:
         # Who can't listen leaves the inbox alone.
         with bound(settings.listener.host, settings.listener.port) as listener:
             async with wiring.assembled(settings, failure.tell, through) as service:
-                _announce(settings, listener)
+                announce(settings, listener)
                 drain = settings.listener.drain
                 await Daemon(service, listener, drain, failure).run(_heeded_in_time(signals, drain))
         _log.info("ended")
@@ -135,7 +136,7 @@ class Daemon:
         self._service, self._listener, self._drain, self._failure = service, listener, drain, failure
         self._stop = anyio.Event()
         self._give_up_at = math.inf
-        self._server = Server(service.application)
+        self._server = Server(service.application, service.certificate)
 
     async def run(self, signals: AsyncIterator[Signals]) -> None:
         """Until a signal and the drain that follows it.
@@ -217,15 +218,19 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _announce(settings: Settings, listener: socket.socket) -> None:
+def announce(settings: Settings, listener: socket.socket) -> None:
+    """Log where it listens, and what an operator may not have meant."""
     port = listener.getsockname()[1]
     host = settings.listener.host
     address = host if ":" not in host or host.startswith("[") else f"[{host}]"
+    scheme = settings.listener.scheme
+    if scheme == "http" and not settings.listener.is_loopback:
+        _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front", remedy=_TLS)
     if not settings.senders:
         _log.warning("no token is configured: listening on loopback only")
     if not settings.stores:
         _log.warning("no store is configured: no table can be published", remedy="set [stores.NAME] prefix")
-    _log.info("listening", url=f"http://{address}:{port}", port=port, catalogs=sorted(settings.catalogs))
+    _log.info("listening", url=f"{scheme}://{address}:{port}", port=port, catalogs=sorted(settings.catalogs))
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

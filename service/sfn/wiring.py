@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import structlog
-from fastapi import APIRouter
 
 from sfn.admin.app import routes
+from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
+from sfn.admission import admission
 from sfn.clock import Clock, SystemChance, SystemClock
-from sfn.dialects import Sender
-from sfn.errors import Broken
-from sfn.inbox import Brake, Intake
-from sfn.inbox.sqlite import SqliteInbox
+from sfn.dialects import Arrived, Sender, decode
+from sfn.errors import Broken, Rejected
+from sfn.inbox import Intake
+from sfn.inbox.sqlite import SqliteInbox, held_by
 from sfn.inbox.terms import Terms as InboxTerms
+from sfn.metering import Metering
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
+from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.senders import Known, Senders, anonymous
-from sfn.receiver.tokens import TokenFile, Tokens
 from sfn.settings import CatalogSettings, Settings
 from sfn.sources import Identified, adapters
 from sfn.store import PointerStore, Stores
 from sfn.store.local import LocalStore
 from sfn.store.router import Router
-from sfn.words import CatalogName, Hint, TableName
+from sfn.telemetry.metrics import Metrics
+from sfn.words import CatalogName, Hint, TableName, Undecodable
+from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
+from sfn.work.meter import Meter
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Inbox, Source, Terms, Worker
 
@@ -62,6 +67,7 @@ class Service:
         intake: takes hints of our own.
         tend: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
         sweeps: what a start asks for.
+        certificate: what the listener shows; None without TLS.
     """
 
     application: Application
@@ -70,6 +76,7 @@ class Service:
     intake: Intake
     tend: Callable[[], Coroutine[Any, Any, None]]
     sweeps: tuple[Hint, ...]
+    certificate: Certificate | None = None
 
 
 @asynccontextmanager
@@ -85,24 +92,39 @@ async def assembled(
     Raises:
         SfnError: something can't be opened, or its setting is wrong.
     """
-    clock = SystemClock()
-    stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
+    clock, certificate = SystemClock(), _certificate(settings)
+    stores = Router({at: through(store) if through else store for at, store in stores_of(settings).items()})
     catalogs = adapters(settings, clock)
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
+    metering = Metering(settings, version(DISTRIBUTION), clock)
+    observe = metering.metrics.commits.observe
     async with (
-        SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit) as inbox,
+        SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe) as inbox,
         AsyncExitStack() as stack,
     ):
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
         readiness = Readiness(STARTING)
+        retirement = Retirement(await inbox.retired())
+        reached = Reached(settings, catalogs, retirement)
+        worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
+        process = Process(
+            version=version(DISTRIBUTION),
+            started_at=clock.now(),
+            reasons=lambda: readiness.reasons,
+            identities=reached.identities,
+            breakers=worker.breakers,
+            sweeps=worker.sweeps,
+            retirement=retirement,
+        )
         yield Service(
-            application=_application(settings, inbox, readiness, clock, on_broken),
+            application=_application(settings, inbox, readiness, process, clock, on_broken, metering),
             readiness=readiness,
-            worker=_worker(settings, inbox, catalogs, stores, clock),
+            worker=worker,
             intake=inbox,
             tend=partial(inbox.tend, settings.inbox.event_retention),
             sweeps=_first_sweeps(settings),
+            certificate=certificate,
         )
 
 
@@ -110,22 +132,62 @@ class Reached:
     """Implements `Sources`: a catalog's policy is complete once it was reached, as the catalog says who it is.
 
     Nothing is published for a catalog before: its claims end as trouble of the catalog, which costs no attempt.
+
+    Args:
+        settings: all of them.
+        catalogs: the adapters, by name.
+        retirement: which catalogs retired.
     """
 
-    def __init__(self, settings: Settings, catalogs: Mapping[str, Identified]) -> None:
-        self._settings, self._catalogs = settings, catalogs
+    def __init__(self, settings: Settings, catalogs: Mapping[str, Identified], retirement: Retirement) -> None:
+        self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
         self._sources: dict[str, Source] = {}
 
     async def named(self, catalog: str) -> Source | None:
         source = self._sources.get(catalog)
         found = self._catalogs.get(catalog)
-        if source is not None or found is None:
-            return source
+        if source is None and found is not None:
+            source = await self._reached(catalog, found)
+        if source is not None and catalog in self._retirement.names:
+            return replace(source, policy=replace(source.policy, retired=True))
+        return source
+
+    def identities(self) -> dict[str, str]:
+        """The `catalog_id` of each catalog that was reached."""
+        return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
+
+    async def _reached(self, catalog: str, found: Identified) -> Source:
         catalog_id = await found.identity()
         source = Source(found, policy(self._settings, catalog, catalog_id))
         if catalog not in self._sources:
             _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
         return self._sources.setdefault(catalog, source)
+
+
+def stores_of(settings: Settings) -> dict[str, PointerStore]:
+    """The configured stores, by canonical prefix."""
+    return {
+        one.prefix: LocalStore(one.prefix, unsafe=one.unsafe_unconditional_writes) for one in settings.stores.values()
+    }
+
+
+def inbox_holder(settings: Settings) -> str | None:
+    """Which process has the configured inbox just now, None for none.
+
+    Raises:
+        Broken: nobody can tell.
+    """
+    return held_by(settings.inbox.path.resolve())
+
+
+async def try_inbox(settings: Settings, path: Path) -> None:
+    """Make an inbox of the configured kind at another path, open it and close it again.
+
+    Raises:
+        SfnError: none can be kept there.
+    """
+    async with SqliteInbox.opened(path, inbox_terms(settings), SystemClock()):
+        pass
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
@@ -167,15 +229,15 @@ def worker_terms(settings: Settings) -> Terms:
 
 
 def _worker(
-    settings: Settings, inbox: SqliteInbox, catalogs: Mapping[str, Identified], stores: Stores, clock: Clock
+    settings: Settings, inbox: SqliteInbox, reached: Reached, stores: Stores, clock: Clock, metrics: Metrics
 ) -> Worker:
     return Worker(
         Inbox(inbox, inbox, inbox, inbox),
-        Reached(settings, catalogs),
+        reached,
         stores,
         clock=clock,
         chance=SystemChance(),
-        journal=Logbook(),
+        journal=Journals(Logbook(), Meter(metrics.work, clock)),
         terms=worker_terms(settings),
     )
 
@@ -184,43 +246,59 @@ def _application(
     settings: Settings,
     inbox: SqliteInbox,
     readiness: Readiness,
+    process: Process,
     clock: Clock,
     on_broken: Callable[[Broken], None],
+    metering: Metering,
 ) -> Application:
     interests = {name: _interest(one) for name, one in settings.catalogs.items()}
 
     def concerns(table: TableName) -> bool:
-        return interests[table.catalog].covers(table)
+        return table.catalog not in process.retirement.names and interests[table.catalog].covers(table)
 
-    limits = Limits(settings.listener.body_limit)
-    events = Ingest(inbox, _senders(settings), readiness, limits=limits, interest=concerns, on_broken=on_broken)
+    admitted = admission(settings)
+    events = Ingest(
+        inbox,
+        admitted.senders,
+        readiness,
+        limits=Limits(settings.listener.body_limit),
+        interest=concerns,
+        on_broken=on_broken,
+        counted=metering.metrics.events,
+    )
+    operations = Operations(
+        inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
+        process=process,
+        catalogs={name: Followed(one.type) for name, one in settings.catalogs.items()},
+        understand=partial(_understood, settings, concerns),
+        clock=clock,
+    )
     return application(
         events,
         readiness,
         version=version(DISTRIBUTION),
         on_broken=on_broken,
-        routers=_operators(settings, inbox, clock),
+        routers=[
+            *([] if admitted.operators is None else [routes(operations, admitted.operators.admit)]),
+            metering.routes(inbox.figures, process, admitted.scrapers),
+        ],
     )
 
 
-def _operators(settings: Settings, brake: Brake, clock: Clock) -> list[APIRouter]:
-    admin = settings.admin
-    if admin.token is None and admin.token_file is None:
-        return []
-    named = {} if admin.token is None else {"token": admin.token.get_secret_value()}
-    tokens = Tokens(named, None if admin.token_file is None else TokenFile(admin.token_file))
-    return [routes(brake, clock, admit=tokens.admit, catalogs=settings.catalogs)]
+def _certificate(settings: Settings) -> Certificate | None:
+    chain, key = settings.listener.tls_certificate_file, settings.listener.tls_key_file
+    return None if chain is None or key is None else Certificate(chain, key)
 
 
-def _senders(settings: Settings) -> Senders:
-    if not settings.senders:
-        return anonymous(settings.catalogs)
-    known = []
-    for name, one in settings.senders.items():
-        named = {token: secret.get_secret_value() for token, secret in one.secrets.items()}
-        file = None if one.secrets_file is None else TokenFile(one.secrets_file)
-        known.append(Known(Sender(name, settings.catalogs_of(name)), Tokens(named, file)))
-    return Senders(known)
+def _understood(settings: Settings, concerns: Callable[[TableName], bool], event: Undecodable) -> Sequence[Hint]:
+    """The hints of a request that nobody understood when it came."""
+    if settings.senders and event.sender not in settings.senders:
+        known = ", ".join(settings.senders)
+        raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
+    catalogs = settings.catalogs_of(event.sender) if settings.senders else {name: name for name in settings.catalogs}
+    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
+    decoded = decode(Arrived(event.path, kind, event.body, Sender(event.sender, catalogs)))
+    return [hint for hint in decoded.hints if not isinstance(hint.subject, TableName) or concerns(hint.subject)]
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:
@@ -231,9 +309,3 @@ def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:
 
 def _interest(catalog: CatalogSettings) -> Interest:
     return Interest(catalog.include, catalog.exclude)
-
-
-def _stores(settings: Settings) -> dict[str, PointerStore]:
-    return {
-        one.prefix: LocalStore(one.prefix, unsafe=one.unsafe_unconditional_writes) for one in settings.stores.values()
-    }

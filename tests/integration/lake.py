@@ -57,6 +57,10 @@ class Lake:
         versions.append(file.as_uri())
         return file.as_uri()
 
+    def drop(self, name: str) -> None:
+        """Forget a table; its files stay."""
+        del self._tables[name]
+
     def published(self, name: str) -> str | None:
         """What a reader of the table's directory is told; None for a refusal."""
         try:

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.tls import TLSAttribute, TLSStream
 
 from sfn.dialects import Sender
 from sfn.errors import Broken
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
+from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Ingest
+from sfn.receiver.keyring import Keyring
 from sfn.receiver.problem import MEDIA_TYPE
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.senders import Known, Senders
+from sfn.receiver.senders import Senders
 from sfn.receiver.server import Server
 from sfn.receiver.tokens import Tokens
-from sfn.words import Accepted, Hint, TableName
+from sfn.telemetry.metrics import Metrics
+from sfn.words import Accepted, Hint, TableName, Undecodable
 
 LIMIT = 4_096
 DEADLINE = 0.4
@@ -40,44 +44,28 @@ class Inbox:
 
     def __init__(self) -> None:
         self.taken: list[Hint] = []
+        self.kept: list[Undecodable] = []
         self.failure: Exception | None = None
         self.entered = anyio.Event()
         self.gate = anyio.Event()
         self.gate.set()
 
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         self.entered.set()
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
         known = {(hint.sender, hint.event_id) for hint in self.taken if hint.event_id is not None}
-        new = [hint for hint in notes if (hint.sender, hint.event_id) not in known]
+        hints = [note for note in notes if isinstance(note, Hint)]
+        new = [hint for hint in hints if (hint.sender, hint.event_id) not in known]
         self.taken.extend(new)
-        return Accepted(len(new), len(notes) - len(new))
+        self.kept.extend(note for note in notes if isinstance(note, Undecodable))
+        return Accepted(len(new), len(hints) - len(new))
 
 
-class Brakes:
-    """A `Brake` in memory."""
-
-    def __init__(self) -> None:
-        self.released: list[tuple[str, datetime]] = []
-        self.failure: Exception | None = None
-
-    async def limit(self, catalog: str) -> int:
-        return len(catalog)
-
-    async def release(self, catalog: str, now: datetime) -> int:
-        if self.failure is not None:
-            raise self.failure
-        self.released.append((catalog, now))
-        return 3
-
-
-class Noon:
-    """A clock that stands."""
-
-    def now(self) -> datetime:
-        return datetime(2026, 8, 21, 12, tzinfo=UTC)
+def enrolled(tokens: Tokens) -> Senders:
+    """One sender, with these tokens."""
+    return Senders(Keyring({"senders.etl": tokens}), {"senders.etl": ETL})
 
 
 def covers_all_but_scratch(table: TableName) -> bool:
@@ -90,18 +78,21 @@ class Service:
 
     inbox: Inbox = field(default_factory=Inbox)
     readiness: Readiness = field(default_factory=Readiness)
-    senders: Senders = field(default_factory=lambda: Senders([Known(ETL, Tokens({"main": TOKEN}))]))
+    senders: Senders = field(default_factory=lambda: enrolled(Tokens({"main": TOKEN})))
     deadline: float = 60.0
+    limit: int = LIMIT
     broken: list[Broken] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=lambda: Metrics(version="1.2.3", catalogs=["prod", "dev"]))
 
     def ingest(self) -> Ingest:
         return Ingest(
             self.inbox,
             self.senders,
             self.readiness,
-            limits=Limits(LIMIT, self.deadline),
+            limits=Limits(self.limit, self.deadline),
             interest=covers_all_but_scratch,
             on_broken=self.broken.append,
+            counted=self.metrics.events,
         )
 
     def application(self) -> Application:
@@ -128,6 +119,11 @@ class Wire:
         self._stream = stream
         self._buffer = BufferedByteReceiveStream(stream)
 
+    @property
+    def certificate(self) -> bytes | None:
+        """The one that the server showed, in DER."""
+        return self._stream.extra(attribute=TLSAttribute.peer_certificate_binary)
+
     async def send(self, *parts: bytes) -> None:
         await self._stream.send(b"".join(parts))
 
@@ -137,7 +133,7 @@ class Wire:
             head = await self._buffer.receive_until(b"\r\n\r\n", 65_536)
             line, *fields = head.decode("latin-1").split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
-            length = 0 if headless else int(headers["content-length"])
+            length = 0 if headless or line.split(" ")[1] == "204" else int(headers["content-length"])
             content = await self._buffer.receive_exactly(length) if length else b""
         return Reply(int(line.split(" ")[1]), headers, content)
 
@@ -177,30 +173,42 @@ def request(
 
 
 @asynccontextmanager
-async def listening(application: Application) -> AsyncIterator[Open]:
-    """A server; what is yielded opens a connection to it."""
+async def connected(port: int, trust: ssl.SSLContext | None = None) -> AsyncIterator[Wire]:
+    async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+        yield Wire(stream if trust is None else await TLSStream.wrap(stream, hostname="localhost", ssl_context=trust))
+
+
+@dataclass(frozen=True)
+class Open:
+    """Opens connections to a server.
+
+    Attributes:
+        port: where it listens.
+        trust: for TLS.
+    """
+
+    port: int
+    trust: ssl.SSLContext | None
+
+    def __call__(self) -> AbstractAsyncContextManager[Wire]:
+        return connected(self.port, self.trust)
+
+
+@asynccontextmanager
+async def listening(
+    application: Application, certificate: Certificate | None = None, trust: ssl.SSLContext | None = None
+) -> AsyncIterator[Open]:
+    """A server; what is yielded opens a connection to it, over TLS where a certificate is to be shown and trusted."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = Server(application)
+    server = Server(application, certificate)
     server.config.timeout_graceful_shutdown = 1
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(server.serve, sockets=[listener]))
         try:
             # The socket listens already: who connects before the server is there waits for it.
-            yield partial(connected, listener.getsockname()[1])
+            yield Open(listener.getsockname()[1], trust)
         finally:
             server.should_exit = True
-
-
-@asynccontextmanager
-async def connected(port: int) -> AsyncIterator[Wire]:
-    async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-        yield Wire(stream)
-
-
-class Open(Protocol):
-    """Opens a connection."""
-
-    def __call__(self) -> AbstractAsyncContextManager[Wire]: ...
 
 
 async def answer(connect: Open, sent: bytes) -> Reply:

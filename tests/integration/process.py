@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -109,18 +110,23 @@ def start(
 
 @asynccontextmanager
 async def serving(
-    configuration: Path, environ: Mapping[str, str] | None = None, command: Sequence[str] = SFN
+    configuration: Path,
+    environ: Mapping[str, str] | None = None,
+    command: Sequence[str] = SFN,
+    trust: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[Daemon]:
     """A process that is ready; killed in the end if it still runs.
 
     Args:
         command: a module, and arguments of its own.
+        trust: for TLS.
     """
     log = configuration.with_name(f"{len(list(configuration.parent.glob('*.log')))}.log")
     process = start(configuration, log, environ, command)
     try:
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        async with httpx.AsyncClient(headers=headers, timeout=10.0, trust_env=False) as client:
+        verify = True if trust is None else trust
+        async with httpx.AsyncClient(headers=headers, timeout=10.0, trust_env=False, verify=verify) as client:
             daemon = Daemon(process, log, client)
             listening = await daemon.until_logged("listening")
             await daemon.until_logged("ready")

@@ -28,8 +28,9 @@ from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import anonymous
 from sfn.store.router import Router
+from sfn.telemetry.metrics import Metrics
 from sfn.wiring import STARTING, Service
-from sfn.words import Accepted, CatalogName, Hint, Slots
+from sfn.words import Accepted, CatalogName, Hint, Slots, Undecodable
 from sfn.work.logbook import Logbook
 from sfn.work.worker import Inbox, Source, Terms, Worker
 from tests.integration.waiting import until
@@ -61,10 +62,10 @@ class Troubled(MemoryInbox):
         return await super().claim(slots, now)
 
     @override
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         if self.on_put:
             raise self.on_put.pop(0)
-        self.taken.extend(notes)
+        self.taken.extend(note for note in notes if isinstance(note, Hint))
         return await super().put(notes)
 
 
@@ -128,7 +129,16 @@ def service(
 ) -> Service:
     readiness = Readiness(STARTING)
     senders = anonymous(["prod"])
-    ingest = Ingest(inbox, senders, readiness, limits=Limits(1000), interest=lambda _: True, on_broken=failure.tell)
+    metrics = Metrics(version="1", catalogs=["prod"])
+    ingest = Ingest(
+        inbox,
+        senders,
+        readiness,
+        limits=Limits(1000),
+        interest=lambda _: True,
+        on_broken=failure.tell,
+        counted=metrics.events,
+    )
     worker = Worker(
         Inbox(inbox, inbox, inbox, inbox),
         catalogs,

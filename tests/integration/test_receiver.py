@@ -11,12 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.errors import Broken, Scope, Transient
-from sfn.receiver.senders import Known, Senders, anonymous
-from sfn.receiver.tokens import REREAD_AFTER, TokenFile, Tokens
+from sfn.receiver.senders import anonymous
+from sfn.receiver.tokens import TokenFile, Tokens
+from sfn.watched import LOOK_AFTER
 from sfn.words import Hint, TableName
 from tests.integration.listening import (
     CHUNKED,
-    ETL,
     EVENT,
     LIMIT,
     TOKEN,
@@ -25,6 +25,7 @@ from tests.integration.listening import (
     answer,
     assert_problem,
     chunk,
+    enrolled,
     listening,
     request,
 )
@@ -74,16 +75,27 @@ async def test_there_is_no_202_before_the_inbox_has_it(service: Service, connect
         assert (await wire.reply()).status == 202
 
 
+def full(wait: float | None = None) -> Transient:
+    return Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=wait)
+
+
 @pytest.mark.parametrize(("wait", "header"), [(2.2, "3"), (None, "1"), (0.0, "1"), (0.01, "1"), (7, "7")])
 async def test_while_the_inbox_fails_it_is_503(
     service: Service, connect: Open, wait: float | None, header: str
 ) -> None:
-    service.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=wait)
+    service.inbox.failure = full(wait)
     reply = await answer(connect, request(body=EVENT))
     assert_problem(reply, 503)
     assert reply.headers["retry-after"] == header
     service.inbox.failure = None
     assert (await answer(connect, request(body=EVENT))).status == 202
+
+
+async def test_that_it_fails_is_logged_but_not_each_time(service: Service, connect: Open) -> None:
+    service.inbox.failure = full()
+    with capture_logs() as logs:
+        assert [(await answer(connect, request(body=EVENT))).status for _ in range(3)] == [503] * 3
+    assert [(entry["event"], entry["left_out"]) for entry in logs] == [("events not taken", 0)]
 
 
 async def test_a_broken_inbox_is_503_and_told(service: Service, connect: Open) -> None:
@@ -131,7 +143,7 @@ async def test_without_a_valid_token_it_is_401_which_tells_nothing(service: Serv
 async def test_tokens_are_rotated_by_writing_their_file(tmp_path: Path) -> None:
     file, now = tmp_path / "tokens", [0.0]
     file.write_text("first\n")
-    service = Service(senders=Senders([Known(ETL, Tokens({}, TokenFile(file, lambda: now[0])))]))
+    service = Service(senders=enrolled(Tokens({}, TokenFile(file, lambda: now[0]))))
     async with listening(service.application()) as connect:
 
         async def statuses(*tokens: str) -> list[int]:
@@ -140,7 +152,7 @@ async def test_tokens_are_rotated_by_writing_their_file(tmp_path: Path) -> None:
         assert await statuses("first", "second") == [202, 401]
         for content, expected in (("first\nsecond\n", [202, 202]), ("second\n", [401, 202]), ("", [401, 202])):
             file.write_text(content)
-            now[0] += REREAD_AFTER
+            now[0] += LOOK_AFTER
             assert await statuses("first", "second") == expected
 
 
@@ -170,7 +182,7 @@ async def test_what_cannot_be_understood_is_refused_whole(
     reply = await answer(connect, request(body=body))
     assert_problem(reply, status)
     assert [error["pointer"] for error in reply.json["errors"]] == [pointer]
-    assert not service.inbox.entered.is_set()
+    assert service.inbox.taken == []
 
 
 async def test_a_compressed_body_is_415(connect: Open) -> None:
@@ -272,6 +284,7 @@ async def test_what_is_refused_by_its_head_is_logged_but_not_each_time(connect: 
     assert entry == {
         "event": "request refused",
         "log_level": "warning",
+        "where": "events",
         "status": status,
         "why": replies[0].json["detail"],
         "client": "127.0.0.1",

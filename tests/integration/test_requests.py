@@ -57,6 +57,9 @@ class Attempts:
     def fenced(self, claim: Claim) -> None:
         self.numbers.append(claim.attempt)
 
+    def expired(self, leases: int) -> None:
+        raise AssertionError(leases)
+
     def poisoned(self, letter: Letter) -> None:
         raise AssertionError(letter)
 
@@ -186,7 +189,8 @@ async def test_ten_thousand_events_while_the_store_is_away_end_as_one_write_or_t
                 if number % 100 == 0:
                     site.table.commit()
                 batch.append(told(site.table, f"away-{number}"))
-            assert await site.tell(*batch) == Accepted(BATCH, 0)
+            taken = await site.tell(*batch)
+            assert (taken.accepted, taken.duplicates) == (BATCH, 0)
         # The breaker has reached its longest pause.
         await eventually(lambda: site.store.refused > 3)
         site.store.written.clear()

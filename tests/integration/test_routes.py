@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -13,26 +12,15 @@ from fastapi import APIRouter
 from fastapi.openapi.models import OpenAPI
 from structlog.testing import capture_logs
 
-from sfn.admin.app import routes
 from sfn.errors import Broken, Scope, Transient
-from sfn.receiver.app import application
 from sfn.receiver.problem import MEDIA_TYPE
-from sfn.receiver.tokens import Tokens
-from tests.integration.listening import Brakes, Noon, Service
+from sfn.receiver.senders import anonymous
+from sfn.words import Dead, Reason
+from tests.integration.listening import Service
+from tests.integration.operating import OPERATOR, Office, client, table
 
-OPERATOR = {"Authorization": "Bearer an-operators-token"}
 RELEASE = "/admin/v1/brakes/prod:release"
-
-
-@asynccontextmanager
-async def client(service: Service, *routers: APIRouter) -> AsyncIterator[httpx.AsyncClient]:
-    app = application(
-        service.ingest(), service.readiness, version="1.2.3", on_broken=service.broken.append, routers=routers
-    )
-    # As a server does: an error that was answered is raised again, to be logged.
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://sfn") as client:
-        yield client
+NOTIFICATIONS = "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications"
 
 
 @pytest.fixture
@@ -41,15 +29,19 @@ def service() -> Service:
 
 
 @pytest.fixture
-def brakes() -> Brakes:
-    return Brakes()
+def office() -> Office:
+    return Office()
 
 
 @pytest.fixture
-async def operator(service: Service, brakes: Brakes) -> AsyncIterator[httpx.AsyncClient]:
-    admit = Tokens({"token": "an-operators-token"}).admit
-    async with client(service, routes(brakes, Noon(), admit=admit, catalogs=["prod", "dev.eu"])) as operator:
+async def operator(service: Service, office: Office) -> AsyncIterator[httpx.AsyncClient]:
+    async with client(service, office.router()) as operator:
         yield operator
+
+
+async def released(office: Office) -> list[str]:
+    """The catalogs whose brake was released, the last one first."""
+    return [entry.about for entry in await office.inbox.audited(None, 9) if entry.action == "release"]
 
 
 def assert_problem(reply: httpx.Response, status: int) -> None:
@@ -58,45 +50,55 @@ def assert_problem(reply: httpx.Response, status: int) -> None:
     assert reply.json()["title"] == HTTPStatus(status).phrase
 
 
-async def test_an_operator_releases_a_brake(operator: httpx.AsyncClient, brakes: Brakes) -> None:
+async def test_an_operator_releases_a_brake(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.ground.settled(table("orders"), Dead(Reason.HELD_DROP, "gone"))
     reply = await operator.post(RELEASE, headers=OPERATOR)
-    assert (reply.status_code, reply.json()) == (200, {"released": 3})
+    assert (reply.status_code, reply.json()) == (200, {"released": 1})
     assert (await operator.post("/admin/v1/brakes/dev.eu:release", headers=OPERATOR)).status_code == 200
-    assert brakes.released == [("prod", Noon().now()), ("dev.eu", Noon().now())]
+    assert await released(office) == ["dev.eu", "prod"]
 
 
-async def test_a_release_is_logged_and_what_is_none_is_not(operator: httpx.AsyncClient, brakes: Brakes) -> None:
+async def test_a_release_is_logged_and_one_that_fails_is_not(operator: httpx.AsyncClient, office: Office) -> None:
     with capture_logs() as logs:
         await operator.post(RELEASE, headers=OPERATOR)
-        await operator.post(RELEASE)
-        brakes.failure = Broken("inbox.db", expected="a disk", found="none")
+        office.inbox.failure = Broken("inbox.db", expected="a disk", found="none")
         await operator.post(RELEASE, headers=OPERATOR)
-    assert logs == [{"event": "brake released", "log_level": "info", "catalog": "prod", "tables": 3}]
+    assert logs == [{"event": "brake released", "log_level": "info", "catalog": "prod", "tables": 0, "actor": "main"}]
 
 
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer x", "Basic an-operators-token", "Bearer \xe9"])
 @pytest.mark.parametrize("path", [RELEASE, "/admin/v1/brakes/unknown:release"])
 async def test_nobody_else_does(
-    operator: httpx.AsyncClient, brakes: Brakes, authorization: str | None, path: str
+    operator: httpx.AsyncClient, office: Office, authorization: str | None, path: str
 ) -> None:
     headers = [] if authorization is None else [(b"Authorization", authorization.encode("latin-1"))]
     reply = await operator.post(path, headers=headers)
     assert_problem(reply, 401)
     assert reply.headers["www-authenticate"] == "Bearer"
-    assert brakes.released == []
+    assert await released(office) == []
+
+
+async def test_who_is_turned_away_is_logged_with_an_address_but_not_each_time(operator: httpx.AsyncClient) -> None:
+    with capture_logs() as logs:
+        for _ in range(3):
+            await operator.post(RELEASE, headers={"Authorization": "Bearer gu3ss"})
+    (entry,) = logs
+    told = (entry["event"], entry["where"], entry["status"], entry["client"], entry["left_out"])
+    assert told == ("request refused", "admin", 401, "127.0.0.1", 0)
+    assert "gu3ss" not in str(entry)
 
 
 @pytest.mark.parametrize("other", ["Bearer x", "Bearer an-operators-token"])
-async def test_two_headers_do_not_say_who_it_is(operator: httpx.AsyncClient, brakes: Brakes, other: str) -> None:
+async def test_two_headers_do_not_say_who_it_is(operator: httpx.AsyncClient, office: Office, other: str) -> None:
     shown = ("Authorization", OPERATOR["Authorization"])
     for headers in ([shown, ("Authorization", other)], [("Authorization", other), shown]):
         assert_problem(await operator.post(RELEASE, headers=headers), 401)
-    assert brakes.released == []
+    assert await released(office) == []
 
 
-async def test_an_unknown_catalog_is_404(operator: httpx.AsyncClient, brakes: Brakes) -> None:
+async def test_an_unknown_catalog_is_404(operator: httpx.AsyncClient, office: Office) -> None:
     assert_problem(await operator.post("/admin/v1/brakes/unknown:release", headers=OPERATOR), 404)
-    assert brakes.released == []
+    assert await released(office) == []
 
 
 async def test_a_brake_is_released_with_post_alone(operator: httpx.AsyncClient) -> None:
@@ -105,22 +107,22 @@ async def test_a_brake_is_released_with_post_alone(operator: httpx.AsyncClient) 
     assert reply.headers["allow"] == "POST"
 
 
-async def test_trouble_of_the_inbox_is_503(operator: httpx.AsyncClient, brakes: Brakes, service: Service) -> None:
-    brakes.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=1.5)
+async def test_trouble_of_the_inbox_is_503(operator: httpx.AsyncClient, office: Office, service: Service) -> None:
+    office.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=1.5)
     reply = await operator.post(RELEASE, headers=OPERATOR)
     assert_problem(reply, 503)
     assert reply.headers["retry-after"] == "2"
     assert service.broken == []
 
 
-async def test_a_broken_inbox_is_503_and_told(operator: httpx.AsyncClient, brakes: Brakes, service: Service) -> None:
-    brakes.failure = Broken("inbox.db", expected="a disk", found="none")
+async def test_a_broken_inbox_is_503_and_told(operator: httpx.AsyncClient, office: Office, service: Service) -> None:
+    office.inbox.failure = Broken("inbox.db", expected="a disk", found="none")
     assert_problem(await operator.post(RELEASE, headers=OPERATOR), 503)
-    assert service.broken == [brakes.failure]
+    assert service.broken == [office.inbox.failure]
 
 
-async def test_an_error_of_ours_is_500(operator: httpx.AsyncClient, brakes: Brakes) -> None:
-    brakes.failure = ZeroDivisionError("a bug")
+async def test_an_error_of_ours_is_500(operator: httpx.AsyncClient, office: Office) -> None:
+    office.inbox.failure = ZeroDivisionError("a bug")
     reply = await operator.post(RELEASE, headers=OPERATOR)
     assert_problem(reply, 500)
     assert "a bug" not in reply.text
@@ -138,11 +140,29 @@ async def test_the_description_is_openapi_with_every_answer() -> None:
     description = await described()
     OpenAPI.model_validate(description)
     assert description["info"]["version"] == "1.2.3"
-    assert set(description["paths"]) == {"/v1/events", "/livez", "/readyz"}
+    assert set(description["paths"]) == {"/v1/events", NOTIFICATIONS, "/livez", "/readyz"}
     answers = description["paths"]["/v1/events"]["post"]["responses"]
     assert set(answers) == {"202", "400", "401", "405", "408", "413", "415", "422", "500", "503"}
     assert "Retry-After" in answers["503"]["headers"]
     assert "503" in description["paths"]["/readyz"]["get"]["responses"]
+    answers = description["paths"][NOTIFICATIONS]["post"]["responses"]
+    assert set(answers) == {"204", "400", "401", "404", "405", "408", "413", "415", "500", "503"}
+    assert "Retry-After" in answers["503"]["headers"]
+
+
+async def test_every_example_of_the_description_is_taken() -> None:
+    description = await described()
+    sent: list[tuple[str, object]] = []
+    for path in ("/v1/events", NOTIFICATIONS):
+        item = description["paths"][path]
+        named = {one["name"]: one["example"] for one in item.get("parameters", [])}
+        body = item["post"]["requestBody"]["content"]["application/json"]
+        examples = [one["value"] for one in body.get("examples", {}).values()] or [body["example"]]
+        sent.extend((path.format(**named), example) for example in examples)
+    assert len(sent) == 4
+    async with client(Service(senders=anonymous(["prod"]))) as sender:
+        statuses = [(await sender.post(path, json=example)).status_code for path, example in sent]
+    assert statuses == [202, 204, 204, 204]
 
 
 async def test_every_reference_of_the_description_leads_somewhere() -> None:
@@ -165,8 +185,7 @@ def references(part: object) -> list[str]:
 
 
 async def test_operators_routes_are_described_where_there_are_any() -> None:
-    router = routes(Brakes(), Noon(), admit=lambda _: True, catalogs=[])
-    description = await described(router)
+    description = await described(Office().router())
     OpenAPI.model_validate(description)
     post = description["paths"]["/admin/v1/brakes/{catalog}:release"]["post"]
     assert post["security"] == [{"operator": []}]

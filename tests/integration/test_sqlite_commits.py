@@ -229,7 +229,7 @@ async def test_more_notes_than_may_wait_are_refused_at_once(writer: Writer) -> N
 
 
 async def test_a_put_of_more_notes_than_may_wait_is_taken_when_none_waits(writer: Writer) -> None:
-    assert await writer.put(*[ORDERS] * (LIMIT + 1)) == Accepted(LIMIT + 1, 0)
+    assert await writer.put(*[ORDERS] * (LIMIT + 1)) == Accepted(LIMIT + 1, 0, LIMIT)
 
 
 async def test_a_verb_whose_caller_has_gone_is_not_run(writer: Writer) -> None:

@@ -23,7 +23,7 @@ from sfn.inbox.sqlite.schema import VERSION
 from sfn.words import Accepted, Ask, CatalogName, Dead, Done, Findings, Held, Hint, Memo, Reason, Swept
 from tests.integration.inbox_processes import hold, open_it, put_for_ever
 from tests.integration.waiting import until
-from tests.promises.inboxes import AT, TERMS, Ground, HandClock, pointer, table
+from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, HandClock, pointer, table
 from tests.promises.stores import ended, names_in, started, told
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
@@ -43,17 +43,27 @@ async def test_all_of_it_is_there_after_a_restart(tmp_path: Path) -> None:
         await ground.settled(RETURNS, Dead(Reason.FOREIGN_CATALOG, "somebody else is there"))
         await ground.settled(STOCK, Done(ground.after(3600), Findings(asks=(Ask(ORDERS, f"{AT}2"),))))
         await inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(3), drop=True)])
-        known, letters = await ground.known(), await inbox.letters("prod")
+        known, letters = await ground.known(), await ground.letters()
     async with SqliteInbox.opened(database, TERMS, clock) as inbox:
         ground = Ground(inbox, clock)
         assert await ground.known() == known
-        assert await inbox.letters("prod") == letters
+        assert await ground.letters() == letters
         assert await inbox.put([Hint(ORDERS, "etl", "e1")]) == Accepted(0, 1)
         claim = await ground.claim()
     assert (claim.subject, claim.locations) == (ORDERS, frozenset({AT, f"{AT}2"}))
     assert (claim.wish.floor, claim.wish.drop, claim.swept_at) == (pointer(3), True, clock.now())
     assert claim.story.live is not None
     assert claim.memo == MEMO
+
+
+async def test_leases_that_the_last_process_left_behind_are_told_with_the_first_claims(tmp_path: Path) -> None:
+    clock, database = HandClock(), tmp_path / "inbox.db"
+    async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+        ground = Ground(inbox, clock)
+        await ground.hint(ORDERS, RETURNS)
+        assert len(await ground.claims()) == 2
+    async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+        assert [(await inbox.claim(PLENTY, clock.now())).expired for _ in range(2)] == [2, 0]
 
 
 async def test_leases_of_the_last_process_are_taken_back_at_once_as_crashes(tmp_path: Path) -> None:
@@ -234,7 +244,7 @@ async def test_old_events_go_and_their_ids_with_them(tmp_path: Path) -> None:
         await inbox.put([Hint(ORDERS, "etl", "young")])
         assert await inbox.tend_once(TERMS.lease) == count
         assert await inbox.tend_once(TERMS.lease) == 0
-        assert await inbox.put([*old[:5], Hint(ORDERS, "etl", "young")]) == Accepted(5, 1)
+        assert await inbox.put([*old[:5], Hint(ORDERS, "etl", "young")]) == Accepted(5, 1, 5)
 
 
 async def test_tending_goes_on_until_it_is_cancelled(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from sfn.inbox import Brake, Intake, Roster, Worklist
-from sfn.inbox.letters import Letter
+from sfn.inbox.desk import Custody, DeadLetters, Desk
+from sfn.inbox.letters import DeadLetter, Order, Wanted
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms
@@ -21,12 +22,8 @@ TERMS = Terms(lease=timedelta(seconds=30), cap=timedelta(minutes=5), crashes=5, 
 AT = "s3://lake/orders"
 
 
-class AnyInbox(Intake, Worklist, Roster, Brake, Protocol):
+class AnyInbox(Intake, Worklist, Roster, Brake, Desk, DeadLetters, Custody, Protocol):
     """All faces of an inbox."""
-
-    async def letters(self, catalog: str) -> list[Letter]:
-        """Every dead letter of a catalog, oldest first."""
-        ...
 
 
 class HandClock:
@@ -124,8 +121,16 @@ class Ground:
 
     async def open_letters(self, catalog: str = "prod") -> list[tuple[str, str]]:
         """Subjects and reasons of the open dead letters."""
-        letters = await self.inbox.letters(catalog)
-        return sorted((str(one.subject), one.reason.value) for one in letters if one.status.value == "open")
+        letters = await self.inbox.find(Wanted(catalog=catalog), 0, 1000)
+        return sorted((str(one.subject), one.reason.value) for one in letters)
+
+    async def letters(self, catalog: str = "prod") -> list[DeadLetter]:
+        """Every dead letter of a catalog, oldest first."""
+        return await self.inbox.find(Wanted(status=None, catalog=catalog), 0, 1000)
+
+    def order(self, about: str = "") -> Order:
+        """What an operator says now."""
+        return Order("ann", about, self.now)
 
 
 def table(name: str, catalog: str = "prod") -> TableName:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from typing_extensions import override
 
-from sfn.inbox.letters import Letter
+from sfn.inbox.letters import DeadLetter, Order
 from sfn.words import (
     Accepted,
     Ask,
@@ -203,7 +203,7 @@ class Alike(RuleBasedStateMachine):
 
     @rule(catalog=st.sampled_from(CATALOGS))
     def release(self, catalog: str) -> None:
-        self.agreed(lambda inbox, _: inbox.release(catalog, self.clock.now()))
+        self.agreed(lambda inbox, _: inbox.release(catalog, Order("ann", "", self.clock.now())))
 
     @rule(name=names, place=places, uuid=uuids)
     def ask(self, name: TableName, place: str, uuid: str) -> None:
@@ -213,8 +213,9 @@ class Alike(RuleBasedStateMachine):
 
     @invariant()
     def they_know_the_same(self) -> None:
-        async def knowledge(inbox: AnyInbox, _: int) -> list[tuple[list[Known], list[Letter]]]:
-            return [(await Ground(inbox, self.clock).known(name), await inbox.letters(name)) for name in CATALOGS]
+        async def knowledge(inbox: AnyInbox, _: int) -> list[tuple[list[Known], list[DeadLetter]]]:
+            ground = Ground(inbox, self.clock)
+            return [(await ground.known(name), await ground.letters(name)) for name in CATALOGS]
 
         self.agreed(knowledge)
 

@@ -113,8 +113,8 @@ async def test_an_operator_lets_go_what_is_held_once(ground: Ground) -> None:
         outcome = Done(ground.after(HOUR)) if allowed else Dead(Reason.HELD_DROP, "the brake is on", held)
         await ground.settle(claim, outcome)
     await ground.settled(table("odd", FEW), Dead(Reason.PERMANENT, "its location is nonsense"))
-    assert await ground.inbox.release("prod", ground.now) == 0
-    assert await ground.inbox.release(FEW, ground.now) == 2
+    assert await ground.inbox.release("prod", ground.order()) == 0
+    assert await ground.inbox.release(FEW, ground.order()) == 2
     assert await ground.open_letters(FEW) == [("few:sales.odd", "permanent")]
     claims = await ground.claims()
     assert [(claim.story.held, claim.story.waived, claim.attempt) for claim in claims] == [(False, True, 1)] * 2
@@ -129,7 +129,7 @@ async def test_an_operator_also_lets_go_what_a_hint_has_brought_back(ground: Gro
     await ground.hint(table("a", FEW))
     running = await ground.claim()
     await ground.hint(table("b", FEW))
-    assert await ground.inbox.release(FEW, ground.now) == 2
+    assert await ground.inbox.release(FEW, ground.order()) == 2
     assert not await ground.inbox.settle(running, Dead(Reason.HELD_DROP, "the brake is on", held), ground.now)
     assert [claim.story.waived for claim in await ground.claims()] == [True, True]
 

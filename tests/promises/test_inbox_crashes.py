@@ -19,7 +19,7 @@ async def test_a_row_that_five_processes_did_not_come_back_from_is_poison(ground
         ground.clock.turn(LEASE)
     assert await ground.claims() == []
     assert await ground.open_letters() == [("prod:sales.orders", "poison")]
-    (letter,) = await ground.inbox.letters("prod")
+    (letter,) = await ground.letters()
     assert letter.attempts == TERMS.crashes
 
 

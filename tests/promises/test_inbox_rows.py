@@ -240,7 +240,7 @@ async def test_a_row_has_one_open_letter_until_a_success(ground: Ground) -> None
     assert len(await ground.open_letters()) == 1
     await ground.settle(await ground.claim(), Done(ground.after(3600)))
     assert await ground.open_letters() == []
-    (letter,) = await ground.inbox.letters("prod")
+    (letter,) = await ground.letters()
     assert (letter.status, letter.detail, letter.attempts) == ("superseded", "somebody else is there", 2)
 
 

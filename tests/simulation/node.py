@@ -225,6 +225,9 @@ class Tally:
     def fenced(self, claim: Claim) -> None:
         self._count("fenced")
 
+    def expired(self, leases: int) -> None:
+        self._say(f"  {leases} leases ran out")
+
     def poisoned(self, letter: Letter) -> None:
         self._count("poisoned")
         self._say(f"  {letter.subject}: poison")

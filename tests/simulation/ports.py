@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from sfn.catalog import Skip, Withheld
 from sfn.errors import Scope, Transient, Unsure
 from sfn.inbox import Claimed
+from sfn.inbox.letters import Order
 from sfn.store import Gone, Guarantees, Moved
 from sfn.words import (
     Accepted,
@@ -26,6 +27,7 @@ from sfn.words import (
     Step,
     Table,
     TableName,
+    Undecodable,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class SimulatedInbox:
     def _now(self) -> datetime:
         return self._node.clock.now()
 
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         accepted = await self._node.transact("put", lambda: self._service.ledger.put(notes, self._now()))
         self._service.ring()
         return accepted
@@ -93,8 +95,8 @@ class SimulatedInbox:
     async def limit(self, catalog: str) -> int:
         return await self._node.transact("limit", lambda: self._service.ledger.limit(catalog))
 
-    async def release(self, catalog: str, now: datetime) -> int:
-        return await self._node.transact("release", lambda: self._service.ledger.release(catalog, self._now()))
+    async def release(self, catalog: str, order: Order) -> int:
+        return await self._node.transact("release", lambda: self._service.ledger.desk.release(catalog, order))
 
 
 class SimulatedCatalog:
@@ -113,7 +115,7 @@ class SimulatedCatalog:
     async def listed(self, table: TableName) -> bool:
         return isinstance(await self._answer(f"listed {table}", lambda at: self._truth.get(table, at)), Table)
 
-    async def tables(self, skip: Skip | None = None) -> AsyncIterator[TableName | Withheld]:
+    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
         def listing(at: float) -> list[TableName]:
             return [name for name in sorted(self._truth.history) if isinstance(self._truth.get(name, at), Table)]
 

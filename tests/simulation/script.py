@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from sfn.inbox.row import Row
 from sfn.inbox.sqlite.rows import key_of
-from sfn.inbox.transitions import Row
 from sfn.words import Hint, Missing, Table, TableName
 from tests.simulation.node import Node, Service, Weather
 from tests.simulation.setting import Setting

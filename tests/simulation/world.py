@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from sfn.inbox.letters import Order
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.ledger import Terms as LedgerTerms
 from sfn.inbox.sqlite.rows import subject_of
@@ -140,7 +141,7 @@ class World:
         if self.setting.outage == "blank":
             await asyncio.sleep(600)
             for service in self.services:
-                service.ledger.release(service.truth.name, self.loop.now())
+                service.ledger.desk.release(service.truth.name, Order("", "", self.loop.now()))
                 service.ring()
 
     def check(self, when: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -62,15 +63,15 @@ class Open(Protocol):
 
 
 @asynccontextmanager
-async def running() -> AsyncGenerator[Server]:
-    """A server that listens."""
+async def running(certificate: ssl.SSLContext | None = None) -> AsyncGenerator[Server]:
+    """A server that listens, over TLS where it has a certificate."""
     server = Server()
     runner = web.ServerRunner(web.Server(server.answer), shutdown_timeout=0.1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate)
         await site.start()
-        server.uri = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        server.uri = f"{'http' if certificate is None else 'https'}://127.0.0.1:{runner.addresses[0][1]}"
         yield server
     finally:
         await runner.cleanup()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from sfn.inbox.row import Row, State, claim_of, lane_of
 from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import Row, State, claim_of, claimed, lane_of, settled
+from sfn.inbox.transitions import claimed, settled
 from sfn.words import CatalogName, Claim, Hint, Outcome, Published, Reason, TableName
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

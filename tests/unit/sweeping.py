@@ -29,6 +29,7 @@ from sfn.words import (
     Swept,
     Table,
     TableName,
+    Undecodable,
 )
 from sfn.work.sweep import Sweep, SweepPorts
 from tests.promises.inboxes import Ground, HandClock
@@ -90,11 +91,11 @@ class Noting(MemoryInbox):
         self._terms = replace(self._terms, max_drops={"prod": absences})
 
     @override
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         await anyio.lowlevel.checkpoint()
         if self.fails_with is not None:
             raise self.fails_with
-        self.noted += [note for note in notes if note.sender == "sweep"]
+        self.noted += [note for note in notes if isinstance(note, Hint) and note.sender == "sweep"]
         return await super().put(notes)
 
 

@@ -22,8 +22,8 @@ def fixture_tree(tmp_path: Path) -> Path:
         (tmp_path / source).touch()
     commands = tmp_path / ".venv" / "bin"
     commands.mkdir(parents=True)
-    for name, status in {"python": 1, "pytest": 0, "ruff": 0, "mypy": 0, "lint-imports": 0}.items():
-        (commands / name).write_text(f"#!/bin/sh\necho {name} >>ran\nexit {status}\n")
+    for name in ("python", "pytest", "ruff", "mypy", "lint-imports", "hadolint", "check-jsonschema"):
+        (commands / name).write_text(f"#!/bin/sh\necho {name} >>ran\nexit {int(name == 'python')}\n")
         (commands / name).chmod(0o755)
     (tmp_path / ".venv" / "installed").touch()
     return tmp_path

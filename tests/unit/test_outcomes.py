@@ -7,7 +7,8 @@ from datetime import datetime
 
 import pytest
 
-from sfn.inbox.transitions import State, hinted, lane_of, settled
+from sfn.inbox.row import State, lane_of
+from sfn.inbox.transitions import hinted, settled
 from sfn.words import (
     Dead,
     Done,

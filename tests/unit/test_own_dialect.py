@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfn.dialects import Sender
-from sfn.dialects.own import MAX_LEVELS, MAX_LOCATION, MAX_NAME, OPERATIONS
+from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
+from sfn.dialects.own import OPERATIONS
 from sfn.words import Hint, TableName
 from tests.unit.telling import ORDERS, anything, orders, refusal_of, refused, said
 

@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from sfn.errors import Scope, Transient
-from sfn.inbox.letters import Status
+from sfn.inbox.letters import Status, Wanted
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Interest, OnDrop
 from sfn.store import Moved
@@ -161,7 +161,7 @@ async def test_what_the_brake_holds_stays_young_and_lets_go_of_a_table_that_came
     line.catalog.hidden = line.catalog.unlisted = frozenset()
     await line.work(DAY / 3)
     assert isinstance(line.outcomes[-1], Done)
-    assert [letter.status for letter in await line.inbox.letters("prod")] == [Status.SUPERSEDED]
+    assert [letter.status for letter in await line.inbox.find(Wanted(status=None), 0, 9)] == [Status.SUPERSEDED]
 
 
 async def test_an_event_of_a_table_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
@@ -206,7 +206,8 @@ async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_br
     line.catalog.drop(B)
     await line.hear(Hint(A, drop=True), seconds=60)
     await line.hear(Hint(B, drop=True), seconds=60)
-    held = [letter.subject for letter in await line.inbox.letters("prod") if letter.reason is Reason.HELD_DROP]
+    letters = await line.inbox.find(Wanted(status=None), 0, 99)
+    held = [letter.subject for letter in letters if letter.reason is Reason.HELD_DROP]
     assert held == [A, B]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from sfn.receiver.refusals import TOLD_EVERY, Refusals
+from sfn.receiver.refusals import TOLD_EVERY, Refusals, Seldom
 
 
 def test_a_status_is_told_once_a_second_with_how_many_were_left_out() -> None:
     now = [0.0]
-    refusals = Refusals(lambda: now[0])
+    refusals = Refusals("events", Seldom(lambda: now[0]))
     with capture_logs() as records:
         for _ in range(100):
             refusals.tell(401, "no", "10.0.0.7")
@@ -25,8 +25,12 @@ def test_a_status_is_told_once_a_second_with_how_many_were_left_out() -> None:
 
 
 def test_no_status_hides_another() -> None:
-    refusals = Refusals(lambda: 0.0)
+    refusals = Refusals("events", Seldom(lambda: 0.0))
     with capture_logs() as records:
         for status in (401, 405, 401, 415):
             refusals.tell(status, "no", "10.0.0.7")
-    assert [record["status"] for record in records] == [401, 405, 415]
+    assert [(record["where"], record["status"]) for record in records] == [
+        ("events", 401),
+        ("events", 405),
+        ("events", 415),
+    ]

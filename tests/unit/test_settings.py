@@ -24,6 +24,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
     settings = load(None, LEAST)
     listener = settings.listener
     assert (listener.host, listener.port, listener.body_limit) == ("127.0.0.1", 8085, 1_048_576)
+    assert (listener.tls_certificate_file, listener.tls_key_file, listener.scheme) == (None, None, "http")
     assert (listener.drain, listener.queue_limit) == (timedelta(seconds=30), 10_000)
     assert (settings.inbox.url, settings.inbox.event_retention) == ("sqlite:///sfn/inbox.db", timedelta(hours=72))
     assert (settings.worker.concurrency, settings.worker.lease) == (32, timedelta(seconds=30))
@@ -33,6 +34,9 @@ def test_the_defaults_are_those_of_the_specification() -> None:
     assert settings.sweep.every == timedelta(minutes=15)
     assert (settings.senders, settings.stores) == ({}, {})
     assert (settings.admin.token, settings.admin.token_file) == (None, None)
+    telemetry = settings.telemetry
+    assert (telemetry.level, telemetry.format) == ("info", "auto")
+    assert (telemetry.metrics_token, telemetry.metrics_token_file) == (None, None)
 
 
 def test_the_defaults_of_a_catalog_are_those_of_the_specification(ground: Ground) -> None:
@@ -42,6 +46,13 @@ def test_the_defaults_of_a_catalog_are_those_of_the_specification(ground: Ground
     assert (catalog.max_drops, catalog.include, catalog.exclude, catalog.allowed_locations) == (None, (), (), ())
     assert (catalog.version_hint, catalog.on_drop, catalog.expire_after) == ("auto", "tombstone", timedelta(days=7))
     assert (catalog.refresh_after, catalog.min_publish_interval) == (timedelta(hours=8), timedelta(seconds=1))
+    assert (catalog.naming, catalog.placement, catalog.root, catalog.branches) == (
+        "identifier",
+        "inside",
+        None,
+        ("main",),
+    )
+    assert (catalog.keep, catalog.keep_for) == (100, timedelta(hours=24))
     assert (catalog.token, catalog.credential, catalog.catalog_id, catalog.warehouse, catalog.scope) == (None,) * 5
 
 
@@ -69,13 +80,12 @@ def test_the_environment_sets_what_pyiceberg_is_told(ground: Ground) -> None:
 
 def test_a_file_with_every_key_is_read(ground: Ground) -> None:
     settings = ground.load("""
-        listener = { host = "0.0.0.0", port = 0, body_limit = "64KiB", drain = "1m", queue_limit = 5 }
         inbox = { url = "sqlite:////var/lib/sfn/inbox.db", event_retention = "7d" }
         worker = { concurrency = 4, lease = "10s" }
         retry = { base = "500ms", cap = "10m", budget = "2h", max_attempts = 3 }
         sweep = { every = "off" }
         admin = { token_file = "/run/secrets/admin" }
-        telemetry = { level = "debug", format = "json" }
+        telemetry = { level = "debug", format = "json", metrics_token_file = "/run/secrets/metrics" }
         stores.here = { prefix = "file:///warehouse", unsafe_unconditional_writes = true }
         [senders.etl]
         scheme = "bearer"
@@ -103,6 +113,19 @@ def test_a_file_with_every_key_is_read(ground: Ground) -> None:
         expire_after = "1d"
         refresh_after = "2h"
         min_publish_interval = "0s"
+        naming = "identifier"
+        placement = "inside"
+        branches = ["main"]
+        keep = 100
+        keep_for = "1d"
+        [listener]
+        host = "0.0.0.0"
+        port = 0
+        body_limit = "64KiB"
+        drain = "1m"
+        queue_limit = 5
+        tls_certificate_file = "/run/tls/tls.crt"
+        tls_key_file = "/run/tls/tls.key"
     """)
     assert settings.inbox.path == Path("/var/lib/sfn/inbox.db")
     assert settings.sweep.every is None
@@ -111,6 +134,7 @@ def test_a_file_with_every_key_is_read(ground: Ground) -> None:
     assert settings.catalogs_of("etl") == {"theirs": "prod"}
     assert catalog.headers["X-Tenant"].get_secret_value() == "a b"
     assert (catalog.replica_lag, catalog.max_drops, catalog.exclude) == (timedelta(), 7, ("sales.tmp_*", "x"))
+    assert (settings.listener.scheme, settings.listener.tls_key_file) == ("https", Path("/run/tls/tls.key"))
     assert (settings.listener.body_limit, settings.retry.base) == (65_536, timedelta(milliseconds=500))
 
 

@@ -32,8 +32,17 @@ def test_a_variable_that_fits_nowhere_is_named(ground: Ground) -> None:
         (CATALOG + "replica_leg = '1s'", "sfn.toml: [catalogs.prod] replica_leg:", "did you mean replica_lag?"),
         ("[listner]\nport = 1", "sfn.toml: listner:", "did you mean listener?"),
         ("[worker]\nqqq = 1", "sfn.toml: [worker] qqq:", "known here: concurrency, lease"),
-        (CATALOG + "naming = 'uuid'", "sfn.toml: [catalogs.prod] naming:", "this version supports"),
-        ("[listener]\ntls_key_file = 'x'", "sfn.toml: [listener] tls_key_file:", "this version supports"),
+        ("[listener]\nconcurrency = 1", "sfn.toml: [listener] concurrency:", "concurrency is a key of [worker]"),
+        ("[listener]\nconcurency = 1", "sfn.toml: [listener] concurency:", "did you mean concurrency of [worker]?"),
+        ("[worker]\nprefix = '/w'", "sfn.toml: [worker] prefix:", "prefix is a key of [stores.NAME]"),
+        ("port = 1", "sfn.toml: port:", "port is a key of [listener]"),
+        (
+            "[stores.a]\nprefix = '/w'\nTOKEN = 1",
+            "sfn.toml: [stores.a] TOKEN:",
+            "token is a key of [catalogs.NAME] and [admin]",
+        ),
+        ("[inbox]\nuri = 'x'", "sfn.toml: [inbox] uri:", "did you mean url? uri is a key of [catalogs.NAME]"),
+        ("[catalogs]\nuri = 'x'", "sfn.toml: [catalogs] uri: expected a table", "uri is a key of [catalogs.NAME]"),
         ("[gateway.g]\nx = 1", "sfn.toml: gateway:", "this version supports"),
     ],
 )
@@ -106,6 +115,7 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
         ],
         ("[sweep]\nevery = 'never'", "a duration such as 30s"),
         ("[telemetry]\nlevel = 'loud'", "found 'loud'"),
+        ("[telemetry]\nmetrics_token = ''", "visible ASCII"),
         ("listener = 3", "sfn.toml: listener: expected a table, found another value"),
         ("[admin]\ntoken_file = ''", "the path of a file"),
         ("[admin]\ntoken_file = ['a']", "[admin] token_file: expected the path of a file, found an array"),
@@ -132,6 +142,14 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
         ),
         (PYICEBERG.replace("{ type = 'glue' }", "'glue'"), "properties: expected a table such as { name = 'value' }"),
         (CATALOG + "max_drops = -1", "[catalogs.prod] max_drops"),
+        (CATALOG + "naming = 'uuid'", "expected 'identifier', the only naming of this version, found 'uuid'"),
+        (CATALOG + "placement = 'root'", "expected 'inside', the only placement of this version, found 'root'"),
+        (CATALOG + "root = '/x'", "root: expected none, as no placement of this version has one, found '/x'"),
+        (CATALOG + "branches = ['main', 'dev']", "expected ['main'], the only branch that this version publishes"),
+        (CATALOG + "branches = []", "branches: expected ['main'], the only branch"),
+        (CATALOG + "keep = 5", "keep: expected 100, as this version has no naming that keeps older files, found 5"),
+        (CATALOG + "keep_for = '1h'", "expected 24h, as this version has no naming that keeps older files, found '1h'"),
+        ("[senders.a]\nscheme = 'hmac'", "scheme: expected 'bearer', the only scheme of this version, found 'hmac'"),
         (CATALOG + "include = ['']", "[catalogs.prod] include: expected at least 1 character"),
         ("[catalogs.prod]\nuri = 'catalog:8181'", "an absolute http or https URL"),
         ("[catalogs.prod]\nuri = 'ftp://catalog'", "an absolute http or https URL"),
@@ -163,6 +181,23 @@ def test_a_wrong_value_is_named_with_what_was_expected(ground: Ground, text: str
             "[senders.a.secrets] x: expected a token of its own, found the operators'",
         ),
         (CATALOG + "[admin]\ntoken = 'a'\ntoken_file = 'b'", "[admin] token_file: expected either"),
+        (
+            CATALOG + "[listener]\ntls_certificate_file = 'a'",
+            "as tls_certificate_file is set, found none; set it there or as SFN_LISTENER__TLS_KEY_FILE",
+        ),
+        (CATALOG + "[listener]\ntls_key_file = 'a'", "[listener] tls_certificate_file: expected a file, as tls_key"),
+        (
+            CATALOG + "[telemetry]\nmetrics_token = 'a'\nmetrics_token_file = 'b'",
+            "[telemetry] metrics_token_file: expected either",
+        ),
+        (
+            CATALOG + "[admin]\ntoken = 'tok'\n[telemetry]\nmetrics_token = 'tok'",
+            "[telemetry] metrics_token: expected a token of its own, found the operators'",
+        ),
+        (
+            CATALOG + "[senders.a]\nsecrets = { x = 'tok' }\n[telemetry]\nmetrics_token = 'tok'",
+            "[senders.a.secrets] x: expected a token of its own, found the one of the metrics",
+        ),
         (CATALOG + "[retry]\nbase = '10m'", "[retry] base: expected at most the cap"),
         (
             CATALOG + "properties = { type = 'sql' }",
@@ -204,7 +239,11 @@ def test_a_network_address_is_fine_with_a_sender(ground: Ground) -> None:
     assert settings.catalogs_of("a") == {"prod": "prod"}
 
 
-SECRETS = {"SFN_CATALOGS__PROD__TOKEN": "s3cret-a", "SFN_ADMIN__TOKEN": "s3cret-b"}
+SECRETS = {
+    "SFN_CATALOGS__PROD__TOKEN": "s3cret-a",
+    "SFN_ADMIN__TOKEN": "s3cret-b",
+    "SFN_TELEMETRY__METRICS_TOKEN": "s3cret-h",
+}
 
 
 def test_no_representation_tells_a_secret(ground: Ground) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sfn.inbox.letters import Wanted
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.terms import Terms
 from sfn.words import Hint, Slots, TableName
@@ -41,4 +42,4 @@ def test_poison_is_told_by_the_first_claim_that_is_kept(ledger: Ledger, *, savep
         claim_in_vain(ledger, savepoint=savepoint)
     told = [ledger.claim(PLENTY, LATER).poisoned for _ in range(2)]
     assert [len(letters) for letters in told] == [1, 0]
-    assert len(ledger.letters("prod")) == 1
+    assert len(ledger.desk.find(Wanted(), 0, 9)) == 1

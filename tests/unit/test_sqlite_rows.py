@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn.inbox.row import Row, State, lane_of
 from sfn.inbox.sqlite.codec import key_of, keys_of_tables, moment, subject_of
 from sfn.inbox.sqlite.rows import KEPT, Rows
 from sfn.inbox.sqlite.schema import prepare
-from sfn.inbox.transitions import Row, State, lane_of
 from sfn.words import CatalogName, Held, Memo, Published, Reason, Story, Subject, Table, TableName, Wish
 
 PLACES = st.sampled_from(["s3://lake/1", "s3://lake/2", "gs://pond/3"])

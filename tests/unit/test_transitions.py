@@ -11,19 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.inbox import transitions
-from sfn.inbox.transitions import (
-    Row,
-    State,
-    asked,
-    claimed,
-    expired,
-    hinted,
-    is_held_by,
-    is_poison,
-    lane_of,
-    released,
-    settled,
-)
+from sfn.inbox.row import Row, State, is_held_by, lane_of
+from sfn.inbox.transitions import asked, claimed, expired, hinted, is_poison, released, settled
 from sfn.words import (
     Ask,
     CatalogName,

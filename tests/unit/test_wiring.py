@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sfn.admin.operators import Retirement
 from sfn.catalog.library import LibraryCatalog, LibrarySettings
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import SystemClock
@@ -179,7 +180,7 @@ def test_their_defaults_are_the_same(ground: Ground) -> None:
 
 
 async def test_a_catalog_has_a_policy_once_it_was_reached(ground: Ground, server: Server, opened: Open) -> None:
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)})
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement())
     up = server.config
     server.config = complaint("ServiceUnavailableException", 503)
     for _ in range(2):
@@ -195,7 +196,7 @@ async def test_a_catalog_has_a_policy_once_it_was_reached(ground: Ground, server
 
 
 async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: Server, opened: Open) -> None:
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)})
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement())
     found = []
 
     async def ask() -> None:
@@ -210,15 +211,27 @@ async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: S
 
 async def test_a_configured_identity_needs_no_catalog(ground: Ground, server: Server, opened: Open) -> None:
     server.config = reply(b"", 500)
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")})
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, Retirement())
     source = await sources.named("prod")
     assert source is not None
     assert source.policy.catalog_id == "ours"
     assert server.configured == 0
 
 
+async def test_a_catalog_that_retires_gets_no_files_from_then_on(ground: Ground, server: Server, opened: Open) -> None:
+    retirement = Retirement()
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, retirement)
+    retired = []
+    for retirement.names in (frozenset(), frozenset({"prod"}), frozenset({"other"})):
+        source = await sources.named("prod")
+        assert source is not None
+        retired.append(source.policy.retired)
+    assert retired == [False, True, False]
+    assert set(sources.identities()) == {"prod"}
+
+
 async def test_another_name_is_no_catalog(ground: Ground) -> None:
-    assert await Reached(ground.load(CATALOG), {}).named("prod") is None
+    assert await Reached(ground.load(CATALOG), {}, Retirement()).named("prod") is None
 
 
 def local(ground: Ground, folder: Path, more: str = "") -> Settings:

@@ -9,7 +9,8 @@ import pytest
 from typing_extensions import override
 
 from sfn.errors import Permanent, Scope, Transient
-from sfn.words import CatalogName, Dead, Done, Lane, Later, Outcome, Reason, Released, Retry, Urgency
+from sfn.inbox.letters import Wanted
+from sfn.words import CatalogName, Cause, Dead, Done, Lane, Later, Outcome, Reason, Released, Retry, Urgency
 from sfn.work.retry import LONGEST_WISH, RetryPolicy
 from sfn.work.worker import SURPRISES, Terms
 from tests.unit.working import REFRESH, TABLE, Desk
@@ -77,14 +78,14 @@ async def test_an_error_that_nobody_can_tell_is_an_outcome_too(broken: bool) -> 
     made = desk()
     made.book.broken = broken
     made.trouble = Unspeakable
-    assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Unspeakable")
+    assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Unspeakable", Cause.DEFECT)
     assert any(isinstance(error, Unspeakable) for error in made.book.surprises)
 
 
 async def test_trouble_that_nobody_can_tell_is_an_outcome_too() -> None:
     made = desk()
     made.trouble = lambda: Permanent("there", scope=Scope.TABLE, expected=Unspeakable(), found="none")  # type: ignore[arg-type]
-    assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Permanent")
+    assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Permanent", Cause.DEFECT)
     assert [type(error) for error in made.book.surprises] == [RuntimeError]
 
 
@@ -98,7 +99,7 @@ async def test_a_table_that_was_refused_by_mistake_heals_without_an_event() -> N
     made.trouble = None
     await made.wait_until(outcome.look_at)
     assert isinstance(the_only(await made.work()), Done)
-    assert [letter.status.value for letter in await made.inbox.letters("prod")] == ["superseded"]
+    assert [letter.status.value for letter in await made.inbox.find(Wanted(status=None), 0, 9)] == ["superseded"]
 
 
 async def test_a_table_that_is_refused_again_waits_again() -> None:
@@ -110,7 +111,7 @@ async def test_a_table_that_is_refused_again_waits_again() -> None:
         outcome = the_only(await made.work())
         assert isinstance(outcome, Dead)
         assert outcome.look_at == made.clock.now() + REFRESH
-    assert [letter.status.value for letter in await made.inbox.letters("prod")] == ["open"]
+    assert [letter.status.value for letter in await made.inbox.find(Wanted(status=None), 0, 9)] == ["open"]
 
 
 async def test_a_table_whose_budget_is_spent_is_looked_at_again() -> None:

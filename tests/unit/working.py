@@ -16,7 +16,10 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
 from sfn.store import PointerStore
 from sfn.store.memory import MemoryStore
-from sfn.words import Accepted, Claim, Hint, Outcome, Slots, Subject, TableName
+from sfn.telemetry.metrics import Metrics
+from sfn.words import Accepted, Claim, Hint, Outcome, Slots, Subject, TableName, Undecodable
+from sfn.work.journal import Journals
+from sfn.work.meter import Meter
 from sfn.work.worker import Inbox, Source, Terms, Worker
 from tests.promises.inboxes import TERMS, HandClock
 
@@ -44,8 +47,8 @@ class WatchedInbox(MemoryInbox):
         return await super().claim(slots, now)
 
     @override
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
-        self.taken.extend(notes)
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+        self.taken.extend(note for note in notes if isinstance(note, Hint))
         return await super().put(notes)
 
     def due_at(self, subject: Subject) -> datetime:
@@ -60,6 +63,7 @@ class Book:
     Attributes:
         outcomes: in order.
         lost: claims whose lease was lost.
+        expirations: leases that ran out.
         letters: of rows that turned out to be poison.
         surprises: errors that nobody expected.
         broken: it can't be written.
@@ -67,6 +71,7 @@ class Book:
 
     outcomes: list[Outcome] = field(default_factory=list)
     lost: list[Claim] = field(default_factory=list)
+    expirations: int = 0
     letters: list[Letter] = field(default_factory=list)
     surprises: list[Exception] = field(default_factory=list)
     broken: bool = False
@@ -76,6 +81,9 @@ class Book:
 
     def fenced(self, claim: Claim) -> None:
         self.lost.append(claim)
+
+    def expired(self, leases: int) -> None:
+        self.expirations += leases
 
     def poisoned(self, letter: Letter) -> None:
         self.letters.append(letter)
@@ -90,6 +98,7 @@ class Desk:
     """The worker, and all that it is given.
 
     Attributes:
+        metrics: what it counts.
         trouble: makes what the next publish raises, before it asks the catalog; None for nothing.
         source: the one catalog, None where none is configured.
         store: the one store, wherever.
@@ -99,6 +108,7 @@ class Desk:
         self, terms: Terms | None = None, clock: HandClock | None = None, inbox: WatchedInbox | None = None
     ) -> None:
         self.clock, self.book = clock or HandClock(), Book()
+        self.metrics = Metrics(version="1.2.3", catalogs=["prod", "dev"], dialects=["own"])
         self.inbox = inbox or WatchedInbox(self.clock)
         self.catalog = MemoryCatalog("prod")
         self.store: PointerStore = MemoryStore()
@@ -113,7 +123,7 @@ class Desk:
             self,
             clock=self.clock,
             chance=self,
-            journal=self.book,
+            journal=Journals(self.book, Meter(self.metrics.work, self.clock)),
             terms=terms or Terms(),
         )
 

@@ -2,56 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from http import HTTPStatus
+from typing import Final, TypeAlias
 
-import structlog
 from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 
-from sfn.clock import Clock
-from sfn.inbox import Brake
+from sfn.admin.catalogs import CatalogRoutes
+from sfn.admin.dead_letters import DeadLetterRoutes
+from sfn.admin.operators import Operations
+from sfn.admin.standing import StandingRoutes
 
-Admit = Callable[[bytes | None], bool]
-"""Whether the value of an `Authorization` header is an operator's; takes the same time for every wrong one."""
+Admit: TypeAlias = Callable[[bytes | None, str | None], str | None]
+"""The name of the operators' token in an `Authorization` header that a client of that address has shown; None for any
+other header. It takes the same time for every wrong one, and is told to the log."""
 
-_log = structlog.stdlib.get_logger(__name__)
+PREFIX: Final = "/admin/v1"
 
 
-def routes(brake: Brake, clock: Clock, *, admit: Admit, catalogs: Collection[str]) -> APIRouter:
+def routes(operations: Operations, admit: Admit) -> APIRouter:
     """`/admin/v1/…`, each behind the operators' token.
 
     Args:
-        brake: what holds drops.
-        clock: tells the time.
+        operations: what they reach.
         admit: who is an operator.
-        catalogs: the configured ones.
     """
 
     async def operator(request: Request) -> None:
         shown = request.headers.getlist("authorization")
         # Two of them are no answer to the question who it is (RFC 9110, section 5.3).
         # ASGI's headers are bytes, Starlette reads them as Latin-1.
-        if not admit(shown[0].encode("latin-1") if len(shown) == 1 else None):
+        token = admit(
+            shown[0].encode("latin-1") if len(shown) == 1 else None, request.client.host if request.client else None
+        )
+        if token is None:
             raise HTTPException(
                 HTTPStatus.UNAUTHORIZED, "a valid bearer token is needed", {"WWW-Authenticate": "Bearer"}
             )
+        request.state.token = token
 
-    async def release(catalog: str) -> dict[str, int]:
-        """Let go what a catalog's brake holds: each of the held tables may take its step once."""
-        if catalog not in catalogs:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "no such catalog is configured")
-        released = await brake.release(catalog, clock.now())
-        _log.info("brake released", catalog=catalog, tables=released)
-        return {"released": released}
-
-    router = APIRouter(prefix="/admin/v1", tags=["admin"], dependencies=[Depends(operator)])
-    router.add_api_route(
-        "/brakes/{catalog}:release",
-        release,
-        methods=["POST"],
-        operation_id="releaseBrake",
-        responses={401: {"description": "not an operator"}, 404: {"description": "no such catalog"}},
-        openapi_extra={"security": [{"operator": []}]},
+    router = APIRouter(
+        prefix=PREFIX,
+        tags=["admin"],
+        dependencies=[Depends(operator)],
+        responses={401: {"description": "not an operator"}, 503: {"description": "the inbox can't answer now"}},
     )
+    StandingRoutes(operations).join(router)
+    DeadLetterRoutes(operations).join(router)
+    CatalogRoutes(operations).join(router)
     return router

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -45,7 +45,7 @@ class Catalog(Protocol):
         """Whether a complete listing of the table's namespace names it; a missing namespace lists nothing."""
         ...
 
-    def tables(self, skip: Skip | None = None) -> AsyncIterator[TableName | Withheld]:
+    def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
         """Every table of every namespace, pages followed, and once each namespace that is withheld.
 
         No trouble is raised for one namespace that may not be listed, and will not be until somebody changes

@@ -10,11 +10,27 @@ from typing import Annotated
 
 import typer
 
-from sfn.cli import demo, resolve, serve
+from sfn.cli import (
+    adopt,
+    audit,
+    check,
+    dead_letters,
+    demo,
+    healthcheck,
+    notify,
+    reconcile,
+    release,
+    resolve,
+    retire,
+    serve,
+    status,
+)
 
 DISTRIBUTION = "iceberg-sfn"
 
-app = typer.Typer(name="sfn", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+_LOOK, _ACT = "Look", "Act on the running service"
+
+app = typer.Typer(name="sfn", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -34,8 +50,18 @@ def sfn(
 
 
 app.command("serve")(serve.serve)
-app.command("resolve")(resolve.resolve)
+app.command("check")(check.check)
 app.command("demo")(demo.demo)
+app.command("resolve", rich_help_panel=_LOOK)(resolve.resolve)
+app.command("status", rich_help_panel=_LOOK)(status.status)
+app.command("audit", rich_help_panel=_LOOK)(audit.audit)
+app.command("healthcheck", rich_help_panel=_LOOK)(healthcheck.healthcheck)
+app.command("notify", rich_help_panel=_ACT)(notify.notify)
+app.command("reconcile", rich_help_panel=_ACT)(reconcile.reconcile)
+app.add_typer(dead_letters.app, rich_help_panel=_ACT)
+app.command("release", rich_help_panel=_ACT)(release.release)
+app.command("adopt", rich_help_panel=_ACT)(adopt.adopt)
+app.command("retire", rich_help_panel=_ACT)(retire.retire)
 
 
 def main() -> None:

@@ -26,11 +26,11 @@ def demo(
 
     Java and jars are those that `make jars` fetched, unless they are given.
     """
-    from sfn.errors import SfnError  # noqa: PLC0415 - start-up time
+    from sfn.errors import SfnError
 
     try:
-        from sfn.demo.fixture import locate  # noqa: PLC0415 - an optional dependency
-        from sfn.demo.story import tell  # noqa: PLC0415 - an optional dependency
+        from sfn.demo.fixture import locate
+        from sfn.demo.story import tell
     except ModuleNotFoundError as error:
         expected, remedy = "what it needs beside the service", "pip install '.[demo]'"
         typer.echo(str(SfnError("sfn demo", expected=expected, found=f"no {error.name}", remedy=remedy)), err=True)

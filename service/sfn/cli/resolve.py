@@ -24,15 +24,13 @@ def resolve(
     as_json: Annotated[bool, typer.Option("--json", help=f"Print as JSON: {_TOLD}.")] = False,
 ) -> None:
     """Print the location of a table's current metadata file, read from its directory alone."""
-    from sfn.errors import Unreadable  # noqa: PLC0415 - start-up time
-    from sfn.reader import blocking  # noqa: PLC0415 - start-up time
+    from sfn.cli.tables import identifier
+    from sfn.errors import Unreadable
+    from sfn.reader import blocking
 
+    named = None if table is None else identifier(table, "--table")
     try:
-        identifier = None if table is None else blocking.identifier_of(table)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--table") from None
-    try:
-        found = blocking.resolve(directory, identifier)
+        found = blocking.resolve(directory, named)
     except Unreadable as refusal:
         typer.echo(str(refusal), err=True)
         raise typer.Exit(FAILED) from None
@@ -40,7 +38,7 @@ def resolve(
 
 
 def _told(found: Resolved) -> str:
-    from sfn.pointer.document import moment, render_ordinal  # noqa: PLC0415 - start-up time
+    from sfn.pointer.document import moment, render_ordinal
 
     document = found.document
     told = {

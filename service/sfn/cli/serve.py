@@ -17,12 +17,12 @@ def serve(
     ] = None,
 ) -> None:
     """Hear of commits, ask the catalog, keep the pointer files."""
-    from sfn.settings import Misconfigured, load  # noqa: PLC0415 - start-up time
+    from sfn.settings import Misconfigured, load
 
     try:
         settings = load(config)
 
-        from sfn import daemon, sources  # noqa: PLC0415 - start-up time
+        from sfn import daemon, sources
 
         sources.check(settings)
     except Misconfigured as error:

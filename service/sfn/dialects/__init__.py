@@ -2,6 +2,8 @@
 
 A dialect is a pair of pure functions over one event. It imports neither another dialect nor this module: it names in
 a protocol of its own what it needs of an `Event`. All events of a request are decoded, or none is.
+
+Polaris' notifications stand beside the table: their path says what they are, one a request.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from sfn.dialects import own
+from sfn.dialects import own, polaris
 from sfn.errors import Rejected
-from sfn.words import Hint
+from sfn.words import CatalogName, Hint
 
 MAX_EVENTS: Final = 1_000
 """Most events of one request."""
@@ -47,7 +49,7 @@ class Arrived:
     """A request whose sender is known.
 
     Attributes:
-        path: of the request, percent-decoded.
+        path: of the request, percent-encoded as it came, without a query.
         headers: of the request.
         body: all of it.
         sender: who sent it.
@@ -122,6 +124,12 @@ DIALECTS: Final[tuple[Dialect, ...]] = (Dialect("own", own.recognises, own.hints
 """In the order in which they are asked: the most telling first, our own last."""
 
 
+POLARIS: Final = "polaris"
+"""The dialect of notifications: it has paths of its own, so nothing need be recognised."""
+NAMES: Final = (*(dialect.name for dialect in DIALECTS), POLARIS)
+"""Of all dialects."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """What a request says.
@@ -129,26 +137,62 @@ class Decoded:
     Attributes:
         hints: in the order of the events.
         ignored: events that are understood and of no concern.
+        dialect: the format's name; of several that of the last event, None without any.
     """
 
     hints: tuple[Hint, ...]
     ignored: int
+    dialect: str | None = None
 
 
 def decode(request: Arrived) -> Decoded:
-    """The hints of a request that holds one event or an array of events.
+    """The hints of a request: of a notification where the path is one's, else of one event or an array of events.
 
     Raises:
         Rejected: 400 not JSON (RFC 8259) or nested too deeply, 415 no known format, 422 a known format with a wrong
-            field or too many events. `where` points at the culprit.
+            field or too many events. Of a notification 400 for all of this, and 404 for a catalog that the sender does
+            not have. `where` points at the culprit.
     """
+    address = polaris.addressed(request.path)
+    return _events(request) if address is None else _notification(request, address)
+
+
+def unread(path: str, sender: Sender) -> tuple[Hint, ...]:
+    """What makes up for a body that was too large to be read, which is none the less told of.
+
+    A notification's path names the table; what events told of, a walk over the sender's catalogs finds.
+
+    Args:
+        path: of the request, percent-encoded.
+        sender: who sent it.
+    """
+    address = polaris.addressed(path)
+    if address is None:
+        return tuple(Hint(CatalogName(ours), sender.name) for ours in dict.fromkeys(sender.catalogs.values()))
+    try:
+        return (Hint(polaris.named(address, sender.catalogs), sender.name),)
+    except Rejected:
+        return ()
+
+
+def _notification(request: Arrived, address: polaris.Address) -> Decoded:
+    sender = request.sender
+    table = polaris.named(address, sender.catalogs)
+    content = _json(_ONE, request.body, "#")
+    told = polaris.hints(table, sender.name, content, request.body[:LOGGED])
+    return Decoded(told, int(not told), POLARIS)
+
+
+def _events(request: Arrived) -> Decoded:
     hints: list[Hint] = []
-    ignored = 0
-    for event in _events(request):
-        told = _dialect(event).hints(event)
+    ignored, name = 0, None
+    for event in _split(request):
+        dialect = _dialect(event)
+        told = dialect.hints(event)
         hints.extend(told)
         ignored += not told
-    return Decoded(tuple(hints), ignored)
+        name = dialect.name
+    return Decoded(tuple(hints), ignored, name)
 
 
 def _dialect(event: Event) -> Dialect:
@@ -158,7 +202,7 @@ def _dialect(event: Event) -> Dialect:
     raise _unknown(event.at)
 
 
-def _events(request: Arrived) -> Iterator[Event]:
+def _split(request: Arrived) -> Iterator[Event]:
     body = request.body
     if not body.lstrip(b" \t\r\n").startswith(b"["):
         yield _event(request, body, "#")

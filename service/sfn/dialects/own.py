@@ -16,22 +16,14 @@ import re
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from sfn.errors import Rejected
+from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, checked, kind, text, wrong
 from sfn.words import Hint, TableName
-
-MAX_LEVELS: Final = 64
-"""Most levels of a namespace."""
-MAX_NAME: Final = 512
-"""Most characters of a level, a name, a ref, an event id, a catalog."""
-MAX_LOCATION: Final = 4_096
-"""Most characters of a location."""
 
 OPERATIONS: Final = ("commit", "create", "register", "rename", "drop")
 
 _DESTINATION_ID: Final = "\x1fdestination"
 """Ends the event id of a rename's second hint: no id that arrives holds a control character."""
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _TIMESTAMP: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)",
     re.ASCII,
@@ -79,11 +71,11 @@ def hints(event: Told) -> tuple[Hint, ...]:
     """
     content, at = event.content, event.at
     operation = _operation(content, at)
-    table = _table(content, at, event.catalog(_text(content, "catalog", at), f"{at}/catalog"))
-    event_id = _text(content, "event_id", at)
-    floor = _text(content, "metadata_location", at, MAX_LOCATION)
-    _text(content, "table_uuid", at)
-    _text(content, "ref", at)
+    table = _table(content, at, event.catalog(text(content, "catalog", at), f"{at}/catalog"))
+    event_id = text(content, "event_id", at)
+    floor = text(content, "metadata_location", at, MAX_LOCATION)
+    text(content, "table_uuid", at)
+    text(content, "ref", at)
     _timestamp(content, "occurred_at", at)
     destination = _destination(content, at, table, operation)
     purge = _purge(content, at, operation)
@@ -100,11 +92,11 @@ def hints(event: Told) -> tuple[Hint, ...]:
 
 
 def _operation(content: Mapping[str, object], at: str) -> str:
-    operation = _text(content, "operation", at)
+    operation = text(content, "operation", at)
     if operation is None:
         return OPERATIONS[0]
     if operation not in OPERATIONS:
-        raise _wrong(at, "operation", f"one of {', '.join(OPERATIONS)}", ascii(operation[:40]))
+        raise wrong(at, "operation", f"one of {', '.join(OPERATIONS)}", ascii(operation[:40]))
     return operation
 
 
@@ -112,13 +104,13 @@ def _destination(content: Mapping[str, object], at: str, source: TableName, oper
     destination = content.get("destination")
     if operation != "rename":
         if destination is not None:
-            raise _wrong(at, "destination", "none without the operation rename", _kind(destination))
+            raise wrong(at, "destination", "none without the operation rename", kind(destination))
         return None
     if not isinstance(destination, dict):
-        raise _wrong(at, "destination", "an object with the new namespace and name", _kind(destination))
+        raise wrong(at, "destination", "an object with the new namespace and name", kind(destination))
     table = _table(destination, f"{at}/destination", source.catalog)
     if table == source:
-        raise _wrong(at, "destination", "another name than the old one", "the same")
+        raise wrong(at, "destination", "another name than the old one", "the same")
     return table
 
 
@@ -127,69 +119,31 @@ def _purge(content: Mapping[str, object], at: str, operation: str) -> bool:
     if purge is None or purge is False:
         return False
     if purge is not True:
-        raise _wrong(at, "purge", "true or false", _kind(purge))
+        raise wrong(at, "purge", "true or false", kind(purge))
     if operation != "drop":
-        raise _wrong(at, "purge", "none without the operation drop", "true")
+        raise wrong(at, "purge", "none without the operation drop", "true")
     return True
 
 
 def _table(content: Mapping[str, object], at: str, catalog: str) -> TableName:
-    return TableName(catalog, _namespace(content.get("namespace"), at), _checked(content.get("name"), at, "name"))
+    return TableName(catalog, _namespace(content.get("namespace"), at), checked(content.get("name"), at, "name"))
 
 
 def _namespace(value: object, at: str) -> tuple[str, ...]:
     if isinstance(value, str):
         levels = value.split(".")
-        checked = tuple(_checked(level, at, "namespace") for level in levels[: MAX_LEVELS + 1])
+        namespace = tuple(checked(level, at, "namespace") for level in levels[: MAX_LEVELS + 1])
     elif isinstance(value, list):
         inside = f"{at}/namespace"
-        checked = tuple(_checked(level, inside, index) for index, level in enumerate(value[: MAX_LEVELS + 1]))
+        namespace = tuple(checked(level, inside, index) for index, level in enumerate(value[: MAX_LEVELS + 1]))
     else:
-        raise _wrong(at, "namespace", "an array of strings or one dotted string", _kind(value))
-    if len(checked) > MAX_LEVELS:
-        raise _wrong(at, "namespace", f"at most {MAX_LEVELS} levels", "more")
-    return checked
+        raise wrong(at, "namespace", "an array of strings or one dotted string", kind(value))
+    if len(namespace) > MAX_LEVELS:
+        raise wrong(at, "namespace", f"at most {MAX_LEVELS} levels", "more")
+    return namespace
 
 
 def _timestamp(content: Mapping[str, object], key: str, at: str) -> None:
-    text = _text(content, key, at)
-    if text is not None and _TIMESTAMP.fullmatch(text) is None:
-        raise _wrong(at, key, "a time with its offset as in RFC 3339", ascii(text[:40]))
-
-
-def _text(content: Mapping[str, object], key: str, at: str, limit: int = MAX_NAME) -> str | None:
-    value = content.get(key)
-    return None if value is None else _checked(value, at, key, limit)
-
-
-def _checked(value: object, at: str, key: str | int, limit: int = MAX_NAME) -> str:
-    if not isinstance(value, str):
-        raise _wrong(at, key, "a string", _kind(value))
-    if not value:
-        raise _wrong(at, key, "a string that is not empty", "an empty one")
-    if len(value) > limit:
-        raise _wrong(at, key, f"at most {limit} characters", str(len(value)))
-    # Nearly every name is plain: only the others are worth a search.
-    if not (value.isascii() and value.isprintable()) and (control := _CONTROL.search(value)) is not None:
-        raise _wrong(at, key, "a string without control characters", f"U+{ord(control[0]):04X}")
-    return value
-
-
-def _wrong(at: str, key: str | int, expected: str, found: str) -> Rejected:
-    return Rejected(f"{at}/{key}", status=422, expected=expected, found=found)
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return "a boolean"
-        case str():
-            return "a string"
-        case int() | float():
-            return "a number"
-        case list():
-            return "an array"
-        case _:
-            return "an object"
+    moment = text(content, key, at)
+    if moment is not None and _TIMESTAMP.fullmatch(moment) is None:
+        raise wrong(at, key, "a time with its offset as in RFC 3339", ascii(moment[:40]))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from sfn.inbox.letters import Letter
+from sfn.inbox.letters import Letter, Order
 from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName, Undecodable
 
 
@@ -41,11 +41,13 @@ class Claimed:
         claims: what it has to do.
         next_due: when the next row that was not claimed falls due; None: no row waits.
         poisoned: letters of rows that turned out to be poison since the last claim.
+        expired: leases that ran out since the last claim, or that the process before this one left behind.
     """
 
     claims: tuple[Claim, ...]
     next_due: datetime | None
     poisoned: tuple[Letter, ...] = ()
+    expired: int = 0
 
 
 class Worklist(Protocol):
@@ -104,7 +106,7 @@ class Brake(Protocol):
         """How many absences one sweep may find before they are held."""
         ...
 
-    async def release(self, catalog: str, now: datetime) -> int:
+    async def release(self, catalog: str, order: Order) -> int:
         """Reset a catalog's brake and queue what it held, waived once each; how many rows."""
         ...
 

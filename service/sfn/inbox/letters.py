@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
-from sfn.words import Reason, Subject
+from sfn.words import Reason, Subject, TableName
+
+UNDECODABLE_KEPT = 1_000
+"""Requests of one sender that nobody understood which are kept; the oldest goes."""
 
 
 class Status(StrEnum):
@@ -14,25 +18,121 @@ class Status(StrEnum):
     OPEN = "open"
     SUPERSEDED = "superseded"
     REPLAYED = "replayed"
+    DISCARDED = "discarded"
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter; a subject has at most one that is open.
+    """Why a subject was given up.
 
     Attributes:
         subject: whose.
         reason: which kind.
         detail: what happened and what to do, for a person.
         attempts: how many there were.
-        status: what became of it.
     """
 
     subject: Subject
     reason: Reason
     detail: str
     attempts: int
-    status: Status = Status.OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A dead letter as the inbox keeps it; a subject has at most one that is open.
+
+    Attributes:
+        id: grows with each one, and is never used again.
+        subject: whose; None for a request that nobody understood.
+        sender: who sent that request; None for a subject's.
+        reason, detail, attempts: as in `Letter`.
+        status: what became of it.
+        opened_at: when it was opened.
+        changed_at: when anything of it last changed.
+        actor: the operator who replayed or discarded it.
+    """
+
+    id: int
+    subject: Subject | None
+    sender: str | None
+    reason: Reason
+    detail: str
+    attempts: int
+    status: Status
+    opened_at: datetime
+    changed_at: datetime
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which dead letters are looked for; what is None does not matter.
+
+    Attributes:
+        status: what became of them.
+        catalog: of which catalog their subjects are.
+        table: whose.
+        reason: which kind.
+        sender: who sent the request.
+        before, since: opened earlier than this moment; at it or later.
+    """
+
+    status: Status | None = Status.OPEN
+    catalog: str | None = None
+    table: TableName | None = None
+    reason: Reason | None = None
+    sender: str | None = None
+    before: datetime | None = None
+    since: datetime | None = None
+
+    def covers(self, letter: DeadLetter) -> bool:
+        """Whether it is one of them."""
+        catalog = letter.subject.catalog if letter.subject is not None else None
+        return (
+            (self.status is None or letter.status is self.status)
+            and (self.catalog is None or catalog == self.catalog)
+            and (self.table is None or letter.subject == self.table)
+            and (self.reason is None or letter.reason is self.reason)
+            and (self.sender is None or letter.sender == self.sender)
+            and (self.before is None or letter.opened_at < self.before)
+            and (self.since is None or letter.opened_at >= self.since)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an operator told the service to do.
+
+    Attributes:
+        actor: who.
+        about: what it was told of, in words.
+        at: when.
+    """
+
+    actor: str
+    about: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """An order that was carried out.
+
+    Attributes:
+        id: grows with each one.
+        at, actor: when, and by whom.
+        action: `replay`, `discard`, `release`, `retire`, `unretire` or `adopt`.
+        about: what it was told of.
+        count: how many letters or rows it changed.
+    """
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    about: str
+    count: int
 
 
 def poisoned(subject: Subject, crashes: int, attempts: int) -> Letter:

@@ -13,6 +13,7 @@
     leased          released                     queued then, the attempt given back
     leased          lease ran out                queued now, the crash counted; much later, as poison, after too many
     any held        released by an operator      queued now, waived once
+    any given up    replayed by an operator      queued now, behind what was told since; waived once if it was held
 
 No row is due before its pause ends (`Row.not_before`), whatever is said of its due time. A moment that is further away
 than any pause can be was set by a clock that was ahead, and does not count.
@@ -20,15 +21,14 @@ than any pause can be was set by a clock that was ahead, and does not count.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import assert_never
 
+from sfn.inbox.row import Row, State
+from sfn.inbox.standing import Said
 from sfn.inbox.terms import Terms
 from sfn.pointer.lineage import higher
-from sfn.pointer.location import store_of
 from sfn.words import (
     Ask,
     Claim,
@@ -36,7 +36,6 @@ from sfn.words import (
     Done,
     Findings,
     Hint,
-    Lane,
     Later,
     Memo,
     Outcome,
@@ -44,12 +43,11 @@ from sfn.words import (
     Released,
     Retry,
     Story,
-    Subject,
     Swept,
     TableName,
-    Urgency,
     Wish,
 )
+from sfn.words.outcome import told
 
 _LOOKS_AT_ONCE = frozenset({None, Reason.HELD_DROP, Reason.FOREIGN_CATALOG})
 """Why a row may be dead that a hint brings back without a pause; None for one that is not."""
@@ -58,61 +56,6 @@ LONGEST_PAUSE = timedelta(hours=1)
 """Between two publishes of a row."""
 SWEEP_PAUSE = timedelta(seconds=30)
 """Between two sweeps of a catalog, at most."""
-
-
-class State(StrEnum):
-    """Where a row is."""
-
-    QUEUED = "queued"
-    LEASED = "leased"
-    DEAD = "dead"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One subject's row.
-
-    Attributes:
-        subject: whose.
-        state: where it is.
-        due_at: when it may be claimed, if it is queued.
-        not_before: no claim earlier, whatever comes.
-        seq: number of its newest hint.
-        done_seq: number of the newest hint that a publish has seen through.
-        token: of the last claim; no claim of any row ever had it before.
-        lease_until: of the last claim.
-        attempt: claims since the last success; a released one does not count.
-        crashes: leases that ran out since the last settled claim.
-        failing_since: the first of a row of failures.
-        reason: why it is dead.
-        wish, locations, story, memo: see `sfn.words.Claim`.
-    """
-
-    subject: Subject
-    due_at: datetime
-    state: State = State.QUEUED
-    not_before: datetime | None = None
-    seq: int = 0
-    done_seq: int = 0
-    token: int = 0
-    lease_until: datetime | None = None
-    attempt: int = 0
-    crashes: int = 0
-    failing_since: datetime | None = None
-    reason: Reason | None = None
-    wish: Wish = Wish()
-    locations: frozenset[str] = frozenset()
-    story: Story = Story()
-    memo: Memo = Memo()
-
-
-def lane_of(row: Row, stores: Collection[str] = ()) -> Lane:
-    """The lane that a row would be claimed from; `stores` are those of the terms."""
-    if not isinstance(row.subject, TableName):
-        return Lane(row.subject.catalog, "", Urgency.SWEEP)
-    live = row.story.live.location if row.story.live is not None else min(row.locations, default="")
-    urgency = Urgency.LIVE if row.seq > row.done_seq else Urgency.CHORE
-    return Lane(row.subject.catalog, store_of(live, stores) if live else "", urgency)
 
 
 def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta) -> Row:
@@ -132,6 +75,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
         purge=hint.purge or row.wish.purge,
         vague=hint.vague or row.wish.vague,
         anew=hint.anew or row.wish.anew,
+        adopts=hint.adopts or row.wish.adopts,
     )
     story = replace(row.story, held=True) if hint.held else row.story
     state, due_at = _woken(row, now, cap)
@@ -169,28 +113,6 @@ def claimed(row: Row, token: int, now: datetime, lease: timedelta) -> Row:
     )
 
 
-def claim_of(row: Row, lane: Lane, swept_at: datetime | None) -> Claim:
-    """What the worker gets to see of a leased row."""
-    return Claim(
-        subject=row.subject,
-        lane=lane,
-        token=row.token,
-        seq=row.seq,
-        attempt=row.attempt,
-        since=row.failing_since or row.due_at,
-        wish=row.wish,
-        locations=row.locations,
-        story=row.story,
-        memo=row.memo,
-        swept_at=swept_at,
-    )
-
-
-def is_held_by(row: Row | None, claim: Claim) -> bool:
-    """Whether a claim still has its row: the fence of every write of a worker."""
-    return row is not None and row.state is State.LEASED and row.token == claim.token
-
-
 def renewed(row: Row, now: datetime, lease: timedelta) -> Row:
     """The row with its lease prolonged."""
     return replace(row, lease_until=now + lease)
@@ -223,7 +145,7 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
         cap: as for `hinted`.
     """
     newer = row.seq > claim.seq
-    row = replace(row, lease_until=None, crashes=0)
+    row = replace(row, lease_until=None, crashes=0, said=Said(*told(outcome), now))
     match outcome:
         case Done(due_at, findings, forget):
             if forget and not newer:
@@ -260,6 +182,17 @@ def released(row: Row, now: datetime) -> Row:
     story = replace(row.story, held=False, waived=True)
     row = replace(row, story=story, attempt=0, failing_since=None, reason=None, lease_until=None)
     return _queued(row, now, now)
+
+
+def replayed(row: Row, now: datetime) -> Row:
+    """A row that was given up and that an operator wants to have looked at; whoever has it leased is fenced.
+
+    It takes its turn with what only time asks for: many replays at once must not hold up what was told since.
+    """
+    if row.reason is Reason.HELD_DROP:
+        return released(row, now)
+    row = replace(row, done_seq=row.seq, attempt=0, crashes=0, failing_since=None, reason=None, lease_until=None)
+    return _queued(replace(row, memo=Memo()), now, now)
 
 
 def _with(row: Row, claim: Claim, findings: Findings) -> Row:

@@ -37,6 +37,9 @@ def decide(claim: Claim, facts: Facts, policy: Policy, *, now: datetime, jitter:
         now: when the claim was taken up.
         jitter: in [0, 1), spreads the refreshes.
     """
+    adopts = claim.wish.adopts
+    if adopts is not None and isinstance(claim.subject, TableName):
+        policy = replace(policy, adopted=(claim.subject, adopts))
     try:
         return _decide(claim, facts, policy, now, jitter)
     except Lacking as lacking:
@@ -56,7 +59,8 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
     own = {location: own_file(facts, name, policy, location) for location in sorted(locations)}
     scene = Scene(claim, facts, policy, name, look, table, place, own, obstacle=refused)
     refresh = claim.story.refresh_at is not None and now >= claim.story.refresh_at
-    if table is not None and (table.left_alone is not None or not policy.interest.covers(name)):
+    left_alone = table is not None and (table.left_alone is not None or not policy.interest.covers(name))
+    if left_alone or policy.retired:
         return _withdraw(scene, refresh=refresh, jitter=jitter)
     return _follow(scene, refresh=refresh, jitter=jitter)
 
@@ -139,7 +143,8 @@ def _with_obstacle(scene: Scene) -> Scene:
         return scene
     detail = f"{own.key} is not ours: "
     if own.obstacle is Reason.FOREIGN_CATALOG:
-        detail += "it belongs to the same identifier of another catalog; `sfn adopt` takes it over"
+        adopt = f"`sfn adopt {scene.name.catalog} --from {own.owner}`"
+        detail += f"it belongs to the same identifier of another catalog; {adopt} takes it over"
     else:
         detail += "it is no SFN document of a catalog that can be told; look at it, then move or delete it"
     return replace(scene, obstacle=Dead(own.obstacle, detail))

@@ -111,7 +111,10 @@ def _give_up(scene: Scene, location: str, doc: Document, draft: Draft, *, delete
 
 
 def withdraw(scene: Scene, location: str, draft: Draft) -> None:
-    """Take back what speaks of a live table at a location; what speaks of a table that is gone expires."""
+    """Take back what speaks of a live table at a location; what speaks of a table that is gone expires.
+
+    Of a catalog that retired nothing is left either way.
+    """
     own = scene.own[location]
     if own.doc is not None and own.doc.live:
         _give_up(scene, location, own.doc, draft, delete=True)
@@ -222,7 +225,8 @@ def _name_now(scene: Scene) -> Link | None:
 
 
 def _age(scene: Scene, location: str, own: Own, doc: Document, held: Held, draft: Draft) -> None:
-    if doc.expires_at is not None and scene.look.answered >= doc.expires_at:
+    expired = doc.expires_at is not None and scene.look.answered >= doc.expires_at
+    if expired or scene.policy.retired:
         silence_hint(scene, location, draft, again=True)
         draft.remove(Stage.PRUNE, own.key, held)
         return

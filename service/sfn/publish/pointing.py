@@ -23,7 +23,7 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
     wanted = hintfile.content(table) if scene.policy.version_hint else None
     alone = not _second_table(scene, table)
     hint_is_ours = is_our_hint(scene, scene.place, hint)
-    if not _says(own.doc, table) or refresh:
+    if not _says(scene, own.doc, table) or refresh:
         known = hint.body.decode(errors="replace") if hint and hint_is_ours else None
         doc = _document(scene, table, own, hint=known, turned=turned)
         draft.put(Stage.POINT, own.key, render(doc), own.held)
@@ -108,9 +108,10 @@ def _second_table(scene: Scene, table: Table) -> bool:
     )
 
 
-def _says(doc: Document | None, table: Table) -> bool:
+def _says(scene: Scene, doc: Document | None, table: Table) -> bool:
     return (
         doc is not None
+        and doc.catalog_id == scene.policy.catalog_id
         and doc.live
         and doc.guid == table.uuid
         and doc.metadata_file_path == table.metadata_location
@@ -119,7 +120,7 @@ def _says(doc: Document | None, table: Table) -> bool:
 
 
 def _document(scene: Scene, table: Table, own: Own, *, hint: str | None, turned: bool) -> Document:
-    same = _says(own.doc, table)
+    same = _says(scene, own.doc, table)
     previous = scene.previous
     ordinal = own.doc.ordinal if own.doc and same else max(min(table.last_updated_ms, LAST_ORDINAL), previous + 1)
     was = [hint] if hint is not None else []
@@ -162,6 +163,7 @@ def successor(scene: Scene, doc: Document, state: State) -> Document:
     """A document that takes another's place at its key and says what became of the table."""
     return replace(
         doc,
+        catalog_id=scene.policy.catalog_id,
         state=state,
         ordinal=scene.previous + 1,
         asked_at=scene.look.asked,

@@ -58,6 +58,8 @@ class Policy:
         swept: sweeps of this catalog are made, so an absence waits for one.
         sweep_every: how often.
         interest: which tables.
+        retired: none any more: what is ours goes.
+        adopted: a row, and the `catalog_id` whose files under that row's identifier count as the row's own.
         writer: what documents say wrote them.
     """
 
@@ -73,6 +75,8 @@ class Policy:
     swept: bool = True
     sweep_every: timedelta = timedelta(minutes=15)
     interest: Interest = field(default_factory=Interest)
+    retired: bool = False
+    adopted: tuple[TableName, str] | None = None
     writer: str = "iceberg-sfn"
 
     @property

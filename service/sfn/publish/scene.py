@@ -22,12 +22,14 @@ class Own:
         held: the file, if there is one of ours.
         doc: its document.
         obstacle: why nothing of ours may be written there.
+        owner: the `catalog_id` of the file that is in the way.
     """
 
     key: str
     held: Held | None = None
     doc: Document | None = None
     obstacle: Reason | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ class Scene:
 
 
 def ours(doc: Document, name: TableName, policy: Policy) -> bool:
-    """Whether a document is this row's own."""
-    return doc.catalog_id == policy.catalog_id and is_named(doc, name)
+    """Whether a document is this row's own, or was adopted."""
+    return is_named(doc, name) and (doc.catalog_id == policy.catalog_id or (name, doc.catalog_id) == policy.adopted)
 
 
 def is_named(doc: Document, name: TableName) -> bool:
@@ -122,7 +124,7 @@ def own_file(facts: Facts, name: TableName, policy: Policy, location: str) -> Ow
         if doc is None:
             return Own(key, obstacle=Reason.FOREIGN_FILE)
         if is_named(doc, name):
-            return Own(key, obstacle=Reason.FOREIGN_CATALOG)
+            return Own(key, obstacle=Reason.FOREIGN_CATALOG, owner=doc.catalog_id)
     return Own(keys[-1], obstacle=Reason.FOREIGN_FILE)
 
 

@@ -35,7 +35,7 @@ def application(
     """The listener's application.
 
     Args:
-        events: takes `POST /v1/events`: an `ingest.Ingest`.
+        events: takes what `ingest.takes` says: an `ingest.Ingest`.
         readiness: what `/readyz` says.
         version: of this service.
         on_broken: told of a `Broken` that a route of `routers` raised, so that the process may end.
@@ -57,7 +57,7 @@ def application(
     api.add_api_route("/openapi.json", description, methods=["GET", "HEAD"], include_in_schema=False)
 
     async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: ingest.Send) -> None:
-        if scope["type"] == "http" and scope["path"] == ingest.PATH:
+        if scope["type"] == "http" and ingest.takes(scope):
             await events(scope, receive, send)
         else:
             await api(scope, receive, send)

@@ -1,27 +1,29 @@
-"""`POST /v1/events` as a bare ASGI application: 202 means that the hints are on disk."""
+"""Where events come in, as a bare ASGI application: 202 and 204 mean that the hints are on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 import structlog
 
-from sfn.dialects import Arrived, Sender, decode
+from sfn.dialects import Arrived, Decoded, Sender, decode, polaris, unread
 from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
-from sfn.receiver import body, problem
+from sfn.receiver import body, faces, problem
+from sfn.receiver.faces import Answer, Face
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.refusals import Refusals
+from sfn.receiver.refusals import Refusals, Seldom
 from sfn.receiver.senders import Senders
-from sfn.words import Accepted, CatalogName, Hint, TableName
+from sfn.telemetry.metrics import Events
+from sfn.words import BODY_KEPT, Accepted, CatalogName, Hint, TableName, Undecodable
 
 PATH: Final = "/v1/events"
+"""Where all dialects are understood but for Polaris' notifications, which have paths of their own."""
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 _NOTHING: Final = Accepted(0, 0)
 _CLOSE: Final = (b"connection", b"close")
@@ -29,19 +31,9 @@ _CLOSE: Final = (b"connection", b"close")
 _log = structlog.stdlib.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A response.
-
-    Attributes:
-        status: HTTP status code.
-        content: the body.
-        headers: those beside `Content-Length`.
-    """
-
-    status: int
-    content: bytes
-    headers: Headers
+def takes(scope: MutableMapping[str, Any]) -> bool:
+    """Whether a request (ASGI 3, scope `http`) is for `Ingest`, by its path."""
+    return scope["path"] == PATH or polaris.addressed(_sent_to(scope)) is not None
 
 
 class Ingest:
@@ -54,6 +46,7 @@ class Ingest:
         limits: what a body may cost.
         interest: whether a table is published; hints for others are counted as ignored.
         on_broken: told once the inbox can't be trusted any more, so that the process may end.
+        counted: told of every answer.
     """
 
     def __init__(
@@ -65,6 +58,7 @@ class Ingest:
         limits: body.Limits,
         interest: Callable[[TableName], bool],
         on_broken: Callable[[Broken], None],
+        counted: Events,
     ) -> None:
         self._intake = intake
         self._senders = senders
@@ -72,61 +66,89 @@ class Ingest:
         self._limits = limits
         self._interest = interest
         self._on_broken = on_broken
-        self._refusals = Refusals()
+        self._counted = counted
+        self._seldom = Seldom()
+        self._refusals = Refusals("events", self._seldom)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: body.Receive, send: Send) -> None:
         """Answer one request (ASGI 3, scope `http`)."""
+        face = faces.OWN if scope["path"] == PATH else faces.ICEBERG
         try:
-            answer = await self._answer(scope, receive)
+            answer = await self._answer(face, scope, receive)
         except Rejected as refusal:
-            answer = _refused(refusal)
+            answer = _refused(face, refusal)
         except Transient as trouble:
-            _log.warning("events not taken", error=str(trouble))
-            answer = _unavailable("the events could not be stored", trouble.retry_after)
+            self._tell_not_taken(trouble)
+            answer = _unavailable(face, "the events could not be stored", trouble.retry_after)
         except Broken as broken:
             self._on_broken(broken)
-            answer = _unavailable("the inbox failed, the service is restarting", None)
+            answer = _unavailable(face, "the inbox failed, the service is restarting", None)
         except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback, answered as 500
             _log.exception("request failed")
-            answer = _problem(500, "this is an error of the service; its log says more")
-        if answer is not None:
-            await _respond(send, answer)
+            answer = face.error(500, "this is an error of the service; its log says more")
+        if answer is None:
+            return
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            self._counted.turned_down(answer.status)
+        await _respond(send, answer)
 
-    async def _answer(self, scope: MutableMapping[str, Any], receive: body.Receive) -> Answer | None:
+    async def _answer(self, face: Face, scope: MutableMapping[str, Any], receive: body.Receive) -> Answer | None:
         if scope["method"] != "POST":
-            return self._turned_away(scope, 405, "events are sent with POST", (b"allow", b"POST"))
+            return self._turned_away(face, scope, 405, "events are sent with POST", (b"allow", b"POST"))
         if self._readiness.draining:
-            return _unavailable("the service is shutting down", None, [_CLOSE])
+            return _unavailable(face, "the service is shutting down", None, [_CLOSE])
         asked = _read_headers(scope["headers"])
         sender = self._senders.verify(asked.authorization)
         if sender is None:
-            return self._turned_away(scope, 401, "a valid bearer token is needed", (b"www-authenticate", b"Bearer"))
+            header = (b"www-authenticate", b"Bearer")
+            return self._turned_away(face, scope, 401, "a valid bearer token is needed", header)
         if asked.encoding != b"identity":
-            return self._turned_away(scope, 415, "the body must not be compressed", (b"accept-encoding", b"identity"))
-        try:
-            content = await body.read(receive, asked.length, self._limits)
-            if content is None:
-                return None
-            decoded = decode(Arrived(scope["path"], scope["headers"], content, sender))
-        except Rejected as refusal:
-            _log.info("events refused", sender=sender.name, status=refusal.status, error=str(refusal))
-            if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-                await self._intake.put(_sweeps(sender))
-            raise
-        wanted = [hint for hint in decoded.hints if self._concerns(hint)]
+            header = (b"accept-encoding", b"identity")
+            return self._turned_away(face, scope, 415, "the body must not be compressed", header)
+        path = _sent_to(scope)
+        content = await self._read(receive, asked.length, path, sender)
+        if content is None:
+            return None
+        decoded = await self._decode(Arrived(path, scope["headers"], content, sender))
+        wanted = self._concerning(decoded.hints)
         taken = await self._intake.put(wanted) if wanted else _NOTHING
-        return _accepted(taken, decoded.ignored + len(decoded.hints) - len(wanted))
+        ignored = decoded.ignored + len(decoded.hints) - len(wanted)
+        self._counted.taken(decoded.dialect, taken, ignored)
+        return face.taken(taken, ignored)
+
+    async def _read(self, receive: body.Receive, length: int | None, path: str, sender: Sender) -> bytes | None:
+        try:
+            return await body.read(receive, length, self._limits)
+        except Rejected as refusal:
+            _tell(refusal, sender)
+            too_large = refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            if too_large and (instead := self._concerning(unread(path, sender))):
+                await self._intake.put(instead)
+            raise
+
+    async def _decode(self, request: Arrived) -> Decoded:
+        try:
+            return decode(request)
+        except Rejected as refusal:
+            _tell(refusal, request.sender)
+            # Who is refused does not send it again. So first it is on disk; if it can't be, the answer is 503.
+            await self._intake.put([_undecodable(request, refusal)])
+            raise
 
     def _turned_away(
-        self, scope: MutableMapping[str, Any], status: int, why: str, header: tuple[bytes, bytes]
+        self, face: Face, scope: MutableMapping[str, Any], status: int, why: str, header: tuple[bytes, bytes]
     ) -> Answer:
         """A request that is refused by its head alone."""
         client = scope.get("client")
         self._refusals.tell(status, why, client[0] if client else None)
-        return _problem(status, why, [header])
+        return face.error(status, why, [header])
 
-    def _concerns(self, hint: Hint) -> bool:
-        return isinstance(hint.subject, CatalogName) or self._interest(hint.subject)
+    def _tell_not_taken(self, trouble: Transient) -> None:
+        if (left_out := self._seldom.passing("not taken")) is not None:
+            _log.warning("events not taken", error=str(trouble), left_out=left_out)
+
+    def _concerning(self, hints: Sequence[Hint]) -> list[Hint]:
+        return [hint for hint in hints if isinstance(hint.subject, CatalogName) or self._interest(hint.subject)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,36 +173,41 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _Asked:
     return _Asked(authorization, length, encoding)
 
 
-def _sweeps(sender: Sender) -> list[Hint]:
-    """What was in a body that nobody read, a walk over the sender's catalogs finds."""
-    return [Hint(CatalogName(catalog), sender.name) for catalog in dict.fromkeys(sender.catalogs.values())]
+def _sent_to(scope: MutableMapping[str, Any]) -> str:
+    raw: bytes = scope["raw_path"]
+    return raw.decode("ascii")
 
 
-def _accepted(taken: Accepted, ignored: int) -> Answer:
-    content = b'{"accepted":%d,"duplicates":%d,"ignored":%d}' % (taken.accepted, taken.duplicates, ignored)
-    return Answer(202, content, [(b"content-type", b"application/json")])
+def _undecodable(request: Arrived, refusal: Rejected) -> Undecodable:
+    said = next((value.decode("latin-1") for name, value in request.headers if name == b"content-type"), None)
+    return Undecodable(
+        sender=request.sender.name,
+        path=request.path,
+        content_type=said,
+        body=request.body[:BODY_KEPT],
+        size=len(request.body),
+        detail=str(refusal),
+    )
 
 
-def _refused(refusal: Rejected) -> Answer:
-    pointer = refusal.where if refusal.where.startswith("#") else None
+def _tell(refusal: Rejected, sender: Sender) -> None:
+    _log.info("events refused", sender=sender.name, status=refusal.status, error=str(refusal))
+
+
+def _refused(face: Face, refusal: Rejected) -> Answer:
     # The client of a 408 is in the middle of its body: no next request could be told from it.
     closing = [_CLOSE] if refusal.status == HTTPStatus.REQUEST_TIMEOUT else []
-    content = problem.document(refusal.status, problem.detail(refusal), pointer=pointer)
-    return Answer(refusal.status, content, [*closing, (b"content-type", problem.MEDIA_TYPE.encode())])
+    return face.error(refusal.status, problem.detail(refusal), closing, where=refusal.where)
 
 
-def _unavailable(detail: str, retry_after: float | None, headers: Iterable[tuple[bytes, bytes]] = ()) -> Answer:
+def _unavailable(face: Face, detail: str, retry_after: float | None, headers: faces.Headers = ()) -> Answer:
     seconds = str(problem.whole_seconds(retry_after)).encode()
-    return _problem(503, detail, [*headers, (b"retry-after", seconds)])
-
-
-def _problem(status: int, detail: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> Answer:
-    content = problem.document(status, detail)
-    return Answer(status, content, [*headers, (b"content-type", problem.MEDIA_TYPE.encode())])
+    return face.error(503, detail, [*headers, (b"retry-after", seconds)])
 
 
 async def _respond(send: Send, answer: Answer) -> None:
-    length = (b"content-length", str(len(answer.content)).encode())
-    headers = [*answer.headers, length]
+    headers, content = [*answer.headers], answer.content
+    if content is not None:
+        headers.append((b"content-length", str(len(content)).encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.content})
+    await send({"type": "http.response.body", "body": content or b""})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sfn.dialects import MAX_EVENTS
-from sfn.dialects.own import MAX_LEVELS, MAX_LOCATION, MAX_NAME, OPERATIONS
-from sfn.receiver import problem
+from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
+from sfn.dialects.own import OPERATIONS
+from sfn.receiver import openapi_polaris, problem
 
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
 _LEVELS: Final = {
@@ -73,6 +74,7 @@ SCHEMAS: Final[dict[str, Any]] = {
             },
         },
     },
+    **openapi_polaris.SCHEMAS,
 }
 
 _PROBLEM: Final = {problem.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -117,10 +119,12 @@ PATHS: Final[dict[str, Any]] = {
                 "503": refusal("nothing was taken; try again", **RETRY_AFTER),
             },
         }
-    }
+    },
+    **openapi_polaris.paths(RETRY_AFTER),
 }
 
 SECURITY: Final[dict[str, Any]] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "not needed where no sender is configured"},
     "operator": {"type": "http", "scheme": "bearer", "description": "an operator's token; always needed"},
+    "scraper": {"type": "http", "scheme": "bearer", "description": "not needed where no `metrics_token` is configured"},
 }

@@ -1,22 +1,22 @@
-"""What the log is told of requests that anybody can send: who fills it up must not fill the disk."""
+"""What the log is told of what anybody can cause as often as they like: who fills it up must not fill the disk."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 import structlog
 
 TOLD_EVERY: Final = 1.0
-"""Seconds from one record of a status to the next."""
+"""Seconds from one record of a kind to the next."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Refusals:
-    """Tells of refused requests, a status at most once a second.
+class Seldom:
+    """Lets a record of a kind pass at most once a second.
 
     Args:
         monotonic: seconds that never run backwards.
@@ -24,8 +24,31 @@ class Refusals:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._told_at: dict[int, float] = {}
-        self._left_out: Counter[int] = Counter()
+        self._passed_at: dict[Hashable, float] = {}
+        self._left_out: Counter[Hashable] = Counter()
+
+    def passing(self, kind: Hashable) -> int | None:
+        """How many of a kind were left out since the last one; None: this one is too."""
+        now = self._monotonic()
+        passed_at = self._passed_at.get(kind)
+        if passed_at is not None and now - passed_at < TOLD_EVERY:
+            self._left_out[kind] += 1
+            return None
+        self._passed_at[kind] = now
+        return self._left_out.pop(kind, 0)
+
+
+class Refusals:
+    """Tells of refused requests, a status at most once a second.
+
+    Args:
+        where: what was asked for.
+        seldom: keeps the log small.
+    """
+
+    def __init__(self, where: str, seldom: Seldom | None = None) -> None:
+        self._where = where
+        self._seldom = seldom or Seldom()
 
     def tell(self, status: int, why: str, client: str | None) -> None:
         """A request was refused.
@@ -35,10 +58,6 @@ class Refusals:
             why: in words of ours, nothing that was sent.
             client: its address, None where the server does not know it.
         """
-        now = self._monotonic()
-        told_at = self._told_at.get(status)
-        if told_at is not None and now - told_at < TOLD_EVERY:
-            self._left_out[status] += 1
-            return
-        self._told_at[status] = now
-        _log.warning("request refused", status=status, why=why, client=client, left_out=self._left_out.pop(status, 0))
+        left_out = self._seldom.passing(status)
+        if left_out is not None:
+            _log.warning("request refused", where=self._where, status=status, why=why, client=client, left_out=left_out)

@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from sfn.dialects import Sender
-from sfn.receiver.tokens import Tokens, bearer, match
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A configured sender.
-
-    Attributes:
-        sender: who it is.
-        tokens: what it shows.
-    """
-
-    sender: Sender
-    tokens: Tokens
+from sfn.receiver.keyring import Keyring
 
 
 class Senders:
     """All configured senders; without any, one that needs no token.
 
     Args:
-        enrolled: the configured ones. Where two share a token, the first is meant.
+        keyring: whose each token is.
+        enrolled: the configured ones, by the name of the party that they are in `keyring`.
         open_to: the sender that everybody is, where `enrolled` is empty.
     """
 
-    def __init__(self, enrolled: Iterable[Known], open_to: Sender | None = None) -> None:
-        self._enrolled = tuple(enrolled)
+    def __init__(self, keyring: Keyring, enrolled: Mapping[str, Sender], open_to: Sender | None = None) -> None:
+        self._keyring = keyring
+        self._enrolled = dict(enrolled)
         self._open_to = None if self._enrolled else open_to
 
     def verify(self, authorization: bytes | None) -> Sender | None:
-        """The sender behind an `Authorization` header, None for nobody.
-
-        All active tokens of all senders are compared, each in constant time.
-        """
+        """The sender behind an `Authorization` header, None for nobody."""
         if self._open_to is not None:
             return self._open_to
-        presented = bearer(authorization)
-        if presented is None:
-            return None
-        active = [(one.sender, token) for one in self._enrolled for token in one.tokens.active()]
-        index = match((token for _, token in active), presented)
-        return None if index is None else active[index][0]
+        owner = self._keyring.whose(authorization)
+        return None if owner is None else self._enrolled.get(owner[0])
 
 
 def anonymous(catalogs: Iterable[str]) -> Senders:
@@ -57,4 +38,4 @@ def anonymous(catalogs: Iterable[str]) -> Senders:
     Args:
         catalogs: all configured ones.
     """
-    return Senders((), Sender("anonymous", {catalog: catalog for catalog in catalogs}))
+    return Senders(Keyring({}), {}, Sender("anonymous", {catalog: catalog for catalog in catalogs}))

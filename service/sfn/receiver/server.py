@@ -7,7 +7,7 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import anyio
 import httptools
@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from sfn.receiver import problem
 from sfn.receiver.app import Application
+from sfn.receiver.certificate import Certificate
 
 HEAD_LIMIT: Final = 65_536
 """About the most bytes of a request's line and header fields, and of the trailer fields after a body.
@@ -145,16 +146,23 @@ class Connection(HttpToolsProtocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers.
+    """uvicorn's server without its signal handlers, and with deadlines for TLS.
 
     Args:
         application: what answers.
+        certificate: what it shows; None for HTTP without TLS.
 
     Attributes:
         up: it takes requests.
     """
 
-    def __init__(self, application: Application) -> None:
+    handshake: ClassVar[float] = 10.0
+    """Most seconds until a client's TLS handshake is done: common clients (Go's, for one) give up after as many."""
+    farewell: ClassVar[float] = 2.0
+    """Most seconds for a client's last TLS record after ours (RFC 8446, section 6.1), and for what is sent before: who
+    reads nothing while it is idle would hold up every stop of the service."""
+
+    def __init__(self, application: Application, certificate: Certificate | None = None) -> None:
         super().__init__(
             uvicorn.Config(
                 application,
@@ -169,11 +177,31 @@ class Server(uvicorn.Server):
             )
         )
         self.up = anyio.Event()
+        self._certificate = certificate
+
+    @override
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        async with anyio.create_task_group() as tasks:
+            if self._certificate is not None:
+                tasks.start_soon(self._certificate.watch)
+            await super().serve(sockets)
+            tasks.cancel_scope.cancel()
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        # uvicorn has no settings for the deadlines of TLS.
+        loop = asyncio.get_running_loop()
+        options: dict[str, Any] = {"backlog": self.config.backlog}
+        if self._certificate is not None:
+            options["ssl"] = self._certificate.context
+            options["ssl_handshake_timeout"] = self.handshake
+            options["ssl_shutdown_timeout"] = self.farewell
+        self.servers = [await loop.create_server(self._connection, sock=sock, **options) for sock in sockets or ()]
+        self.started = True
         self.up.set()
+
+    def _connection(self) -> Connection:
+        return Connection(self.config, self.server_state, self.lifespan.state)
 
     @override
     @contextmanager

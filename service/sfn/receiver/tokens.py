@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import hmac
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from sfn.errors import Broken
+from sfn.receiver.bearer import well_formed
+from sfn.watched import Watched, unreadable
 
-REREAD_AFTER: Final = 1.0
-"""Seconds from one look at a file of tokens to the next."""
 MAX_FILE: Final = 65_536
-"""Most bytes of such a file."""
-
-_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
-_BEARER: Final = re.compile(rb"bearer +(\S+)", re.IGNORECASE)
-
-_log = structlog.stdlib.get_logger(__name__)
-
-
-def well_formed(text: str) -> bool:
-    """Whether a token can be sent in a header: visible ASCII, not empty."""
-    return _VISIBLE.fullmatch(text) is not None
-
-
-def bearer(authorization: bytes | None) -> bytes | None:
-    """The token of an `Authorization` header of the scheme Bearer; None for any other."""
-    found = None if authorization is None else _BEARER.fullmatch(authorization.strip())
-    return None if found is None else found[1]
+"""Most bytes of a file of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,36 +52,11 @@ class TokenFile:
     """
 
     def __init__(self, path: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._path = path
-        self._monotonic = monotonic
-        self._complaint = ""
-        self._looked = monotonic()
-        self._seen = _identity(path)
-        self._tokens = _parse(path)
+        self._content = Watched("tokens", (path,), partial(_parse, path), monotonic)
 
     def tokens(self) -> tuple[Token, ...]:
         """Those in force now."""
-        now = self._monotonic()
-        if now - self._looked >= REREAD_AFTER:
-            self._looked = now
-            self._refresh()
-        return self._tokens
-
-    def _refresh(self) -> None:
-        try:
-            # Before reading: what changes in between is seen as a change next time.
-            identity = _identity(self._path)
-            if identity == self._seen:
-                return
-            self._tokens = _parse(self._path)
-        except Broken as error:
-            if (complaint := str(error)) != self._complaint:
-                self._complaint = complaint
-                _log.error("tokens kept", file=str(self._path), error=complaint)
-            return
-        self._seen = identity
-        self._complaint = ""
-        _log.info("tokens read", file=str(self._path), count=len(self._tokens))
+        return self._content.current()
 
 
 class Tokens:
@@ -118,10 +75,6 @@ class Tokens:
         """Those in force now."""
         return self._named if self._file is None else (*self._named, *self._file.tokens())
 
-    def admit(self, authorization: bytes | None) -> bool:
-        """Whether an `Authorization` header carries one of them."""
-        return match(self.active(), bearer(authorization)) is not None
-
 
 def match(tokens: Iterable[Token], presented: bytes | None) -> int | None:
     """The index of the presented token; the time it takes tells nothing of where or how nearly it matched."""
@@ -135,39 +88,31 @@ def match(tokens: Iterable[Token], presented: bytes | None) -> int | None:
     return found
 
 
-def _identity(path: Path) -> tuple[int, ...]:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise _unreadable(path, error.strerror or "an error") from error
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
 def _parse(path: Path) -> tuple[Token, ...]:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE + 1)
         text = content.decode("utf-8")
     except OSError as error:
-        raise _unreadable(path, error.strerror or "an error") from error
+        raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
-        raise _unreadable(path, "bytes that are not UTF-8") from error
+        raise _senseless(path, "bytes that are not UTF-8") from error
     if len(content) > MAX_FILE:
-        raise _unreadable(path, f"more than {MAX_FILE} bytes")
+        raise _senseless(path, f"more than {MAX_FILE} bytes")
     tokens: list[Token] = []
     for number, line in enumerate(text.splitlines(), start=1):
         secret = line.strip()
         if not secret or secret.startswith("#"):
             continue
         if not well_formed(secret):
-            raise _unreadable(path, f"spaces or characters that are not visible ASCII in line {number}")
-        tokens.append(Token.of(f"{path.name}:{number}", secret))
+            raise _senseless(path, f"spaces or characters that are not visible ASCII in line {number}")
+        tokens.append(Token.of(f"{path}:{number}", secret))
     if not tokens:
-        raise _unreadable(path, "no token")
+        raise _senseless(path, "no token")
     return tuple(tokens)
 
 
-def _unreadable(path: Path, found: str) -> Broken:
+def _senseless(path: Path, found: str) -> Broken:
     return Broken(
         str(path),
         expected="a file of tokens, one a line",

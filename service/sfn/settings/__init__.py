@@ -16,23 +16,19 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from sfn.settings.catalogs import CatalogSettings
+from sfn.settings.client import ClientSettings, load_client
 from sfn.settings.complaints import complaints
 from sfn.settings.consistency import inconsistencies
+from sfn.settings.inbox import InboxSettings
+from sfn.settings.listener import ListenerSettings
 from sfn.settings.misconfigured import Misconfigured
-from sfn.settings.model import (
-    AdminSettings,
-    CatalogSettings,
-    InboxSettings,
-    ListenerSettings,
-    RetrySettings,
-    SenderSettings,
-    Settings,
-    StoreSettings,
-    SweepSettings,
-    TelemetrySettings,
-    WorkerSettings,
-)
+from sfn.settings.model import Settings
+from sfn.settings.parties import AdminSettings, SenderSettings
 from sfn.settings.sources import gather
+from sfn.settings.stores import StoreSettings
+from sfn.settings.telemetry import TelemetrySettings
+from sfn.settings.work import RetrySettings, SweepSettings, WorkerSettings
 
 
 def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -58,6 +54,7 @@ def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Setting
 __all__ = [
     "AdminSettings",
     "CatalogSettings",
+    "ClientSettings",
     "InboxSettings",
     "ListenerSettings",
     "Misconfigured",
@@ -69,4 +66,5 @@ __all__ = [
     "TelemetrySettings",
     "WorkerSettings",
     "load",
+    "load_client",
 ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import takewhile
-from typing import Final, get_args
+from typing import Final, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -52,7 +52,7 @@ def _complaint(details: ErrorDetails, sources: Sources) -> SfnError:
             sources.place(keys),
             expected="a key that this version supports",
             found=f"the unknown {keys[-1]}",
-            remedy=nearest(keys[-1], _known(keys[:-1])),
+            remedy=_meant(keys[-1], keys[:-1]),
         )
     if kind == "missing":
         remedy = f"set it there or as {variable(keys)}"
@@ -60,7 +60,10 @@ def _complaint(details: ErrorDetails, sources: Sources) -> SfnError:
     if keys[-1] == _OF_THE_KEY:
         expected = "a name of letters, digits, '_', '-' and '.', at most 64"
         return SfnError(sources.place(keys[:-1]), expected=expected, found="another one")
-    return SfnError(sources.place(keys), expected=_expected(details), found=_found(keys, kind, details["input"]))
+    # Such as `uri` right below [catalogs].
+    remedy = f"{keys[-1]} is a key of {_title(keys[0])}" if kind in _TABLES and keys[-1] in _known(keys[:1]) else ""
+    found = _found(keys, kind, details["input"])
+    return SfnError(sources.place(keys), expected=_expected(details), found=found, remedy=remedy)
 
 
 def _expected(details: ErrorDetails) -> str:
@@ -73,14 +76,40 @@ def _expected(details: ErrorDetails) -> str:
             return _PREAMBLE.sub("", details["msg"])
 
 
+def _meant(word: str, above: Sequence[str]) -> str:
+    """A remedy for a key that its table does not have: the nearest that it has, or whose else it is."""
+    known = _known(above)
+    close = get_close_matches(word.lower(), known, n=1)
+    hints = [f"did you mean {close[0]}?"] if close else []
+    owners = [_title(section) for section in Settings.model_fields if word.lower() in _known([section])]
+    if owners:
+        hints.append(f"{word.lower()} is a key of {' and '.join(owners)}")
+    return " ".join(hints) or _meant_elsewhere(word) or nearest(word, known)
+
+
+def _meant_elsewhere(word: str) -> str:
+    others = {key: _title(section) for section in Settings.model_fields for key in _known([section])}
+    close = get_close_matches(word.lower(), others, n=1)
+    return f"did you mean {close[0]} of {others[close[0]]}?" if close else ""
+
+
+def _title(section: str) -> str:
+    """A section as it is written in a file."""
+    named = get_origin(Settings.model_fields[section].annotation) is Mapping
+    return f"[{section}.NAME]" if named else f"[{section}]"
+
+
 def _known(keys: Sequence[str]) -> list[str]:
     """The keys of a table; of the sections without any."""
-    model: type[BaseModel] = Settings
-    if keys:
-        annotation = Settings.model_fields[keys[0]].annotation
-        inner = [*get_args(annotation), annotation]
-        model = next(part for part in inner if isinstance(part, type) and issubclass(part, BaseModel))
-    return list(model.model_fields)
+    models = _models(Settings.model_fields[keys[0]].annotation) if keys else [Settings]
+    return list(dict.fromkeys(key for model in models for key in model.model_fields))
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
 
 
 def _found(keys: Sequence[str], kind: str, value: object) -> str:

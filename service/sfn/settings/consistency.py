@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
 from sfn.errors import SfnError
 from sfn.settings.complaints import nearest
-from sfn.settings.model import SenderSettings, Settings
-from sfn.settings.sources import Sources
+from sfn.settings.model import Settings
+from sfn.settings.parties import SenderSettings
+from sfn.settings.sources import Sources, variable
 
 _RESTS: Final = frozenset(
     {
@@ -38,9 +38,10 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
         *_catalogs(settings, sources),
         *_asked_otherwise(settings, sources),
         *_open_to_the_network(settings, sources),
+        *_tls(settings, sources),
         *_senders(settings, sources),
         *_secrets_shared(settings, sources),
-        *_admin(settings, sources),
+        *_two_origins(settings, sources),
         *_retry(settings, sources),
         *_stores(settings, sources),
     )
@@ -76,7 +77,7 @@ def _asked_otherwise(settings: Settings, sources: Sources) -> Iterator[SfnError]
 
 
 def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    if not settings.senders and not _is_loopback(settings.listener.host):
+    if not settings.senders and not settings.listener.is_loopback:
         yield SfnError(
             sources.place(("listener", "host")),
             expected="a loopback address, as everybody may send events while no sender is configured",
@@ -85,14 +86,17 @@ def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnEr
         )
 
 
-def _is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine alone. Names but `localhost` are not looked up."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
-    except ValueError:
-        return False
+def _tls(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    files = {key: getattr(settings.listener, key) for key in ("tls_certificate_file", "tls_key_file")}
+    given = [key for key, file in files.items() if file is not None]
+    for key in files:
+        if given and key not in given:
+            yield SfnError(
+                sources.place(("listener", key)),
+                expected=f"a file, as {given[0]} is set",
+                found="none",
+                remedy=f"set it there or as {variable(('listener', key))}",
+            )
 
 
 def _senders(settings: Settings, sources: Sources) -> Iterator[SfnError]:
@@ -133,23 +137,30 @@ def _bindings(name: str, sender: SenderSettings, settings: Settings, sources: So
 
 
 def _secrets_shared(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    tokens = [
+        (("admin", "token"), "the operators'", settings.admin.token),
+        (("telemetry", "metrics_token"), "the one of the metrics", settings.telemetry.metrics_token),
+        *(
+            (("senders", name, "secrets", token), f"one of the sender {name}", secret)
+            for name, sender in settings.senders.items()
+            for token, secret in sender.secrets.items()
+        ),
+    ]
     owners: dict[str, str] = {}
-    if settings.admin.token is not None:
-        owners[settings.admin.token.get_secret_value()] = "the operators'"
-    for name, sender in settings.senders.items():
-        own = f"one of the sender {name}"
-        for token, secret in sender.secrets.items():
-            owner = owners.setdefault(secret.get_secret_value(), own)
-            if owner != own:
-                place = sources.place(("senders", name, "secrets", token))
-                yield SfnError(place, expected="a token of its own", found=owner)
+    for keys, own, secret in tokens:
+        owner = owners.setdefault(secret.get_secret_value(), own) if secret is not None else own
+        if owner != own:
+            yield SfnError(sources.place(keys), expected="a token of its own", found=owner)
 
 
-def _admin(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    admin = settings.admin
+def _two_origins(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    admin, telemetry = settings.admin, settings.telemetry
     if admin.token is not None and admin.token_file is not None:
         place = sources.place(("admin", "token_file"))
         yield SfnError(place, expected="either token or token_file", found="both")
+    if telemetry.metrics_token is not None and telemetry.metrics_token_file is not None:
+        place = sources.place(("telemetry", "metrics_token_file"))
+        yield SfnError(place, expected="either metrics_token or metrics_token_file", found="both")
 
 
 def _retry(settings: Settings, sources: Sources) -> Iterator[SfnError]:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from sfn.errors import LocationRefused
 from sfn.pointer.location import canonical, checked, store_of
-from sfn.receiver.tokens import well_formed
+from sfn.receiver.bearer import well_formed
 
 _LOCAL = "file://"
 _SQLITE = "sqlite:///"

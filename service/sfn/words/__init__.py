@@ -5,6 +5,7 @@ from sfn.words.hint import BODY_KEPT, Accepted, Hint, Undecodable
 from sfn.words.outcome import (
     Ask,
     Backward,
+    Cause,
     Dead,
     Done,
     Findings,
@@ -36,6 +37,7 @@ __all__ = [
     "Ask",
     "Backward",
     "CatalogName",
+    "Cause",
     "Claim",
     "Dead",
     "Done",

@@ -100,6 +100,7 @@ class Wish:
         vague: some hint said no more than "look".
         looked_again: the one more look that a hint gets which the answer does not show was taken.
         anew: nothing remembered may be trusted.
+        adopts: files of that `catalog_id` under the row's identifier count as the row's own.
     """
 
     floor: str | None = None
@@ -109,6 +110,7 @@ class Wish:
     vague: bool = False
     looked_again: bool = False
     anew: bool = False
+    adopts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

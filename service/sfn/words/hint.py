@@ -21,6 +21,7 @@ class Hint:
         purge: the drop was to delete the table's files.
         held: put by a sweep that found too many absences: absence must be released by an operator.
         anew: nothing remembered of its files may be trusted: somebody may have written behind the row's back.
+        adopts: an operator said that files of that `catalog_id` are to be taken over.
         body: the event as received, for the log.
     """
 
@@ -33,6 +34,7 @@ class Hint:
     purge: bool = False
     held: bool = False
     anew: bool = False
+    adopts: str | None = None
     body: bytes = b""
 
     @property
@@ -51,7 +53,7 @@ class Undecodable:
 
     Attributes:
         sender: whose.
-        path: of the request, percent-decoded.
+        path: of the request, percent-encoded as it came, without a query.
         content_type: as the sender said it; None where it said none.
         body: its first `BODY_KEPT` bytes.
         size: bytes of the whole body.
@@ -73,7 +75,9 @@ class Accepted:
     Attributes:
         accepted: notes that are new.
         duplicates: notes whose (sender, event id) was known.
+        superseded: of the accepted ones those of a subject that had news waiting already: one look answers both.
     """
 
     accepted: int
     duplicates: int
+    superseded: int = 0

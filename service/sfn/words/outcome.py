@@ -5,14 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from sfn.words.claim import Memo, Story, Wish
 from sfn.words.table import TableName
 
 
 class Reason(StrEnum):
-    """Why something is a dead letter."""
+    """Why something is a dead letter.
+
+    held-drop         the brake holds a drop or a step back
+    foreign-catalog   the file belongs to the same identifier of another catalog
+    foreign-file      a file that cannot be told to be ours lies in its place
+    location-refused  no file may be written to its location, or point into it
+    permanent         it will not work until somebody changes something
+    exhausted         the budget of its attempts is spent
+    poison            the process ended beside it, time and again
+    undecodable       a request that nobody understood
+    """
 
     HELD_DROP = "held-drop"
     FOREIGN_CATALOG = "foreign-catalog"
@@ -21,6 +31,24 @@ class Reason(StrEnum):
     PERMANENT = "permanent"
     EXHAUSTED = "exhausted"
     POISON = "poison"
+    UNDECODABLE = "undecodable"
+
+
+class Cause(StrEnum):
+    """Why an attempt ended that neither saw its row through nor gave it up.
+
+    table                     the table's own trouble
+    catalog, store, inbox     trouble that reaches further
+    defect                    an error that nobody expected
+    stop                      the service ends
+    """
+
+    TABLE = "table"
+    CATALOG = "catalog"
+    STORE = "store"
+    INBOX = "inbox"
+    DEFECT = "defect"
+    STOP = "stop"
 
 
 class Backward(StrEnum):
@@ -104,11 +132,15 @@ class Swept:
         due_at: when to sweep again.
         began: when this one began.
         calm: it found no more absences than the brake allows.
+        tables: how many were looked at.
+        differing: of how many the inbox was told, as they differ from what was published or are gone.
     """
 
     due_at: datetime
     began: datetime
     calm: bool
+    tables: int = 0
+    differing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +166,7 @@ class Retry:
 
     at: datetime
     error: str
+    cause: Cause = Cause.TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +192,24 @@ class Released:
 
     at: datetime
     why: str
+    cause: Cause = Cause.STOP
 
 
 Outcome: TypeAlias = Done | Swept | Later | Retry | Dead | Released
+
+
+def told(outcome: Outcome) -> tuple[str, str | None]:
+    """An outcome's name, and why it is not simply done, in words."""
+    name = type(outcome).__name__.lower()
+    match outcome:
+        case Done():
+            return name, None
+        case Swept(calm=calm):
+            return name, None if calm else "more absences than the brake lets pass: they are held"
+        case Later(why=why) | Released(why=why):
+            return name, why
+        case Retry(error=error):
+            return name, error
+        case Dead(detail=detail):
+            return name, detail
+    assert_never(outcome)

@@ -41,6 +41,23 @@ class Breaker:
     width: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class BreakerState:
+    """A breaker that is not closed, for people.
+
+    Attributes:
+        scope: of a catalog, or of a store.
+        name: of that catalog or store; of the catalog, for a store that is not known yet.
+        until: open until then; half open if that is over.
+        slots: how many claims it lets run.
+    """
+
+    scope: Scope
+    name: str
+    until: datetime
+    slots: int
+
+
 class Lanes:
     """What is running, and what more may run.
 
@@ -119,6 +136,13 @@ class Lanes:
     def reopens_at(self, now: datetime) -> datetime | None:
         """When the next open breaker becomes half open."""
         return min((breaker.until for breaker in self._breakers.values() if breaker.until > now), default=None)
+
+    def breakers(self, now: datetime) -> list[BreakerState]:
+        """Those that are not closed, by name."""
+        return [
+            BreakerState(scope, store or catalog, breaker.until, 0 if now < breaker.until else breaker.width)
+            for (scope, catalog, store), breaker in sorted(self._breakers.items(), key=lambda item: item[0])
+        ]
 
     def _free(self, lane: Lane, now: datetime) -> int | None:
         """The lane's free slots where a breaker bounds them."""

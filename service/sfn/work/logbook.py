@@ -10,12 +10,13 @@ import structlog
 
 from sfn.inbox.letters import Letter
 from sfn.words import Claim, Dead, Done, Later, Outcome, Released, Retry, Subject, Swept, TableName
+from sfn.words.outcome import told
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Said:
     """What a record says beside whose it is; the fields of every record."""
 
     outcome: str | None = None
@@ -34,26 +35,29 @@ class Logbook:
     """
 
     def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
-        level, reason, why, files = _spoken(outcome)
-        name = type(outcome).__name__.lower()
-        told = _Told(outcome=name, reason=reason, why=why, seconds=round(seconds, 3), files=files)
-        _record(level, "settled", claim.subject, claim.attempt, told)
+        name, why = told(outcome)
+        reason = outcome.reason.value if isinstance(outcome, Dead) else None
+        said = _Said(outcome=name, reason=reason, why=why, seconds=round(seconds, 3), files=_files(outcome))
+        _record(_severity(outcome), "settled", claim.subject, claim.attempt, said)
 
     def fenced(self, claim: Claim) -> None:
-        told = _Told(why="the lease was lost: another worker has the row")
-        _record(logging.WARNING, "fenced", claim.subject, claim.attempt, told)
+        said = _Said(why="the lease was lost: another worker has the row")
+        _record(logging.WARNING, "fenced", claim.subject, claim.attempt, said)
+
+    def expired(self, leases: int) -> None:
+        """Told already: as `inbox opened`, or of each claim as `fenced`."""
 
     def poisoned(self, letter: Letter) -> None:
-        told = _Told(outcome="dead", reason=letter.reason.value, why=letter.detail)
-        _record(logging.ERROR, "settled", letter.subject, letter.attempts, told)
+        said = _Said(outcome="dead", reason=letter.reason.value, why=letter.detail)
+        _record(logging.ERROR, "settled", letter.subject, letter.attempts, said)
 
     def surprised(self, claim: Claim, error: Exception) -> None:
         why = f"{type(error).__name__}: {error}"
-        _record(logging.ERROR, "surprised", claim.subject, claim.attempt, _Told(why=why), error)
+        _record(logging.ERROR, "surprised", claim.subject, claim.attempt, _Said(why=why), error)
 
 
 def _record(
-    level: int, event: str, subject: Subject, attempt: int, told: _Told, error: Exception | None = None
+    level: int, event: str, subject: Subject, attempt: int, said: _Said, error: Exception | None = None
 ) -> None:
     _log.log(
         level,
@@ -61,30 +65,31 @@ def _record(
         catalog=subject.catalog,
         table=subject.identifier if isinstance(subject, TableName) else None,
         attempt=attempt,
-        outcome=told.outcome,
-        reason=told.reason,
-        why=told.why,
-        seconds=told.seconds,
-        files=list(told.files),
+        outcome=said.outcome,
+        reason=said.reason,
+        why=said.why,
+        seconds=said.seconds,
+        files=list(said.files),
         exc_info=error,
     )
 
 
-def _spoken(outcome: Outcome) -> tuple[int, str | None, str | None, tuple[str, ...]]:
-    """Severity, reason, why, files."""
+def _files(outcome: Outcome) -> tuple[str, ...]:
+    """Those written or deleted, in order."""
+    if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:
+        return outcome.findings.did
+    return ()
+
+
+def _severity(outcome: Outcome) -> int:
     match outcome:
-        case Done(findings=findings):
-            return logging.INFO, None, None, findings.did
+        case Done() | Later():
+            return logging.INFO
         case Swept(calm=calm):
-            why = None if calm else "more absences than the brake lets pass: they are held"
-            return logging.INFO if calm else logging.WARNING, None, why, ()
-        case Later(why=why, findings=findings):
-            return logging.INFO, None, why, findings.did
-        case Retry(error=error):
-            return logging.WARNING, None, error, ()
-        case Released(why=why):
-            return logging.WARNING, None, why, ()
-        case Dead(reason=reason, detail=detail, findings=findings):
-            return logging.ERROR, reason.value, detail, findings.did if findings is not None else ()
+            return logging.INFO if calm else logging.WARNING
+        case Retry() | Released():
+            return logging.WARNING
+        case Dead():
+            return logging.ERROR
         case _:
             assert_never(outcome)

@@ -15,6 +15,7 @@ from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster
 from sfn.publish.policy import OnDrop, Policy
 from sfn.words import CatalogName, Hint, Known, Loaded, Missing, Swept, TableName
+from sfn.work.report import Difference, SweepReport
 
 WIDTH = 16
 """Loads in flight."""
@@ -42,15 +43,19 @@ class Sweep:
 
     What differs becomes a hint as it is found. Absences become hints only after every table was looked at, all of them
     marked `held` when they are more than the brake allows. What the catalog withholds counts as present.
+
+    Attributes:
+        subject: the catalog.
+        report: what it has found so far.
     """
 
     def __init__(self, subject: CatalogName, ports: SweepPorts, policy: Policy) -> None:
-        self._subject, self._ports, self._policy = subject, ports, policy
+        self.subject, self._ports, self._policy = subject, ports, policy
+        self.report = SweepReport(ports.clock.now())
         self._hints: list[Hint] = []
         self._absent: list[TableName] = []
         self._listed: set[TableName] = set()
         self._withheld: dict[str, str] = {}
-        self._failed: list[TableName] = []
         self._failure = ""
         self._told = 0
 
@@ -64,8 +69,9 @@ class Sweep:
             Trouble: the catalog or the inbox failed; no absence was told of.
             Broken: the inbox can't be trusted any more.
         """
-        began = self._ports.clock.now()
-        known = {row.table: row async for row in self._ports.roster.known(self._subject.catalog)}
+        began = self.report.began_at
+        known = {row.table: row async for row in self._ports.roster.known(self.subject.catalog)}
+        self.report.known = len(known)
         try:
             await self._look_at_all(known)
         except Trouble:
@@ -78,7 +84,7 @@ class Sweep:
         pause = self._policy.sweep_every * (0.9 + jitter / 5)
         # One that takes longer than its interval leaves the catalog in peace for a while too.
         due_at = max(began + pause, self._ports.clock.now() + pause / 10)
-        return Swept(due_at=due_at, began=began, calm=calm)
+        return Swept(due_at, began, calm, tables=self.report.tables, differing=self.report.differed_count)
 
     async def _look_at_all(self, known: Mapping[TableName, Known]) -> None:
         send, receive = anyio.create_memory_object_stream[TableName](WIDTH)
@@ -100,6 +106,7 @@ class Sweep:
         async for found in self._ports.catalog.tables(self._policy.interest.leaves_out):
             if isinstance(found, Withheld):
                 self._withheld[".".join(found.namespace)] = found.why
+                self.report.withheld = list(self._withheld)
             elif self._policy.interest.covers(found):
                 yield found
 
@@ -113,15 +120,17 @@ class Sweep:
                 except Trouble as trouble:
                     if trouble.scope is not Scope.TABLE:
                         raise
-                    self._failed.append(table)
+                    self.report.fails(table)
                     self._failure = self._failure or str(trouble)
 
     async def _look_at(self, table: TableName, row: Known | None) -> None:
         etag = row.etag if row is not None and row.live is not None else None
         answer = await self._ports.catalog.load(table, etag)
+        self.report.tables += 1
         if isinstance(answer, Missing):
             self._absent.append(table)
         elif isinstance(answer, Loaded) and _differs(answer, row):
+            self.report.differs(table, _difference(answer, row))
             self._hints.append(Hint(table, sender="sweep", floor=answer.table.metadata_location))
             if len(self._hints) >= BATCH:
                 await self._tell()
@@ -143,15 +152,18 @@ class Sweep:
                 excluded.append(table)
             elif self._policy.on_drop is not OnDrop.KEEP and not self._is_withheld(table):
                 absent.append(table)
-        limit = await self._ports.brake.limit(self._subject.catalog)
+        limit = await self._ports.brake.limit(self.subject.catalog)
         calm = len(absent) <= limit
         told = [table for table in (*absent, *excluded) if not known[table].is_stuck]
+        left_alone = set(excluded)
+        for table in told:
+            self.report.differs(table, Difference.LEFT_ALONE if table in left_alone else Difference.ABSENT)
         held = set() if calm else set(absent)
         self._hints = [Hint(table, sender="sweep", held=table in held) for table in told]
         await self._tell()
         _log.info(
             "sweep told",
-            catalog=self._subject.catalog,
+            catalog=self.subject.catalog,
             tables=len(self._listed),
             hints=self._told,
             absences=len(absent),
@@ -171,7 +183,7 @@ class Sweep:
         if self._withheld:
             _log.warning(
                 "namespaces withheld",
-                catalog=self._subject.catalog,
+                catalog=self.subject.catalog,
                 namespaces=[namespace or "(all)" for namespace in list(self._withheld)[:NAMED]],
                 number=len(self._withheld),
                 why=next(iter(self._withheld.values())),
@@ -179,12 +191,12 @@ class Sweep:
 
     def _tell_failed(self) -> None:
         """Nothing else does: the sweep goes on without them, and their rows are not claimed."""
-        if self._failed:
+        if self.report.failed:
             _log.warning(
                 "tables not looked at",
-                catalog=self._subject.catalog,
-                tables=[table.identifier for table in self._failed[:NAMED]],
-                number=len(self._failed),
+                catalog=self.subject.catalog,
+                tables=[table.identifier for table in self.report.failed[:NAMED]],
+                number=self.report.failed_count,
                 error=self._failure,
             )
 
@@ -192,6 +204,12 @@ class Sweep:
 def _gravest(group: ExceptionGroup[Exception]) -> Exception:
     """Of what was raised at once, what says most about what to do next."""
     return min(group.exceptions, key=lambda error: (not isinstance(error, Broken), not isinstance(error, Trouble)))
+
+
+def _difference(answer: Loaded, row: Known | None) -> Difference:
+    if answer.table.left_alone is not None:
+        return Difference.LEFT_ALONE
+    return Difference.NEW if row is None or row.live is None else Difference.CHANGED
 
 
 def _differs(answer: Loaded, row: Known | None) -> bool:

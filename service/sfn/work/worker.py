@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -17,11 +18,13 @@ from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.troubles import Troubles
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import Fenced, Ports, publish
-from sfn.store import PointerStore, Stores
-from sfn.words import CatalogName, Claim, Dead, Hint, Outcome, Reason, Released, Retry, TableName
+from sfn.store import Stores
+from sfn.words import CatalogName, Cause, Claim, Dead, Hint, Outcome, Reason, Released, Retry, TableName
+from sfn.work.asked import Asked
 from sfn.work.journal import Journal
-from sfn.work.lanes import Lanes
+from sfn.work.lanes import BreakerState, Lanes
 from sfn.work.lease import Leases
+from sfn.work.report import SweepReport
 from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
 from sfn.work.sweep import Sweep, SweepPorts
 from sfn.work.sweeps import Sweeps
@@ -81,22 +84,6 @@ class Terms:
     retry: RetryPolicy = RetryPolicy()
 
 
-class Asked:
-    """Implements `Stores`, and notes whether any is asked.
-
-    Attributes:
-        any: one was.
-    """
-
-    def __init__(self, stores: Stores) -> None:
-        self._stores = stores
-        self.any = False
-
-    def at(self, location: str) -> PointerStore:
-        self.any = True
-        return self._stores.at(location)
-
-
 class Worker:
     """Turns hints into files.
 
@@ -125,7 +112,7 @@ class Worker:
         self._lanes = Lanes(terms.concurrency)
         self._troubles = Troubles(clock, "worker")
         self._leases = Leases(inbox.worklist, clock, terms.lease, self._troubles)
-        self._sweeps = Sweeps()
+        self._sweeps = Sweeps(clock)
         self._pause = anyio.CancelScope()
         self._freed = False
         self._stopped = anyio.Event()
@@ -143,6 +130,14 @@ class Worker:
                 await self._leases.all_ended()
             tasks.cancel_scope.cancel()
 
+    def breakers(self) -> list[BreakerState]:
+        """The breakers that are not closed."""
+        return self._lanes.breakers(self._clock.now())
+
+    def sweeps(self) -> Mapping[str, SweepReport]:
+        """By catalog, the sweep that runs, or the last one of this process."""
+        return self._sweeps.latest
+
     async def run_once(self, tasks: TaskGroup) -> tuple[int, datetime | None]:
         """Claim what is due and start it: how many, and when more may be due without the bell being rung."""
         now = self._clock.now()
@@ -150,6 +145,8 @@ class Worker:
         reopens_at = self._lanes.reopens_at(now)
         with self._troubles.told():
             claimed = await self._inbox.worklist.claim(self._lanes.slots(now), now)
+        if claimed.expired:
+            self._journal.expired(claimed.expired)
         for letter in claimed.poisoned:
             self._journal.poisoned(letter)
         for claim in claimed.claims:
@@ -242,26 +239,27 @@ class Worker:
         except Exception as defect:  # noqa: BLE001 - as in `_attempt`, of what is done about it
             with contextlib.suppress(Exception):
                 self._journal.surprised(claim, defect)
-            return Retry(self._clock.now() + LONGEST_WISH, type(error).__name__)
+            return Retry(self._clock.now() + LONGEST_WISH, type(error).__name__, Cause.DEFECT)
 
     def _after_trouble(self, claim: Claim, trouble: Trouble, source: Source | None) -> Outcome:
         now = self._clock.now()
         if trouble.scope is Scope.INBOX:
-            return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble))
+            return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble), Cause.INBOX)
         if trouble.scope is not Scope.TABLE:
-            return Released(self._lanes.trouble(claim.lane, trouble.scope, now, trouble.retry_after), str(trouble))
+            again = self._lanes.trouble(claim.lane, trouble.scope, now, trouble.retry_after)
+            return Released(again, str(trouble), Cause(trouble.scope))
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
             reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
             return self._refused(reason, str(trouble), source)
-        return self._retry(claim, str(trouble), source, trouble.retry_after)
+        return self._retry(claim, str(trouble), source, trouble.retry_after, Cause.TABLE)
 
     def _after_surprise(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
         self._journal.surprised(claim, error)
         if claim.attempt >= SURPRISES and isinstance(claim.subject, TableName):
             return self._refused(Reason.POISON, f"{claim.subject}: {type(error).__name__}: {error}", source)
-        return self._retry(claim, f"{type(error).__name__}: {error}", source)
+        return self._retry(claim, f"{type(error).__name__}: {error}", source, None, Cause.DEFECT)
 
-    def _retry(self, claim: Claim, error: str, source: Source | None, retry_after: float | None = None) -> Retry | Dead:
+    def _retry(self, claim: Claim, error: str, source: Source | None, wish: float | None, cause: Cause) -> Retry | Dead:
         now = self._clock.now()
         retry, jitter = self._terms.retry, self._chance.random()
         if isinstance(claim.subject, TableName):
@@ -272,7 +270,7 @@ class Worker:
         if at is None:
             detail = f"after {claim.attempt} attempts since {claim.since:%F %T}: {error}"
             return self._refused(Reason.EXHAUSTED, detail, source)
-        return Retry(max(at, now + heeded(retry_after)), error)
+        return Retry(max(at, now + heeded(wish)), error, cause)
 
     def _refused(self, reason: Reason, detail: str, source: Source | None) -> Dead:
         """A dead letter of a table that heals without a new event, should it have been refused by mistake."""

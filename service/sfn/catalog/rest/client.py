@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Final, TypeAlias
@@ -15,6 +14,7 @@ from sfn.catalog.refusal import Refusal, Refused
 from sfn.catalog.rest.auth import Auth, auth_of
 from sfn.catalog.rest.refusals import ICEBERG_TOKEN_EXPIRED, Reply
 from sfn.catalog.rest.settings import RestSettings
+from sfn.catalog.rest.trust import Trust
 from sfn.catalog.rest.unheard import unheard
 from sfn.clock import Clock
 from sfn.errors import Scope
@@ -43,6 +43,7 @@ class Client:
         self._settings = settings
         self._clock = clock
         self._auth: Auth = auth_of(settings, self._post)
+        self._trust = Trust(settings.name, settings.ca_file)
         self._session: aiohttp.ClientSession | None = None
         self._large = anyio.Semaphore(_LARGE_AT_ONCE)
 
@@ -105,10 +106,10 @@ class Client:
         where = f"catalog {self._settings.name}: {method} {url.with_user(None).with_query(None)}"
         total = within or self._settings.request_timeout
         limit = aiohttp.ClientTimeout(total=total, sock_connect=self._settings.connect_timeout)
-        session = self._opened()
+        session, trust = self._opened(), self._trust.current()
         try:
             async with session.request(
-                method, url, headers=headers, data=form, timeout=limit, allow_redirects=False
+                method, url, headers=headers, data=form, timeout=limit, allow_redirects=False, ssl=trust
             ) as response:
                 began = self._clock.now()
                 body = await self._read(where, response, cut)
@@ -150,31 +151,12 @@ class Client:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._settings.max_in_flight, ssl=self._trust()),
+                connector=aiohttp.TCPConnector(limit=self._settings.max_in_flight),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "iceberg-sfn"},
                 trust_env=False,
             )
         return self._session
-
-    def _trust(self) -> ssl.SSLContext | bool:
-        file = self._settings.ca_file
-        if file is None:
-            return True
-        try:
-            return ssl.create_default_context(cafile=file)
-        except OSError as error:
-            found = type(error).__name__
-        raise Refused(
-            Refusal(
-                f"catalog {self._settings.name}: {file}",
-                expected="a file of PEM certificates",
-                found=found,
-                remedy=f"mend catalogs.{self._settings.name}.ca_file",
-                permanent=True,
-                reach=Scope.CATALOG,
-            )
-        )
 
     def _too_long(self, where: str) -> Refusal:
         return Refusal(

@@ -34,7 +34,7 @@ class RestSettings:
         oauth2_uri: where tokens are to be had; None: the catalog's own `/v1/oauth/tokens`.
         scope: OAuth2 scope asked for.
         headers: sent with every request but those for tokens.
-        ca_file: certificates (PEM) that are trusted instead of the system's.
+        ca_file: certificates (PEM) that are trusted instead of the system's, read again when it changes.
         connect_timeout: seconds to get a connection.
         request_timeout: seconds for one request, body included.
         config_timeout: seconds for a token, and for `/v1/config`, which tells a table's trouble from the catalog's too.

@@ -2,5 +2,6 @@
 
 from sfn.inbox.sqlite.committer import Commit
 from sfn.inbox.sqlite.inbox import SqliteInbox
+from sfn.inbox.sqlite.lock import held_by
 
-__all__ = ["Commit", "SqliteInbox"]
+__all__ = ["Commit", "SqliteInbox", "held_by"]

@@ -1,4 +1,4 @@
-"""The brake: how many steps that are not forward a catalog may make, by the hour and by the sweep."""
+"""What is noted of whole catalogs: the brake on steps that are not forward, their sweeps, and whether they retired."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from datetime import datetime
 
+from sfn.inbox.figures import BrakeState
 from sfn.inbox.sqlite.codec import key_of, micros, moment
 from sfn.inbox.terms import Terms
 from sfn.words import Step, Subject
@@ -55,6 +56,31 @@ class BrakeTable:
             "ON CONFLICT(name) DO UPDATE SET swept_at = excluded.swept_at",
             (catalog, micros(began)),
         )
+
+    def state(self, catalog: str, live: int, now: datetime) -> BrakeState:
+        """How a catalog's brake stands, with so many live tables."""
+        query = "SELECT count(*) FROM permit WHERE catalog = ? AND at > ?"
+        (used,) = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchone()
+        return BrakeState(self._is_tripped(catalog), used, self._terms.allowance(catalog, live))
+
+    def tripped(self) -> frozenset[str]:
+        """The catalogs whose brake is on."""
+        return self._named("SELECT name FROM catalog WHERE tripped = 1")
+
+    def retire(self, catalog: str, *, retired: bool) -> None:
+        """Note whether a catalog's tables get no files any more."""
+        self._db.execute(
+            "INSERT INTO catalog(name, retired) VALUES(?, ?) "
+            "ON CONFLICT(name) DO UPDATE SET retired = excluded.retired",
+            (catalog, int(retired)),
+        )
+
+    def retired(self) -> frozenset[str]:
+        """The catalogs of which that was noted."""
+        return self._named("SELECT name FROM catalog WHERE retired = 1")
+
+    def _named(self, query: str) -> frozenset[str]:
+        return frozenset(name for (name,) in self._db.execute(query).fetchall())
 
     def _is_tripped(self, catalog: str) -> bool:
         return (

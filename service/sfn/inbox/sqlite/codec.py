@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from sfn.inbox.transitions import Row, State
+from sfn.inbox.row import Row, State
+from sfn.inbox.standing import Said
 from sfn.words import CatalogName, Memo, Published, Reason, Story, Subject, TableName, Wish
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,6 +26,7 @@ class _Tagged:
 encode = msgspec.json.Encoder(order="deterministic").encode
 _wish = msgspec.json.Decoder(Wish).decode
 _story = msgspec.json.Decoder(Story).decode
+_said = msgspec.json.Decoder(Said).decode
 _memo = msgspec.json.Decoder(Memo).decode
 _tagged = msgspec.json.Decoder(_Tagged).decode
 _key = msgspec.json.Decoder(list[str]).decode
@@ -72,14 +74,14 @@ def keys_of_tables(catalog: str) -> tuple[str, str]:
 
 ROW = (
     "state, due_at, not_before, seq, done_seq, token, lease_until, attempt, crashes, failing_since, reason, "
-    "wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key)"
+    "said, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key)"
 )
 """The columns of `parse_row`."""
 
 
 def parse_row(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> Row:
     """The row of `ROW`."""
-    state, due, before, seq, done, token, lease, attempt, crashes, since, reason, wish, story, memo = columns
+    state, due, before, seq, done, token, lease, attempt, crashes, since, reason, said, wish, story, memo = columns
     return Row(
         subject=subject_of(key),
         due_at=moment(due),
@@ -93,6 +95,7 @@ def parse_row(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> 
         crashes=crashes,
         failing_since=moment_or_none(since),
         reason=Reason(reason) if reason is not None else None,
+        said=_said(said) if said is not None else None,
         wish=parse_wish(wish),
         locations=locations,
         story=parse_story(story),
@@ -140,6 +143,11 @@ def wish_column(wish: Wish) -> bytes | None:
 def story_column(story: Story) -> bytes | None:
     """A story, None for an empty one."""
     return encode(story) if story != _EMPTY_STORY else None
+
+
+def said_column(said: Said | None) -> bytes | None:
+    """How a claim ended, None for a row that had none."""
+    return encode(said) if said is not None else None
 
 
 def memo_column(memo: Memo) -> bytes | None:

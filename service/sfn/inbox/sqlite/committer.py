@@ -20,7 +20,7 @@ from sfn.errors import Broken, Scope, SfnError, Transient
 from sfn.inbox.sqlite.jobs import Job, PutJob, transact
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.refusals import RETRY_AFTER, refusal
-from sfn.words import Accepted, Hint
+from sfn.words import Accepted, Hint, Undecodable
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Committer:
         # A daemon: a process that ends by an error must not wait for a disk that does not answer.
         threading.Thread(target=self._work, name="inbox", daemon=True).start()
 
-    async def put(self, notes: Sequence[Hint], now: datetime) -> Accepted:
+    async def put(self, notes: Sequence[Hint | Undecodable], now: datetime) -> Accepted:
         """See `Intake.put`."""
         if self._waiting and self._waiting + len(notes) > self._queue_limit:
             raise Transient(

@@ -3,49 +3,144 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from sfn.inbox.letters import Letter, Status
-from sfn.inbox.sqlite.codec import key_of, micros, subject_of
-from sfn.words import Reason
+from sfn.inbox.letters import UNDECODABLE_KEPT, DeadLetter, Letter, Status, Wanted
+from sfn.inbox.sqlite.codec import key_of, micros, moment, subject_of
+from sfn.words import Reason, Undecodable
+
+_COLUMNS = "id, key, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
 
 
 class DeadLetters:
-    """The dead letters of one connection; the caller owns the transaction."""
+    """The dead letters of one connection; the caller owns the transaction.
+
+    Attributes:
+        open_ones: how many are open, by catalog ("" for a request that nobody understood) and reason.
+    """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        self.open_ones: Counter[tuple[str, str]] = Counter()
+        self.recount()
+
+    def recount(self) -> None:
+        """Count the open ones anew: after a transaction was undone, or another connection has written."""
+        query = "SELECT catalog, reason, count(*) FROM dead_letter WHERE status = 'open' GROUP BY catalog, reason"
+        found = self._db.execute(query).fetchall()
+        self.open_ones = Counter({(catalog or "", reason): count for catalog, reason, count in found})
 
     def open(self, letter: Letter, now: datetime) -> None:
         """Open a letter, or bring the subject's open one up to date."""
-        self._db.execute(
-            "INSERT INTO dead_letter(key, catalog, reason, detail, status, opened_at, changed_at, attempts) "
-            "VALUES(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(key) WHERE status = 'open' DO UPDATE SET "
-            "reason = excluded.reason, detail = excluded.detail, changed_at = excluded.changed_at, "
-            "attempts = excluded.attempts",
-            (
-                key_of(letter.subject),
-                letter.subject.catalog,
-                letter.reason.value,
-                letter.detail,
-                letter.status.value,
-                micros(now),
-                micros(now),
-                letter.attempts,
-            ),
-        )
+        key, catalog = key_of(letter.subject), letter.subject.catalog
+        found = self._db.execute("SELECT id, reason FROM dead_letter WHERE key = ? AND status = 'open'", (key,))
+        before = found.fetchone()
+        if before is not None:
+            self.open_ones[catalog, before[1]] -= 1
+            self._db.execute(
+                "UPDATE dead_letter SET reason = ?, detail = ?, attempts = ?, changed_at = ? WHERE id = ?",
+                (letter.reason.value, letter.detail, letter.attempts, micros(now), before[0]),
+            )
+        else:
+            self._db.execute(
+                "INSERT INTO dead_letter(key, catalog, reason, detail, attempts, status, opened_at, changed_at) "
+                "VALUES(?, ?, ?, ?, ?, 'open', ?, ?)",
+                (key, catalog, letter.reason.value, letter.detail, letter.attempts, micros(now), micros(now)),
+            )
+        self.open_ones[catalog, letter.reason.value] += 1
 
-    def close(self, key: str, status: Status, now: datetime) -> None:
+    def keep(self, note: Undecodable, now: datetime) -> None:
+        """Open a letter for a request that nobody understood; the sender's oldest goes where it has too many."""
+        (number,) = self._db.execute(
+            "INSERT INTO dead_letter(sender, reason, detail, attempts, status, opened_at, changed_at) "
+            "VALUES(?, ?, ?, 0, 'open', ?, ?) RETURNING id",
+            (note.sender, Reason.UNDECODABLE.value, note.detail, micros(now), micros(now)),
+        ).fetchone()
+        self._db.execute(
+            "INSERT INTO undecodable(letter, path, content_type, size, body) VALUES(?, ?, ?, ?, ?)",
+            (number, note.path, note.content_type, note.size, note.body),
+        )
+        self.open_ones["", Reason.UNDECODABLE.value] += 1
+        oldest = "SELECT id FROM dead_letter WHERE sender = ? ORDER BY id DESC LIMIT 1 OFFSET ?"
+        gone = self._db.execute(
+            f"DELETE FROM dead_letter WHERE sender = ? AND id <= ({oldest}) RETURNING status",
+            (note.sender, note.sender, UNDECODABLE_KEPT),
+        ).fetchall()
+        self.open_ones["", Reason.UNDECODABLE.value] -= sum(status == Status.OPEN.value for (status,) in gone)
+
+    def close(self, key: str, status: Status, now: datetime, actor: str | None = None) -> None:
         """Close a row's open letter, if it has one."""
-        self._db.execute(
-            "UPDATE dead_letter SET status = ?, changed_at = ? WHERE key = ? AND status = 'open'",
-            (status.value, micros(now), key),
-        )
+        found = self._db.execute("SELECT id FROM dead_letter WHERE key = ? AND status = 'open'", (key,)).fetchone()
+        if found is not None:
+            self.end(found[0], status, now, actor)
 
-    def of(self, catalog: str) -> list[Letter]:
-        """Every letter of a catalog, oldest first."""
-        query = "SELECT key, reason, detail, attempts, status FROM dead_letter WHERE catalog = ? ORDER BY id"
-        return [
-            Letter(subject_of(key), Reason(reason), detail, attempts, Status(status))
-            for key, reason, detail, attempts, status in self._db.execute(query, (catalog,)).fetchall()
-        ]
+    def end(self, number: int, status: Status, now: datetime, actor: str | None) -> bool:
+        """Close an open letter. False: there is none of that id."""
+        closed = self._db.execute(
+            "UPDATE dead_letter SET status = ?, changed_at = ?, actor = ? WHERE id = ? AND status = 'open' "
+            "RETURNING catalog, reason",
+            (status.value, micros(now), actor, number),
+        ).fetchone()
+        if closed is None:
+            return False
+        self.open_ones[closed[0] or "", closed[1]] -= 1
+        return True
+
+    def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
+        """So many of those that are wanted, with greater ids than `after`, by id."""
+        terms, values = _terms(wanted)
+        query = f"SELECT {_COLUMNS} FROM dead_letter WHERE {' AND '.join(['id > ?', *terms])} ORDER BY id LIMIT ?"
+        return [_letter(row) for row in self._db.execute(query, (after, *values, limit)).fetchall()]
+
+    def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
+        """Those of these ids that there are, by id."""
+        query = f"SELECT {_COLUMNS} FROM dead_letter WHERE id = ?"
+        found = [self._db.execute(query, (number,)).fetchone() for number in sorted(set(numbers))]
+        return [_letter(row) for row in found if row is not None]
+
+    def event(self, number: int) -> Undecodable | None:
+        """The request that a letter is about."""
+        query = (
+            "SELECT sender, path, content_type, body, size, detail FROM dead_letter JOIN undecodable ON letter = id "
+            "WHERE id = ?"
+        )
+        found = self._db.execute(query, (number,)).fetchone()
+        return Undecodable(*found) if found is not None else None
+
+    def prune(self, before: datetime, most: int) -> int:
+        """Delete letters that were closed before a moment, so many at most; how many."""
+        chosen = "SELECT id FROM dead_letter WHERE status != 'open' AND changed_at < ? LIMIT ?"
+        return self._db.execute(f"DELETE FROM dead_letter WHERE id IN ({chosen})", (micros(before), most)).rowcount
+
+
+def _terms(wanted: Wanted) -> tuple[list[str], list[Any]]:
+    terms: dict[str, Any] = {
+        "status = ?": wanted.status.value if wanted.status is not None else None,
+        "catalog = ?": wanted.catalog,
+        "key = ?": key_of(wanted.table) if wanted.table is not None else None,
+        "reason = ?": wanted.reason.value if wanted.reason is not None else None,
+        "sender = ?": wanted.sender,
+        "opened_at < ?": micros(wanted.before) if wanted.before is not None else None,
+        "opened_at >= ?": micros(wanted.since) if wanted.since is not None else None,
+    }
+    chosen = {term: value for term, value in terms.items() if value is not None}
+    return list(chosen), list(chosen.values())
+
+
+def _letter(row: tuple[Any, ...]) -> DeadLetter:
+    number, key, sender, reason, detail, attempts, status, opened, changed, actor = row
+    return DeadLetter(
+        id=number,
+        subject=subject_of(key) if key is not None else None,
+        sender=sender,
+        reason=Reason(reason),
+        detail=detail,
+        attempts=attempts,
+        status=Status(status),
+        opened_at=moment(opened),
+        changed_at=moment(changed),
+        actor=actor,
+    )

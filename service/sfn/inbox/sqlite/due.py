@@ -7,7 +7,7 @@ from datetime import datetime
 from sfn.inbox.sqlite.codec import micros, moment
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.turns import dealt, rotated
-from sfn.words import Lane, Slots
+from sfn.words import Lane, Slots, Urgency
 
 
 class DueRows:
@@ -30,6 +30,17 @@ class DueRows:
             if (free := slots.of(lane))
         ]
         return [(lane, key) for lane, (key,) in dealt(waiting, slots)]
+
+    def oldest(self, now: datetime) -> dict[str, datetime]:
+        """By catalog, since when the most overdue row waits that something was told of."""
+        query = "SELECT min(due_at) FROM subject WHERE lane = ? AND state = 'queued'"
+        oldest: dict[str, datetime] = {}
+        for lane, number in self._rows.lanes().items():
+            if lane.urgency is Urgency.LIVE:
+                ((at,),) = self._rows.select(query, (number,))
+                if at is not None and at <= micros(now):
+                    oldest[lane.catalog] = min(moment(at), oldest.get(lane.catalog, now))
+        return oldest
 
     def run_out(self, now: datetime | None) -> list[str]:
         """Keys of rows whose lease ended by now; of every leased row for None."""

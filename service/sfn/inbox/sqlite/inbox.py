@@ -18,19 +18,23 @@ from sfn.clock import Clock
 from sfn.errors import Transient
 from sfn.inbox import Claimed
 from sfn.inbox.bell import Bell
-from sfn.inbox.letters import Letter
+from sfn.inbox.figures import BrakeState, Figures
+from sfn.inbox.letters import Audited, DeadLetter, Order, Wanted
 from sfn.inbox.sqlite.committer import Commit, Committer
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.lock import InboxLock
 from sfn.inbox.sqlite.refusals import refusal
+from sfn.inbox.standing import Standing
 from sfn.inbox.terms import Terms
 from sfn.inbox.troubles import Troubles
-from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName
+from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName, Undecodable
 
 PAGE = 500
 """Rows of the roster that are read at a time."""
 PRUNED = 500
-"""Events that are deleted at a time: few, because puts wait for it."""
+"""Events, or dead letters, that are deleted at a time: few, because puts wait for it."""
+CLOSED_KEPT = timedelta(days=30)
+"""How long a dead letter is kept that was closed."""
 TENDED_EVERY = 60.0
 """Seconds."""
 
@@ -107,17 +111,22 @@ class SqliteInbox:
                 await self.tend_once(retention)
 
     async def tend_once(self, retention: timedelta) -> int:
-        """Delete the events that are older, and bring what was written into the database; how many events."""
-        before = self._clock.now() - retention
-        pruned, total = PRUNED, 0
-        while pruned == PRUNED:
-            pruned = await self._committer.run(lambda ledger: ledger.prune(before, PRUNED))
-            total += pruned
-            await anyio.sleep(0.02)
+        """Delete what is older, and bring what was written into the database; how many events went."""
+        now = self._clock.now()
+        total = await self._pruned(lambda ledger: ledger.prune(now - retention, PRUNED))
+        await self._pruned(lambda ledger: ledger.prune_letters(now - CLOSED_KEPT, PRUNED))
         await self._committer.run(Ledger.checkpoint, alone=True)
         return total
 
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
+    async def _pruned(self, prune: Callable[[Ledger], int]) -> int:
+        pruned, total = PRUNED, 0
+        while pruned == PRUNED:
+            pruned = await self._committer.run(prune)
+            total += pruned
+            await anyio.sleep(0.02)
+        return total
+
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         """See `Intake.put`."""
         return await self._committer.put(notes, self._clock.now())
 
@@ -168,17 +177,63 @@ class SqliteInbox:
         """See `Roster.neighbours`."""
         return await self._committer.run(lambda ledger: ledger.neighbours(table, location))
 
-    async def letters(self, catalog: str) -> list[Letter]:
-        """Every dead letter of a catalog, oldest first."""
-        return await self._committer.run(lambda ledger: ledger.letters(catalog))
-
     async def limit(self, catalog: str) -> int:
         """See `Brake.limit`."""
         return await self._committer.run(lambda ledger: ledger.limit(catalog))
 
-    async def release(self, catalog: str, now: datetime) -> int:
+    async def release(self, catalog: str, order: Order) -> int:
         """See `Brake.release`."""
-        return await self._committer.run(lambda ledger: ledger.release(catalog, now), stirring=True)
+        return await self._committer.run(lambda ledger: ledger.desk.release(catalog, order), stirring=True)
+
+    async def figures(self) -> Figures:
+        """See `Desk.figures`."""
+        now = self._clock.now()
+        return await self._committer.run(lambda ledger: ledger.desk.figures(now))
+
+    async def standing(self, table: TableName) -> Standing | None:
+        """See `Desk.standing`."""
+        return await self._committer.run(lambda ledger: ledger.desk.standing(table))
+
+    async def brake(self, catalog: str) -> BrakeState:
+        """See `Desk.brake`."""
+        now = self._clock.now()
+        return await self._committer.run(lambda ledger: ledger.desk.brake(catalog, now))
+
+    async def audited(self, before: int | None, limit: int) -> list[Audited]:
+        """See `Desk.audited`."""
+        return await self._committer.run(lambda ledger: ledger.desk.audited(before, limit))
+
+    async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
+        """See `DeadLetters.find`."""
+        return await self._committer.run(lambda ledger: ledger.desk.find(wanted, after, limit))
+
+    async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
+        """See `DeadLetters.numbered`."""
+        return await self._committer.run(lambda ledger: ledger.desk.numbered(numbers))
+
+    async def event(self, number: int) -> Undecodable | None:
+        """See `DeadLetters.event`."""
+        return await self._committer.run(lambda ledger: ledger.desk.event(number))
+
+    async def replay(self, numbers: Sequence[int], hints: Sequence[Hint], order: Order) -> int:
+        """See `DeadLetters.replay`."""
+        return await self._committer.run(lambda ledger: ledger.desk.replay(numbers, hints, order), stirring=True)
+
+    async def discard(self, numbers: Sequence[int], order: Order) -> int:
+        """See `DeadLetters.discard`."""
+        return await self._committer.run(lambda ledger: ledger.desk.discard(numbers, order))
+
+    async def adopt(self, hints: Sequence[Hint], order: Order) -> None:
+        """See `Custody.adopt`."""
+        await self._committer.run(lambda ledger: ledger.desk.adopt(hints, order), stirring=True)
+
+    async def retire(self, catalog: str, *, retired: bool, order: Order) -> None:
+        """See `Custody.retire`."""
+        await self._committer.run(lambda ledger: ledger.desk.retire(catalog, retired=retired, order=order))
+
+    async def retired(self) -> frozenset[str]:
+        """See `Custody.retired`."""
+        return await self._committer.run(lambda ledger: ledger.desk.retired())
 
 
 async def _locked(named: Path, terms: Terms, now: datetime) -> tuple[InboxLock, Ledger]:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.refusals import refusal
-from sfn.words import Accepted, Hint
+from sfn.words import Accepted, Hint, Undecodable
 
 T = TypeVar("T")
 
@@ -65,12 +65,12 @@ class PutJob(Job[Accepted]):
 
     __slots__ = ("notes", "now")
 
-    def __init__(self, notes: Sequence[Hint], now: datetime, future: asyncio.Future[Accepted]) -> None:
+    def __init__(self, notes: Sequence[Hint | Undecodable], now: datetime, future: asyncio.Future[Accepted]) -> None:
         super().__init__(partial(_put, notes, now), future, stirring=True)
         self.notes, self.now = notes, now
 
 
-def _put(notes: Sequence[Hint], now: datetime, ledger: Ledger) -> Accepted:
+def _put(notes: Sequence[Hint | Undecodable], now: datetime, ledger: Ledger) -> Accepted:
     return ledger.put(notes, now)
 
 

@@ -6,7 +6,7 @@ The same code runs under the writer thread and, one step at a time, in the simul
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -14,9 +14,11 @@ from functools import partial
 
 from sfn.inbox import Claimed
 from sfn.inbox.letters import Letter, Status, poisoned
+from sfn.inbox.row import claim_of, has_news, is_held_by
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.codec import key_of
 from sfn.inbox.sqlite.dead import DeadLetters
+from sfn.inbox.sqlite.desk import Desk
 from sfn.inbox.sqlite.due import DueRows
 from sfn.inbox.sqlite.events import Entry, EventLog
 from sfn.inbox.sqlite.roster import RosterQueries
@@ -25,13 +27,10 @@ from sfn.inbox.sqlite.schema import prepare
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import (
     asked,
-    claim_of,
     claimed,
     expired,
     hinted,
-    is_held_by,
     is_poison,
-    released,
     renewed,
     settled,
 )
@@ -45,11 +44,11 @@ from sfn.words import (
     Lane,
     Later,
     Outcome,
-    Reason,
     Slots,
     Step,
     Swept,
     TableName,
+    Undecodable,
 )
 
 __all__ = ["Ledger", "Terms"]
@@ -76,8 +75,10 @@ class Ledger:
         self._due = DueRows(self._rows)
         self.roster = RosterQueries(self._rows)
         self.brake = BrakeTable(self._db, terms)
+        self.desk = Desk(self._db, self._rows, self._dead, self.brake, transaction=self.transaction, put=self.put)
         self._seq = max(self._events.last(), self._rows.last())
         self._poisoned: list[Letter] = []
+        self._taken_back = 0
 
     def close(self) -> None:
         """Close the database; SQLite brings what was written into it, and removes its log."""
@@ -93,25 +94,26 @@ class Ledger:
         if self._db.in_transaction:
             yield
             return
-        poisoned = list(self._poisoned)
         self._db.execute("BEGIN IMMEDIATE")
+        undo = self._undo()
         try:
-            self._rows.begin()
+            if self._rows.begin():
+                self._dead.recount()
+                undo = self._undo()
             yield
             self._rows.flush()
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            self._rows.forget()
-            self._poisoned = poisoned
+            undo()
             raise
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Within a transaction: what raises within is undone alone."""
         self._rows.flush()
-        poisoned = list(self._poisoned)
+        undo = self._undo()
         self._db.execute("SAVEPOINT verb")
         try:
             yield
@@ -120,38 +122,58 @@ class Ledger:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK TO verb")
                 self._db.execute("RELEASE verb")
-            self._rows.forget()
-            self._poisoned = poisoned
+            undo()
             raise
         self._db.execute("RELEASE verb")
 
-    def put(self, notes: Sequence[Hint], now: datetime) -> Accepted:
+    def _undo(self) -> Callable[[], None]:
+        """Brings what is remembered back to how it is now."""
+        poisoned, counts, letters = list(self._poisoned), self._rows.counts.copy(), self._dead.open_ones.copy()
+        taken_back = self._taken_back
+
+        def undo() -> None:
+            self._rows.forget()
+            self._poisoned, self._rows.counts, self._dead.open_ones = poisoned, counts, letters
+            self._taken_back = taken_back
+
+        return undo
+
+    def put(self, notes: Sequence[Hint | Undecodable], now: datetime) -> Accepted:
         """See `Intake.put`."""
         return self.put_all([(notes, now)])[0]
 
-    def put_all(self, puts: Sequence[tuple[Sequence[Hint], datetime]]) -> list[Accepted]:
+    def put_all(self, puts: Sequence[tuple[Sequence[Hint | Undecodable], datetime]]) -> list[Accepted]:
         """Several `put` at once, each with its moment."""
         entries: list[list[Entry]] = []
+        odd: list[tuple[Undecodable, datetime]] = []
         for notes, now in puts:
-            entries.append([Entry(self._next(), key_of(note.subject), note, now) for note in notes])
+            hints = [note for note in notes if isinstance(note, Hint)]
+            entries.append([Entry(self._next(), key_of(hint.subject), hint, now) for hint in hints])
+            odd += [(note, now) for note in notes if isinstance(note, Undecodable)]
+        joined: set[int] = set()
         with self.transaction():
+            for note, now in odd:
+                self._dead.keep(note, now)
             new = self._events.write([entry for each in entries for entry in each])
             for entry in (entry for each in entries for entry in each):
                 if entry.seq in new:
                     before = self._rows.load(entry.key)
+                    if has_news(before):
+                        joined.add(entry.seq)
                     after = hinted(before, entry.note, entry.seq, entry.received, self._terms.cap)
                     self._rows.save(entry.key, after)
-        counts = [(sum(entry.seq in new for entry in each), len(each)) for each in entries]
-        return [Accepted(fresh, total - fresh) for fresh, total in counts]
+        numbers = [{entry.seq for entry in each} for each in entries]
+        return [Accepted(len(each & new), len(each - new), len(each & joined)) for each in numbers]
 
     def claim(self, slots: Slots, now: datetime) -> Claimed:
         """See `Worklist.claim`."""
         with self.transaction():
-            self._expire(now)
+            expired = self._expire(now)
             claims = tuple(self._leased(key, lane, now) for lane, key in self._due.due(slots, now))
             next_due = self._due.next(slots)
         letters, self._poisoned = tuple(self._poisoned), []
-        return Claimed(claims, next_due, letters)
+        expired, self._taken_back = expired + self._taken_back, 0
+        return Claimed(claims, next_due, letters, expired)
 
     def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
         """See `Worklist.renew`."""
@@ -168,7 +190,8 @@ class Ledger:
     def recover(self, now: datetime) -> int:
         """Take back every lease, at the start of the only process; how many."""
         with self.transaction():
-            return self._expire(now, every=True)
+            self._taken_back = self._expire(now, every=True)
+        return self._taken_back
 
     def remember(self, claim: Claim, location: str, uuid: str | None, now: datetime) -> frozenset[TableName] | None:
         """See `Worklist.remember`."""
@@ -211,28 +234,15 @@ class Ledger:
         """How many absences one sweep may find before they are held."""
         return self._terms.allowance(catalog, self.roster.live_count(catalog))
 
-    def release(self, catalog: str, now: datetime) -> int:
-        """See `Brake.release`."""
-        query = "SELECT key FROM subject WHERE catalog = ? AND reason = ?"
-        with self.transaction():
-            self.brake.reset(catalog)
-            self.brake.forget_steps(catalog)
-            found = self._rows.select(query, (catalog, Reason.HELD_DROP.value))
-            for (key,) in found:
-                row = self._rows.load(key)
-                if row is not None:
-                    self._rows.save(key, released(row, now))
-                    self._dead.close(key, Status.REPLAYED, now)
-        return len(found)
-
-    def letters(self, catalog: str) -> list[Letter]:
-        """Every dead letter of a catalog, oldest first."""
-        return self._dead.of(catalog)
-
     def prune(self, before: datetime, most: int = 10_000) -> int:
         """Delete the oldest events received before a moment, so many at most; how many."""
         with self.transaction():
             return self._events.prune(before, most)
+
+    def prune_letters(self, before: datetime, most: int) -> int:
+        """Delete dead letters that were closed before a moment, so many at most; how many."""
+        with self.transaction():
+            return self._dead.prune(before, most)
 
     def _next(self) -> int:
         """A number greater than all before; one whose transaction is undone is skipped."""

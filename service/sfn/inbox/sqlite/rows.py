@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from sfn.inbox.row import Row, counted_as, lane_of
 from sfn.inbox.sqlite.codec import (
     ROW,
     key_of,
@@ -14,13 +16,13 @@ from sfn.inbox.sqlite.codec import (
     memo_column,
     parse_row,
     plain_columns,
+    said_column,
     state_columns,
     story_column,
     subject_of,
     wish_column,
 )
-from sfn.inbox.transitions import Row, lane_of
-from sfn.words import Lane, Memo, Urgency
+from sfn.words import Lane, Memo, TableName, Urgency
 
 __all__ = ["KEPT", "Rows", "key_of", "subject_of"]
 
@@ -29,6 +31,13 @@ KEPT = 4096
 
 _PLAIN = "not_before = ?, seq = ?, done_seq = ?, token = ?, attempt = ?, crashes = ?, failing_since = ?"
 _STATE = ", state = ?, due_at = ?, lease_until = ?, reason = ?, lane = ?"
+_COUNTED = """
+    SELECT catalog, CASE
+        WHEN state = 'leased' THEN 'leased' WHEN reason = 'held-drop' THEN 'held' WHEN reason IS NOT NULL THEN 'dead'
+        WHEN attempt > 0 THEN 'retrying' WHEN seq > done_seq THEN 'due' ELSE 'scheduled' END AS counted, count(*)
+    FROM subject WHERE lane NOT IN (SELECT id FROM lane WHERE urgency = 'sweep') GROUP BY catalog, counted
+"""
+"""`counted_as`, of all rows at once."""
 _LIVE = ", live_uuid = ?, live_location = ?"
 
 
@@ -48,6 +57,10 @@ class Rows:
 
     Args:
         stores: see `Terms.stores`.
+
+    Attributes:
+        counts: how many rows of tables there are, by catalog and `counted_as`; whoever undoes a transaction puts back
+            what it was before.
     """
 
     def __init__(self, db: sqlite3.Connection, stores: Collection[str] = ()) -> None:
@@ -56,16 +69,24 @@ class Rows:
         self._changed: dict[str, Row | None] = {}
         self._lanes: dict[Lane, int] = {}
         self._version = -1
+        self.counts: Counter[tuple[str, str]] = Counter()
         self.begin()
 
-    def begin(self) -> None:
-        """Make sure that what is known is so, and make room: what a verb loads stays until its transaction ends."""
+    def begin(self) -> bool:
+        """Make sure that what is known is so, and make room: what a verb loads stays until its transaction ends.
+
+        Returns:
+            Whether another connection has written.
+        """
         (version,) = self._db.execute("PRAGMA data_version").fetchone()
-        if version != self._version:
+        changed = version != self._version
+        if changed:
             self.forget()
+            self.counts = Counter({(catalog, state): count for catalog, state, count in self._db.execute(_COUNTED)})
             self._version = version
         while len(self._stored) > KEPT:
             del self._stored[next(iter(self._stored))]
+        return bool(changed)
 
     def forget(self) -> None:
         """Drop everything that is remembered, also what was not written yet."""
@@ -112,6 +133,7 @@ class Rows:
         changed, self._changed = self._changed, {}
         for key, row in changed.items():
             before = self._stored.pop(key, None)
+            self._count(before.row if before is not None else None, row)
             if row is not None:
                 lane = self._lane(lane_of(row, self._stores))
                 if before is None:
@@ -122,17 +144,23 @@ class Rows:
             elif before is not None:
                 self._delete(key)
 
+    def _count(self, before: Row | None, after: Row | None) -> None:
+        for row, change in ((before, -1), (after, 1)):
+            if row is not None and isinstance(row.subject, TableName):
+                self.counts[row.subject.catalog, counted_as(row)] += change
+
     def _insert(self, key: str, row: Row, lane: int) -> None:
         self._db.execute(
             "INSERT INTO subject(key, catalog, not_before, seq, done_seq, token, attempt, crashes, failing_since, "
-            "state, due_at, lease_until, reason, lane, wish, story, live_uuid, live_location) "
-            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "state, due_at, lease_until, reason, lane, said, wish, story, live_uuid, live_location) "
+            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 key,
                 row.subject.catalog,
                 *plain_columns(row),
                 *state_columns(row),
                 lane,
+                said_column(row.said),
                 wish_column(row.wish),
                 story_column(row.story),
                 *live_columns(row.story.live),
@@ -158,6 +186,9 @@ class Rows:
         if row.wish is not old.wish:
             changes += ", wish = ?"
             values.append(wish_column(row.wish))
+        if row.said is not old.said:
+            changes += ", said = ?"
+            values.append(said_column(row.said))
         if row.story is not old.story:
             changes += ", story = ?"
             values.append(story_column(row.story))

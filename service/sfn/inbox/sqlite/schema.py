@@ -6,9 +6,9 @@ import sqlite3
 
 from sfn.errors import Broken
 
-VERSION = 1
+VERSION = 2
 
-_MIGRATIONS = (
+MIGRATIONS = (
     """
     CREATE TABLE lane(
       id INTEGER PRIMARY KEY, catalog TEXT NOT NULL, store TEXT NOT NULL, urgency TEXT NOT NULL,
@@ -40,6 +40,33 @@ _MIGRATIONS = (
       id INTEGER PRIMARY KEY, key TEXT NOT NULL, catalog TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL,
       status TEXT NOT NULL, opened_at INTEGER NOT NULL, changed_at INTEGER NOT NULL, attempts INTEGER NOT NULL);
     CREATE UNIQUE INDEX dead_letter_open ON dead_letter(key) WHERE status = 'open';
+    """,
+    # A dead letter may have no subject now. Each filter that may leave few of many has an index in the order of ids.
+    """
+    ALTER TABLE subject ADD COLUMN said BLOB;
+    ALTER TABLE catalog ADD COLUMN retired INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE dead_letter RENAME TO dead_letter_1;
+    DROP INDEX dead_letter_open;
+    CREATE TABLE dead_letter(
+      id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT, catalog TEXT, sender TEXT, reason TEXT NOT NULL,
+      detail TEXT NOT NULL, attempts INTEGER NOT NULL, status TEXT NOT NULL, opened_at INTEGER NOT NULL,
+      changed_at INTEGER NOT NULL, actor TEXT);
+    INSERT INTO dead_letter(id, key, catalog, reason, detail, attempts, status, opened_at, changed_at)
+      SELECT id, key, catalog, reason, detail, attempts, status, opened_at, changed_at FROM dead_letter_1;
+    DROP TABLE dead_letter_1;
+    CREATE UNIQUE INDEX dead_letter_open ON dead_letter(key) WHERE status = 'open' AND key IS NOT NULL;
+    CREATE INDEX dead_letter_key ON dead_letter(key, id) WHERE key IS NOT NULL;
+    CREATE INDEX dead_letter_status ON dead_letter(status, id);
+    CREATE INDEX dead_letter_catalog ON dead_letter(status, catalog, id);
+    CREATE INDEX dead_letter_reason ON dead_letter(status, reason, id);
+    CREATE INDEX dead_letter_sender ON dead_letter(sender, id) WHERE sender IS NOT NULL;
+    CREATE INDEX dead_letter_closed ON dead_letter(changed_at) WHERE status != 'open';
+    CREATE TABLE undecodable(
+      letter INTEGER PRIMARY KEY REFERENCES dead_letter(id) ON DELETE CASCADE, path TEXT NOT NULL, content_type TEXT,
+      size INTEGER NOT NULL, body BLOB NOT NULL);
+    CREATE TABLE audit(
+      id INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL, about TEXT NOT NULL,
+      count INTEGER NOT NULL);
     """,
 )
 
@@ -79,4 +106,4 @@ def prepare(db: sqlite3.Connection, where: str) -> None:
             remedy="start the version of iceberg-sfn that wrote it, or a newer one",
         )
     for number in range(found, VERSION):
-        db.executescript(f"BEGIN IMMEDIATE;{_MIGRATIONS[number]}PRAGMA user_version={number + 1};COMMIT;")
+        db.executescript(f"BEGIN IMMEDIATE;{MIGRATIONS[number]}PRAGMA user_version={number + 1};COMMIT;")

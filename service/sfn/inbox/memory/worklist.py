@@ -1,4 +1,4 @@
-"""The inbox in memory: for tests, and to say in few lines what an inbox is. Nothing of it outlives the process."""
+"""What comes into the inbox in memory, is worked off, and is known of it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,10 @@ from sfn.clock import Clock
 from sfn.inbox import Claimed
 from sfn.inbox.bell import Bell
 from sfn.inbox.letters import Letter, Status, poisoned
+from sfn.inbox.memory.letters import MemoryLetters
+from sfn.inbox.row import Row, State, claim_of, has_news, is_held_by, lane_of
 from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import (
-    Row,
-    State,
-    asked,
-    claim_of,
-    claimed,
-    expired,
-    hinted,
-    is_held_by,
-    is_poison,
-    lane_of,
-    released,
-    renewed,
-    settled,
-)
+from sfn.inbox.transitions import asked, claimed, expired, hinted, is_poison, renewed, settled
 from sfn.inbox.turns import dealt, rotated
 from sfn.words import (
     Accepted,
@@ -40,17 +28,17 @@ from sfn.words import (
     Later,
     Outcome,
     Published,
-    Reason,
     Slots,
     Step,
     Subject,
     Swept,
     TableName,
+    Undecodable,
 )
 
 
-class MemoryInbox:
-    """Intake, worklist, roster and brake in one, for one event loop and one worker."""
+class MemoryWorklist:
+    """Intake, worklist and roster in one, for one event loop and one worker."""
 
     def __init__(self, terms: Terms, clock: Clock) -> None:
         self._terms, self._clock = terms, clock
@@ -63,20 +51,28 @@ class MemoryInbox:
         self._tripped: set[str] = set()
         self._last = 0
         self._turn = 0
-        self._letters: list[Letter] = []
+        self._retired: set[str] = set()
+        self._logged: dict[int, tuple[Hint, datetime]] = {}
+        self._letters = MemoryLetters()
         self._poisoned: list[Letter] = []
 
-    async def put(self, notes: Sequence[Hint]) -> Accepted:
+    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         """See `Intake.put`."""
-        now, new = self._clock.now(), 0
-        for note in notes:
-            if note.event_id is None or (note.sender, note.event_id) not in self._events:
+        now, new, superseded = self._clock.now(), 0, 0
+        hints = [note for note in notes if isinstance(note, Hint)]
+        for odd in (note for note in notes if isinstance(note, Undecodable)):
+            self._letters.keep(odd, now)
+        for hint in hints:
+            if hint.event_id is None or (hint.sender, hint.event_id) not in self._events:
                 new += 1
-                if note.event_id is not None:
-                    self._events.add((note.sender, note.event_id))
-                self._save(hinted(self._rows.get(note.subject), note, self._next(), now, self._terms.cap))
+                if hint.event_id is not None:
+                    self._events.add((hint.sender, hint.event_id))
+                before = self._rows.get(hint.subject)
+                superseded += has_news(before)
+                self._save(hinted(before, hint, self._next(), now, self._terms.cap))
+                self._logged[self._last] = (hint, now)
         self._bell.ring()
-        return Accepted(new, len(notes) - new)
+        return Accepted(new, len(hints) - new, superseded)
 
     async def wait(self, until: datetime | None) -> None:
         """See `Worklist.wait`."""
@@ -85,13 +81,14 @@ class MemoryInbox:
     async def claim(self, slots: Slots, now: datetime) -> Claimed:
         """See `Worklist.claim`."""
         self._bell.clear()
-        for row in [row for row in self._of(State.LEASED) if row.lease_until is not None and row.lease_until <= now]:
+        lost = [row for row in self._of(State.LEASED) if row.lease_until is not None and row.lease_until <= now]
+        for row in lost:
             self._expire(row, now)
         claims = tuple(self._leased(row, lane, now) for lane, row in self._due(slots, now))
         moments = [row.due_at for row in self._of(State.QUEUED) if slots.of(self._lane(row))]
         moments += [row.lease_until for row in self._of(State.LEASED) if row.lease_until is not None]
         letters, self._poisoned = tuple(self._poisoned), []
-        return Claimed(claims, min(moments, default=None), letters)
+        return Claimed(claims, min(moments, default=None), letters, len(lost))
 
     async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
         """See `Worklist.renew`."""
@@ -162,24 +159,9 @@ class MemoryInbox:
         live = self._live(table.catalog)
         return frozenset(name for name, (_, at) in live.items() if at.location == location) - {table}
 
-    async def letters(self, catalog: str) -> list[Letter]:
-        """Every dead letter of a catalog, oldest first."""
-        return [letter for letter in self._letters if letter.subject.catalog == catalog]
-
     async def limit(self, catalog: str) -> int:
         """See `Brake.limit`."""
         return self._terms.allowance(catalog, len(self._live(catalog)))
-
-    async def release(self, catalog: str, now: datetime) -> int:
-        """See `Brake.release`."""
-        self._tripped.discard(catalog)
-        self._permits = {asked: at for asked, at in self._permits.items() if asked[0].catalog != catalog}
-        held = [row for row in self._rows.values() if row.subject.catalog == catalog and row.reason is Reason.HELD_DROP]
-        for row in held:
-            self._save(released(row, now))
-            self._close(row.subject, Status.REPLAYED)
-        self._bell.ring()
-        return len(held)
 
     def _next(self) -> int:
         self._last += 1
@@ -212,7 +194,7 @@ class MemoryInbox:
         self._save(after)
         if is_poison(after, self._terms):
             self._poisoned.append(poisoned(row.subject, after.crashes, row.attempt))
-            self._open(self._poisoned[-1])
+            self._letters.open(self._poisoned[-1], now)
 
     def _due(self, slots: Slots, now: datetime) -> list[tuple[Lane, Row]]:
         waiting: dict[Lane, list[Row]] = defaultdict(list)
@@ -232,9 +214,9 @@ class MemoryInbox:
         """What an outcome means for other rows, the dead letters and the brake."""
         catalog = claim.subject.catalog
         if isinstance(outcome, Dead):
-            self._open(Letter(claim.subject, outcome.reason, outcome.detail, attempts))
+            self._letters.open(Letter(claim.subject, outcome.reason, outcome.detail, attempts), now)
         elif isinstance(outcome, Done | Swept):
-            self._close(claim.subject, Status.SUPERSEDED)
+            self._letters.close(claim.subject, Status.SUPERSEDED, now)
         if isinstance(outcome, Swept):
             self._swept[catalog] = outcome.began
             if outcome.calm:
@@ -251,23 +233,6 @@ class MemoryInbox:
             after = asked(self._rows.get(ask.table), ask, self._next(), now)
             if after is not None:
                 self._save(after)
-
-    def _open(self, letter: Letter) -> None:
-        """Open a letter, or bring the subject's open one up to date."""
-        before = self._open_letter(letter.subject)
-        if before is None:
-            self._letters.append(letter)
-        else:
-            self._letters[before] = letter
-
-    def _close(self, subject: Subject, status: Status) -> None:
-        index = self._open_letter(subject)
-        if index is not None:
-            self._letters[index] = replace(self._letters[index], status=status)
-
-    def _open_letter(self, subject: Subject) -> int | None:
-        found = [i for i, one in enumerate(self._letters) if one.subject == subject and one.status is Status.OPEN]
-        return found[0] if found else None
 
 
 def _known(name: TableName, row: Row) -> Known:

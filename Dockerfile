@@ -1,0 +1,59 @@
+FROM python:3.13-slim-trixie AS build
+
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /src
+
+# Before the code, so that a change of it alone fetches nothing anew. Wheels only: what a source distribution is built with
+# is in no lock.
+COPY deploy/build.lock deploy/image.lock deploy/
+RUN pip install --require-hashes --only-binary=:all: -r deploy/build.lock \
+ && python -m venv --without-pip /opt/sfn \
+ && pip --python /opt/sfn install --require-hashes --only-binary=:all: --no-compile -r deploy/image.lock
+
+# Compiled so that no start looks at the times of the sources, which a copy may change.
+COPY pyproject.toml README.md LICENSE ./
+COPY service service
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
+ && pip --python /opt/sfn install --no-deps --no-index --no-compile dist/*.whl \
+ && /opt/sfn/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/sfn/lib
+
+
+FROM python:3.13-slim-trixie
+
+# The base comes without compiled modules, and a container that writes nothing would compile what it imports at each start
+# and each health check. The user's numbers are part of the interface: volumes that outlive the container belong to them.
+RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x /site-packages/ /usr/local/lib/python3.* \
+ && groupadd --gid 10001 sfn \
+ && useradd --uid 10001 --gid sfn --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin sfn \
+ && install --directory --owner=sfn --group=sfn --mode=0750 /var/lib/sfn
+
+COPY --from=build /opt/sfn /opt/sfn
+COPY deploy/image.toml /etc/sfn/sfn.toml
+
+# No setting of the service: a variable would win over the file that somebody mounts. SQLite sorts what is too large for
+# its memory in a file, and there is no other place that is sure to be writable.
+ENV PATH=/opt/sfn/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    SFN_CONFIG=/etc/sfn/sfn.toml \
+    SQLITE_TMPDIR=/var/lib/sfn
+
+# Here the default inbox, sfn/inbox.db, lies in the volume.
+WORKDIR /var/lib
+VOLUME /var/lib/sfn
+EXPOSE 8085
+
+# Numbers, so that Kubernetes can see that it is not root (runAsNonRoot).
+USER 10001:10001
+STOPSIGNAL SIGTERM
+
+# It reads the configuration that the service reads: another port or TLS needs no other check.
+HEALTHCHECK --interval=30s --timeout=15s --start-period=60s --start-interval=2s CMD ["sfn", "healthcheck"]
+ENTRYPOINT ["sfn"]
+CMD ["serve", "--config", "/etc/sfn/sfn.toml"]
+
+ARG REVISION=
+LABEL org.opencontainers.image.title="Iceberg SFN listener" \
+      org.opencontainers.image.description="Keeps a small pointer file beside each Apache Iceberg table, so that it can be read without its catalog" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="$REVISION"

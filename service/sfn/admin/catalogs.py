@@ -1,0 +1,164 @@
+"""The operators' orders about whole catalogs: look at all of it, let go what the brake holds, adopt, retire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+import structlog
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from sfn.admin.answer import Answer
+from sfn.admin.operators import SECURED, Operations
+from sfn.inbox.letters import Wanted
+from sfn.words import CatalogName, Hint, Reason, TableName
+
+SENDER: Final = "operator"
+"""Of hints that an order makes."""
+BATCH: Final = 500
+"""Hints in one transaction: puts wait for it."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Said(BaseModel):
+    """An order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Reconcile(Said):
+    """Which catalogs are to be swept."""
+
+    catalogs: Sequence[str] = Field(default=(), max_length=1_000, description="all, where none is named")
+
+
+class Retire(Said):
+    """Whether a catalog retires, or comes back."""
+
+    undo: bool = False
+
+
+class Adopt(Said):
+    """Whose files are taken over."""
+
+    from_: Annotated[str, Field(alias="from", min_length=1, max_length=512)]
+    tables: Sequence[str] | None = Field(
+        default=None, max_length=1_000, description="dotted identifiers; all that stand before such a file, without any"
+    )
+
+
+class Asked(Answer):
+    """Sweeps that were asked for."""
+
+    catalogs: Sequence[str]
+    asked_at: datetime
+
+
+class Released(Answer):
+    """How many tables a brake held."""
+
+    released: int
+
+
+class Concerned(Answer):
+    """How many tables are looked at because of an order."""
+
+    tables: int
+
+
+class CatalogRoutes:
+    """Routes that concern whole catalogs."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations, self._inbox = operations, operations.inbox
+
+    def join(self, router: APIRouter) -> None:
+        """Add them."""
+        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such catalog"}}
+        for path, route, name, status in (
+            ("/reconcile", self.reconcile, "reconcile", HTTPStatus.ACCEPTED),
+            ("/brakes/{catalog}:release", self.release, "releaseBrake", HTTPStatus.OK),
+            ("/catalogs/{catalog}:adopt", self.adopt, "adopt", HTTPStatus.OK),
+            ("/catalogs/{catalog}:retire", self.retire, "retire", HTTPStatus.OK),
+        ):
+            router.add_api_route(
+                path,
+                route,
+                methods=["POST"],
+                operation_id=name,
+                status_code=status,
+                responses=unknown,
+                openapi_extra=SECURED,
+            )
+
+    async def reconcile(self, order: Reconcile | None = None) -> Asked:
+        """Have catalogs swept now; `/status` tells how far that is."""
+        catalogs = self._operations.chosen(order.catalogs if order is not None else ())
+        asked_at = self._operations.clock.now()
+        await self._inbox.intake.put([Hint(CatalogName(catalog), sender=SENDER) for catalog in catalogs])
+        return Asked(catalogs=catalogs, asked_at=asked_at)
+
+    async def release(self, catalog: str, request: Request) -> Released:
+        """Let go what a catalog's brake holds: each of the held tables may take its step once."""
+        self._operations.followed(catalog)
+        order = self._operations.order(request, catalog)
+        released = await self._inbox.brake.release(catalog, order)
+        _log.info("brake released", catalog=catalog, tables=released, actor=order.actor)
+        return Released(released=released)
+
+    async def adopt(self, catalog: str, wanted: Adopt, request: Request) -> Concerned:
+        """Have tables take over the files of the same identifiers that another catalog's service, or ours, wrote.
+
+        Without names these are the tables with an open dead letter `foreign-catalog`.
+        """
+        self._operations.followed(catalog)
+        count = 0
+        async for tables in self._adopting(catalog, wanted.tables):
+            hints = [Hint(table, sender=SENDER, anew=True, adopts=wanted.from_) for table in tables]
+            about = f"{catalog} from {wanted.from_}: {', '.join(table.identifier for table in tables[:10])}"
+            await self._inbox.custody.adopt(hints, self._operations.order(request, about))
+            count += len(hints)
+        _log.info("files adopted", catalog=catalog, catalog_id=wanted.from_, tables=count)
+        return Concerned(tables=count)
+
+    async def retire(self, catalog: str, request: Request, wanted: Retire | None = None) -> Concerned:
+        """Withdraw all files of a catalog and write none any more, until that is undone.
+
+        The catalog is still asked, as for any publish: it must answer until all is withdrawn.
+        """
+        self._operations.followed(catalog)
+        undo = wanted is not None and wanted.undo
+        order = self._operations.order(request, catalog)
+        await self._inbox.custody.retire(catalog, retired=not undo, order=order)
+        self._operations.process.retirement.names = await self._inbox.custody.retired()
+        _log.warning("catalog comes back" if undo else "catalog retires", catalog=catalog, actor=order.actor)
+        count = 0
+        async for hints in self._batches(catalog):
+            await self._inbox.intake.put(hints)
+            count += len(hints)
+        if undo and self._operations.followed(catalog).swept:
+            await self._inbox.intake.put([Hint(CatalogName(catalog), sender=SENDER)])
+        return Concerned(tables=count)
+
+    async def _adopting(self, catalog: str, named: Sequence[str] | None) -> AsyncIterator[list[TableName]]:
+        if named is not None:
+            yield [self._operations.named(identifier, catalog) for identifier in named]
+            return
+        wanted, after = Wanted(catalog=catalog, reason=Reason.FOREIGN_CATALOG), 0
+        while letters := await self._inbox.letters.find(wanted, after, BATCH):
+            yield [letter.subject for letter in letters if isinstance(letter.subject, TableName)]
+            after = letters[-1].id
+
+    async def _batches(self, catalog: str) -> AsyncIterator[list[Hint]]:
+        hints: list[Hint] = []
+        async for known in self._inbox.roster.known(catalog):
+            hints.append(Hint(known.table, sender=SENDER, anew=True))
+            if len(hints) == BATCH:
+                yield hints
+                hints = []
+        if hints:
+            yield hints

@@ -1,0 +1,155 @@
+"""The operators' routes to dead letters: found and shown, replayed and discarded, a batch a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Annotated, Any, Final, Literal
+
+import structlog
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import AwareDatetime, Field
+from starlette.exceptions import HTTPException
+
+from sfn.admin.catalogs import Said
+from sfn.admin.letters import Discarded, Letter, LetterInFull, Letters, Replayed, Unreplayed
+from sfn.admin.operators import SECURED, Operations
+from sfn.errors import Rejected
+from sfn.inbox.letters import DeadLetter, Status, Wanted
+from sfn.words import Hint, Reason, Undecodable
+
+MOST: Final = 1_000
+"""Letters of a page, or of a batch."""
+_LARGEST: Final = 2**62
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Filter(Said):
+    """Which letters are meant; what is missing does not matter. Times are RFC 3339 with an offset."""
+
+    catalog: str | None = None
+    table: str | None = Field(default=None, description="levels and name, joined by dots")
+    reason: Reason | None = None
+    sender: str | None = Field(default=None, description="who sent the request that nobody understood")
+    before: AwareDatetime | None = Field(default=None, description="opened earlier than this")
+    since: AwareDatetime | None = Field(default=None, description="opened at this time or later")
+
+
+class Search(Filter):
+    """Which letters are listed."""
+
+    status: Status | Literal["all"] = Status.OPEN
+    after: int = Field(default=0, ge=0, le=_LARGEST, description="`next` of the page before")
+    limit: int = Field(default=100, ge=1, le=MOST)
+
+
+class Selection(Said):
+    """Which open letters are dealt with: those of these ids, or a batch of those that a filter leaves."""
+
+    ids: Sequence[Annotated[int, Field(ge=0, le=_LARGEST)]] | None = Field(default=None, max_length=MOST)
+    filter: Filter | None = None
+    after: int = Field(default=0, ge=0, le=_LARGEST, description="`next` of the batch before; with a filter")
+    limit: int = Field(default=MOST, ge=1, le=MOST)
+
+
+class DeadLetterRoutes:
+    """Routes to dead letters."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations, self._letters = operations, operations.inbox.letters
+
+    def join(self, router: APIRouter) -> None:
+        """Add them."""
+        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such dead letter"}}
+        shared: dict[str, Any] = {"openapi_extra": SECURED}
+        router.add_api_route("/dead-letters", self.find, operation_id="findDeadLetters", **shared)
+        router.add_api_route(
+            "/dead-letters/{number}", self.show, operation_id="showDeadLetter", responses=unknown, **shared
+        )
+        for verb, route in (("replay", self.replay), ("discard", self.discard)):
+            router.add_api_route(
+                f"/dead-letters:{verb}", route, methods=["POST"], operation_id=f"{verb}DeadLetters", **shared
+            )
+
+    async def find(self, search: Annotated[Search, Query()]) -> Letters:
+        """Dead letters by id, page by page."""
+        wanted = self._wanted(search, None if search.status == "all" else search.status)
+        found = await self._letters.find(wanted, search.after, search.limit)
+        return Letters(dead_letters=[Letter.of(letter) for letter in found], next=_next(found, search.limit))
+
+    async def show(self, number: Annotated[int, Path(ge=0, le=_LARGEST)]) -> LetterInFull:
+        """One dead letter, with the request that it is about."""
+        found = await self._letters.numbered([number])
+        if not found:
+            raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the id {number}")
+        return LetterInFull.with_event(found[0], await self._letters.event(number))
+
+    async def replay(self, selection: Selection, request: Request) -> Replayed:
+        """Have the tables of open letters looked at again: what is published is the catalog's present answer.
+
+        A request that nobody understood is decoded again. What is replayed takes its turn behind new events.
+        """
+        batch, following = await self._batch(selection)
+        hints: list[Hint] = []
+        failed: list[Unreplayed] = []
+        for letter in batch:
+            if letter.reason is Reason.UNDECODABLE:
+                try:
+                    hints += self._understood(await self._letters.event(letter.id))
+                except Rejected as refusal:
+                    failed.append(Unreplayed(id=letter.id, why=str(refusal)))
+        left = {letter.id for letter in failed}
+        order = self._operations.order(request, _about(selection))
+        numbers = [letter.id for letter in batch if letter.id not in left]
+        count = await self._letters.replay(numbers, hints, order)
+        _log.info("dead letters replayed", number=count, failed=len(failed), actor=order.actor)
+        return Replayed(replayed=count, failed=failed, next=following)
+
+    async def discard(self, selection: Selection, request: Request) -> Discarded:
+        """Close open letters and leave their tables as they are, until something is told of them."""
+        batch, following = await self._batch(selection)
+        order = self._operations.order(request, _about(selection))
+        count = await self._letters.discard([letter.id for letter in batch], order)
+        _log.info("dead letters discarded", number=count, actor=order.actor)
+        return Discarded(discarded=count, next=following)
+
+    async def _batch(self, selection: Selection) -> tuple[list[DeadLetter], int | None]:
+        """The open letters that are meant, and where the next batch begins."""
+        if (selection.ids is None) == (selection.filter is None):
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "expected either ids or a filter, found both or none")
+        if selection.ids is not None:
+            found = await self._letters.numbered(selection.ids)
+            return [letter for letter in found if letter.status is Status.OPEN], None
+        wanted = self._wanted(selection.filter or Filter(), Status.OPEN)
+        found = await self._letters.find(wanted, selection.after, selection.limit)
+        return found, _next(found, selection.limit)
+
+    def _wanted(self, chosen: Filter, status: Status | None) -> Wanted:
+        table = self._operations.named(chosen.table, chosen.catalog) if chosen.table is not None else None
+        before, since = chosen.before, chosen.since
+        return Wanted(status, chosen.catalog, table, chosen.reason, chosen.sender, before, since)
+
+    def _understood(self, event: Undecodable | None) -> Sequence[Hint]:
+        if event is None or event.size > len(event.body):
+            kept = len(event.body) if event is not None else 0
+            raise Rejected(
+                "body",
+                status=422,
+                expected="all of it",
+                found=f"its first {kept} bytes, the rest was not kept",
+                remedy="have the catalog swept (`sfn reconcile`), then discard the letter",
+            )
+        return self._operations.understand(event)
+
+
+def _next(found: Sequence[DeadLetter], limit: int) -> int | None:
+    return found[-1].id if len(found) == limit else None
+
+
+def _about(selection: Selection) -> str:
+    """What was selected, for the audit log."""
+    if selection.filter is None:
+        return f"ids {', '.join(str(number) for number in (selection.ids or ())[:50])}"
+    terms = selection.filter.model_dump(mode="json", exclude_none=True)
+    return ", ".join(f"{name} {value}" for name, value in terms.items()) or "all"

@@ -1,0 +1,204 @@
+"""How things stand, as operators see it, as JSON; times are RFC 3339, in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pydantic import Field
+
+from sfn.admin.answer import Answer, Identified
+from sfn.admin.letters import Letter
+from sfn.inbox.figures import STATES, BrakeState
+from sfn.inbox.letters import DeadLetter
+from sfn.inbox.standing import Standing
+from sfn.words import Reason, TableName
+from sfn.work.lanes import BreakerState
+from sfn.work.report import SweepReport
+
+
+class Brake(Answer):
+    """A catalog's brake."""
+
+    tripped: bool
+    held: int = Field(description="tables that it holds")
+    steps: int = Field(description="drops and steps back within the last hour")
+    limit: int
+
+    @classmethod
+    def of(cls, brake: BrakeState, held: int) -> Brake:
+        """The answer of a brake."""
+        return cls(tripped=brake.tripped, held=held, steps=brake.steps, limit=brake.limit)
+
+
+class Differing(Answer):
+    """A table that a sweep found to differ."""
+
+    table: str
+    kind: str
+
+
+class Sweep(Answer):
+    """The sweep that runs, or the last one of this process."""
+
+    state: str
+    began_at: datetime
+    ended_at: datetime | None
+    tables: int = Field(description="looked at so far")
+    known: int = Field(description="known before: about as many as there are to look at")
+    differed: Sequence[Differing] = Field(description="the first 1,000")
+    differed_total: int
+    withheld: Sequence[str] = Field(description="namespaces that the catalog does not let us see")
+    failed: Sequence[str] = Field(description="the first 1,000 tables that could not be looked at")
+    error: str | None
+
+    @classmethod
+    def of(cls, report: SweepReport) -> Sweep:
+        """The answer of a report."""
+        return cls(
+            state=report.course.value,
+            began_at=report.began_at,
+            ended_at=report.ended_at,
+            tables=report.tables,
+            known=report.known,
+            differed=[Differing(table=table.identifier, kind=how.value) for table, how in report.differed],
+            differed_total=report.differed_count,
+            withheld=report.withheld,
+            failed=[table.identifier for table in report.failed],
+            error=report.error,
+        )
+
+
+class Catalog(Answer):
+    """A catalog as a whole."""
+
+    name: str
+    type: str
+    catalog_id: str | None = Field(description="null until the catalog was reached")
+    retired: bool
+    tables: dict[str, int] = Field(description=f"rows by state: {', '.join(STATES)}")
+    oldest_due_at: datetime | None = Field(description="since when the most overdue table waits")
+    brake: Brake
+    sweep: Sweep | None
+
+
+class Breaker(Answer):
+    """A breaker that is not closed."""
+
+    scope: str
+    name: str
+    state: str
+    until: datetime
+    slots: int
+
+    @classmethod
+    def of(cls, breaker: BreakerState) -> Breaker:
+        """The answer of a breaker."""
+        state = "half-open" if breaker.slots else "open"
+        return cls(scope=breaker.scope.value, name=breaker.name, state=state, until=breaker.until, slots=breaker.slots)
+
+
+class Status(Answer):
+    """The service as a whole."""
+
+    version: str
+    started_at: datetime
+    ready: bool
+    reasons: Sequence[str]
+    catalogs: Sequence[Catalog]
+    breakers: Sequence[Breaker]
+    dead_letters: dict[str, int] = Field(description="open ones by reason")
+
+
+class Published(Answer):
+    """What a table's live file says."""
+
+    metadata_location: str
+    table_uuid: str | None
+    location: str
+    written_at: datetime
+
+
+class Wanted(Answer):
+    """What was told of a table and is not done with."""
+
+    metadata_location: str | None
+    drop: bool
+    purge: bool
+    renamed_to: str | None
+    news: bool = Field(description="something was told that no publish has seen through")
+
+
+class Last(Answer):
+    """How the last look ended."""
+
+    outcome: str
+    why: str | None
+    at: datetime
+
+
+class Event(Answer):
+    """The newest event that is still in the log."""
+
+    sender: str
+    event_id: str | None
+    received_at: datetime
+
+
+class Table(Identified):
+    """One table's whole story."""
+
+    state: str
+    due_at: datetime
+    not_before: datetime | None
+    attempt: int
+    failing_since: datetime | None
+    reason: Reason | None
+    held: bool
+    waived: bool
+    published: Published | None
+    wanted: Wanted
+    locations: Sequence[str]
+    refresh_at: datetime | None
+    last: Last | None
+    last_event: Event | None
+    dead_letters: Sequence[Letter] = Field(description="the newest first")
+
+    @classmethod
+    def of(cls, table: TableName, standing: Standing, letters: Sequence[DeadLetter]) -> Table:
+        """The answer of a table's row and its dead letters."""
+        story, wish, said, event = standing.story, standing.wish, standing.said, standing.event
+        live = story.live
+        return cls.model_validate(
+            {
+                **cls.fields(table),
+                "state": standing.state,
+                "due_at": standing.due_at,
+                "not_before": standing.not_before,
+                "attempt": standing.attempt,
+                "failing_since": standing.failing_since,
+                "reason": standing.reason,
+                "held": story.held,
+                "waived": story.waived,
+                "published": live
+                and Published(
+                    metadata_location=live.pointer,
+                    table_uuid=live.uuid,
+                    location=live.location,
+                    written_at=live.written_at,
+                ),
+                "wanted": Wanted(
+                    metadata_location=wish.floor,
+                    drop=wish.drop,
+                    purge=wish.purge,
+                    renamed_to=wish.renamed_to.identifier if wish.renamed_to is not None else None,
+                    news=standing.news,
+                ),
+                "locations": sorted(standing.locations),
+                "refresh_at": story.refresh_at,
+                "last": said and Last(outcome=said.outcome, why=said.why, at=said.at),
+                "last_event": event
+                and Event(sender=event.sender, event_id=event.event_id, received_at=event.received_at),
+                "dead_letters": [Letter.of(letter) for letter in letters],
+            }
+        )

@@ -1,0 +1,70 @@
+"""From the settings to who is let in: senders and operators, and whose each token is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
+
+from sfn.dialects import Sender
+from sfn.receiver.keyring import Keyring
+from sfn.receiver.operators import PARTY, Operators
+from sfn.receiver.refusals import Refusals
+from sfn.receiver.senders import Senders, anonymous
+from sfn.receiver.tokens import TokenFile, Tokens
+from sfn.settings import Settings
+
+METRICS: Final = "telemetry"
+"""What those who read the metrics are called in a keyring: as their section in the settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Who is let in.
+
+    Attributes:
+        senders: who may send events.
+        operators: who may operate the service; None where nobody may.
+        scrapers: whether an `Authorization` header opens the metrics; None where they are open to everybody.
+    """
+
+    senders: Senders
+    operators: Operators | None
+    scrapers: Callable[[bytes | None], bool] | None
+
+
+def admission(settings: Settings) -> Admission:
+    """Who is let in, by the tokens that are there now and by those that their files will hold.
+
+    Raises:
+        Broken: a file of tokens can't be read, or two parties have the same token.
+    """
+    senders = {f"senders.{name}": Sender(name, settings.catalogs_of(name)) for name in settings.senders}
+    parties = {f"senders.{name}": _tokens(one.secrets, one.secrets_file) for name, one in settings.senders.items()}
+    admin = settings.admin
+    if admin.token is not None or admin.token_file is not None:
+        parties[PARTY] = _tokens({} if admin.token is None else {"token": admin.token}, admin.token_file)
+    telemetry = settings.telemetry
+    if telemetry.metrics_token is not None or telemetry.metrics_token_file is not None:
+        named = {} if telemetry.metrics_token is None else {"metrics_token": telemetry.metrics_token}
+        parties[METRICS] = _tokens(named, telemetry.metrics_token_file)
+    keyring = Keyring(parties)
+    return Admission(
+        Senders(keyring, senders) if senders else anonymous(settings.catalogs),
+        Operators(keyring, Refusals(PARTY)) if PARTY in parties else None,
+        partial(_opens, keyring, METRICS) if METRICS in parties else None,
+    )
+
+
+def _opens(keyring: Keyring, party: str, authorization: bytes | None) -> bool:
+    owner = keyring.whose(authorization)
+    return owner is not None and owner[0] == party
+
+
+def _tokens(named: Mapping[str, SecretStr], file: Path | None) -> Tokens:
+    secrets = {name: secret.get_secret_value() for name, secret in named.items()}
+    return Tokens(secrets, None if file is None else TokenFile(file))

@@ -1,0 +1,181 @@
+"""Where the service is, and how a command shows who asks: from the options, else from the configuration."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sfn.cli.options import Flags
+from sfn.errors import SfnError
+from sfn.receiver.bearer import well_formed
+from sfn.settings import AdminSettings, ListenerSettings, Misconfigured, SenderSettings, Settings, load, load_client
+from sfn.settings.texts import http_url
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_EVERYWHERE = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - what a configuration says, read and not bound
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the service is reached.
+
+    Attributes:
+        url: where it listens, without a trailing slash.
+        token: bearer token; None where none is needed.
+        trust: the certificates that its own is verified by; False without TLS.
+    """
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    trust: ssl.SSLContext | bool = True
+
+
+def operators(flags: Flags) -> Access:
+    """Access to the admin routes.
+
+    Raises:
+        Misconfigured: there is no token, or no URL, to be found.
+    """
+    known = None if flags.url is not None and flags.token_file is not None else load_client(flags.config)
+    token = None if flags.token_file is None else first_token(flags.token_file)
+    if token is None and known is not None:
+        token = _operators_token(known.admin)
+    return _reached(flags, token, None if known is None else known.listener)
+
+
+def senders(flags: Flags, catalog: str | None, named: str | None) -> tuple[Access, str | None]:
+    """Access to the route of events, and what the sender whose token is shown calls the catalog.
+
+    Args:
+        catalog: which one is meant, None for the only one.
+        named: which configured sender to be, None for any that speaks for the catalog.
+
+    Raises:
+        Misconfigured: there is no token, no URL or no such sender.
+    """
+    if flags.token_file is not None:
+        listener = None if flags.url is not None else load_client(flags.config).listener
+        return _reached(flags, first_token(flags.token_file), listener), catalog
+    settings = load(flags.config)
+    sender, theirs = speaker(settings, catalog, named)
+    token = None if sender is None else _senders_token(settings.senders[sender])
+    return _reached(flags, token, settings.listener), theirs
+
+
+def speaker(settings: Settings, catalog: str | None, named: str | None) -> tuple[str | None, str]:
+    """Which configured sender may tell of a catalog's tables, and what it calls that catalog; None for everybody.
+
+    Raises:
+        Misconfigured: none may, or it is not said which catalog.
+    """
+    if named is not None and named not in settings.senders:
+        known = ", ".join(settings.senders) or "none"
+        raise _lacking("--sender", f"a configured sender ({known})", named)
+    everybody = {None: {name: name for name in settings.catalogs}}
+    spoken = {name: settings.catalogs_of(name) for name in settings.senders if named in {None, name}} or everybody
+    pairs = [(sender, theirs, ours) for sender, names in spoken.items() for theirs, ours in names.items()]
+    told = sorted({ours for _, _, ours in pairs})
+    if catalog is None and len(told) > 1:
+        raise _lacking("--catalog", f"one of {', '.join(told)}, as there are several", "none")
+    for sender, theirs, ours in pairs:
+        if catalog in {None, ours}:
+            return sender, theirs
+    remedy = "configure a sender for it, or give --token-file"
+    raise _lacking("--catalog", f"a catalog that a sender speaks for ({', '.join(told)})", str(catalog), remedy)
+
+
+def first_token(file: Path) -> str:
+    """The first token of a file of tokens, one a line; empty lines and remarks (`#`) are passed over.
+
+    Raises:
+        Misconfigured: there is none.
+    """
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except OSError as error:
+        found = error.strerror or "an error"
+    except UnicodeDecodeError:
+        found = "bytes that are not UTF-8"
+    else:
+        token = next((line for raw in lines if (line := raw.strip()) and not line.startswith("#")), "")
+        if well_formed(token):
+            return token
+        found = "spaces or characters that are not visible ASCII in it" if token else "no token"
+    raise _lacking(str(file), "a file whose first line is a bearer token", found)
+
+
+def url_of(listener: ListenerSettings) -> str:
+    """Where this machine reaches a listener.
+
+    Raises:
+        Misconfigured: it listens on whichever port is free.
+    """
+    if listener.port == 0:
+        remedy = "give --url; the service's record `listening` says it"
+        raise _lacking("listener.port", "the port that the service listens on", "0, which is any free one", remedy)
+    host = listener.host.removeprefix("[").removesuffix("]")
+    if listener.host in _EVERYWHERE:
+        host = "::1" if ":" in host else "127.0.0.1"
+    return f"{listener.scheme}://{f'[{host}]' if ':' in host else host}:{listener.port}"
+
+
+def _url(flags: Flags, listener: ListenerSettings | None) -> str:
+    if flags.url is None:
+        return url_of(listener or ListenerSettings())
+    try:
+        return http_url(flags.url).rstrip("/")
+    except ValueError as error:
+        expected = f"{error}, such as http://127.0.0.1:8085"
+    raise _lacking("--url", expected, flags.url)
+
+
+def _reached(flags: Flags, token: str | None, listener: ListenerSettings | None) -> Access:
+    url = _url(flags, listener)
+    if url.startswith("http://"):
+        # There is nothing to verify, and certificates take long to load.
+        return Access(url, token, trust=False)
+    own = None if listener is None or flags.url is not None else listener.tls_certificate_file
+    file = flags.ca_file or own
+    try:
+        if flags.ca_file is None and own is not None:
+            return Access(url, token, _just(own))
+        return Access(url, token, ssl.create_default_context(cafile=flags.ca_file))
+    except (OSError, UnicodeDecodeError) as error:
+        # An SSLError is an OSError too: of a file that holds no certificate.
+        found = getattr(error, "strerror", None) or type(error).__name__
+    raise _lacking(str(file), "a file of PEM certificates", found)
+
+
+def _just(chain: Path) -> ssl.SSLContext:
+    """Trust in the listener's own certificate, the first one of its file, and in nothing that others of it signed.
+
+    It is reached by an address that this certificate need not name.
+    """
+    own = _CERTIFICATE.search(chain.read_text("ascii"))
+    if own is None:
+        raise _lacking(str(chain), "a file of PEM certificates", "none in it")
+    trust = ssl.create_default_context(cadata=own[0])
+    trust.check_hostname = False
+    trust.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return trust
+
+
+def _operators_token(admin: AdminSettings) -> str:
+    if admin.token is not None:
+        return admin.token.get_secret_value()
+    if admin.token_file is not None:
+        return first_token(admin.token_file)
+    remedy = "name the configuration (--config FILE) that has [admin] token or token_file, or give --token-file"
+    raise _lacking("admin.token", "the operators' token", "none", remedy)
+
+
+def _senders_token(sender: SenderSettings) -> str | None:
+    for secret in sender.secrets.values():
+        return secret.get_secret_value()
+    return None if sender.secrets_file is None else first_token(sender.secrets_file)
+
+
+def _lacking(where: str, expected: str, found: str, remedy: str = "") -> Misconfigured:
+    return Misconfigured([SfnError(where, expected=expected, found=found, remedy=remedy)])

@@ -1,0 +1,49 @@
+"""`sfn adopt`: take over the files of another catalog."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sfn.cli import options
+from sfn.cli.exits import reported
+
+
+def adopt(
+    catalog: options.CatalogArgument,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NS.TABLE", help="Which tables; else all that wait for it.", show_default=False),
+    ] = None,
+    *,
+    source: Annotated[
+        str, typer.Option("--from", metavar="CATALOG_ID", help="The catalog_id in their files.", show_default=False)
+    ],
+    yes: options.Yes = False,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+    ca_file: options.CaFile = None,
+) -> None:
+    """Take over files that carry another catalog_id: of tables that are dead letters for that (foreign-catalog).
+
+    For a catalog that moved to another URI. Make sure that nobody else keeps these files: the two would fight.
+    """
+    from sfn.cli.access import operators
+    from sfn.cli.answers import Adoption
+    from sfn.cli.pages import counted
+    from sfn.cli.printing import confirm, show_json
+    from sfn.cli.service import Service
+    from sfn.cli.tables import table_of
+
+    named = [".".join((*namespace, name)) for namespace, name in map(table_of, tables or [])] or None
+    which = "all tables that wait for it" if named is None else counted(len(named), "table")
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+        confirm(f"{catalog}: take over the files of {source}, of {which}?", yes=yes)
+        taken = service.adopt(catalog, Adoption(source, named))
+    if as_json:
+        show_json({"tables": taken})
+    else:
+        typer.echo(f"{catalog}: {counted(taken, 'table')} adopted; `sfn status` tells what comes of them")

@@ -1,0 +1,290 @@
+"""What the service's admin routes answer. Keys that this version does not know are passed over."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct, field
+
+
+class Brake(Struct, frozen=True):
+    """A catalog's brake: how many steps that are not forward an hour had, and how many rows wait for an operator."""
+
+    tripped: bool
+    held: int
+    steps: int
+    limit: int
+
+
+class Tables(Struct, frozen=True):
+    """How many tables of a catalog wait for what."""
+
+    due: int
+    scheduled: int
+    retrying: int
+    leased: int
+    dead: int
+    held: int
+
+    @property
+    def known(self) -> int:
+        """All of them."""
+        return self.due + self.scheduled + self.retrying + self.leased + self.dead + self.held
+
+
+class Difference(Struct, frozen=True):
+    """A table that a sweep told of: `new`, `changed`, `absent` or `left-alone`."""
+
+    table: str
+    kind: str
+
+
+class Sweep(Struct, frozen=True):
+    """The last walk over a catalog, or the one that runs."""
+
+    state: str
+    began_at: datetime
+    ended_at: datetime | None
+    tables: int
+    known: int
+    differed: list[Difference]
+    differed_total: int
+    withheld: list[str]
+    failed: list[str]
+    error: str | None
+
+    @property
+    def running(self) -> bool:
+        """Whether it goes on."""
+        return self.state == "running"
+
+
+class Catalog(Struct, frozen=True):
+    """One configured catalog; `catalog_id` is None until it was reached."""
+
+    name: str
+    type: str
+    catalog_id: str | None
+    retired: bool
+    tables: Tables
+    oldest_due_at: datetime | None
+    brake: Brake
+    sweep: Sweep | None
+
+
+class Breaker(Struct, frozen=True):
+    """A catalog or store that is asked no more, or by one at a time, because it is in trouble."""
+
+    scope: str
+    name: str
+    state: str
+    until: datetime
+    slots: int
+
+
+class Status(Struct, frozen=True):
+    """How the service is."""
+
+    version: str
+    started_at: datetime
+    ready: bool
+    reasons: list[str]
+    catalogs: list[Catalog]
+    breakers: list[Breaker]
+    dead_letters: dict[str, int]
+
+
+class Event(Struct, frozen=True):
+    """The request that nobody understood."""
+
+    path: str
+    content_type: str | None
+    size: int
+    body: str
+
+
+class Letter(Struct, frozen=True):
+    """A dead letter."""
+
+    id: int
+    status: str
+    reason: str
+    catalog: str | None
+    namespace: list[str] | None
+    name: str | None
+    table: str | None
+    sender: str | None
+    detail: str
+    attempts: int
+    opened_at: datetime
+    changed_at: datetime
+    actor: str | None
+    event: Event | None = None
+
+
+class Letters(Struct, frozen=True):
+    """A page of them; `next` is the last id of a page that others follow."""
+
+    dead_letters: list[Letter]
+    next: int | None
+
+
+class Published(Struct, frozen=True):
+    """The pointer that a table's file has."""
+
+    metadata_location: str
+    table_uuid: str | None
+    location: str
+    written_at: datetime
+
+
+class Wanted(Struct, frozen=True):
+    """What was told since; `news`: something that no publish has seen through."""
+
+    metadata_location: str | None
+    drop: bool
+    purge: bool
+    renamed_to: str | None
+    news: bool
+
+
+class Last(Struct, frozen=True):
+    """How the last attempt ended."""
+
+    outcome: str
+    why: str | None
+    at: datetime
+
+
+class LastEvent(Struct, frozen=True):
+    """The last event that told of a table."""
+
+    sender: str
+    event_id: str | None
+    received_at: datetime
+
+
+class Table(Struct, frozen=True):
+    """One table's whole story."""
+
+    catalog: str
+    namespace: list[str]
+    name: str
+    table: str
+    state: str
+    due_at: datetime
+    not_before: datetime | None
+    attempt: int
+    failing_since: datetime | None
+    reason: str | None
+    held: bool
+    waived: bool
+    published: Published | None
+    wanted: Wanted
+    locations: list[str]
+    refresh_at: datetime | None
+    last: Last | None
+    last_event: LastEvent | None
+    dead_letters: list[Letter]
+
+
+class NotReplayed(Struct, frozen=True):
+    """A letter that could not be replayed."""
+
+    id: int
+    why: str
+
+
+class Replayed(Struct, frozen=True):
+    """What came of one batch."""
+
+    replayed: int
+    failed: list[NotReplayed]
+    next: int | None
+
+
+class Discarded(Struct, frozen=True):
+    """What came of one batch."""
+
+    discarded: int
+    next: int | None
+
+
+class Asked(Struct, frozen=True):
+    """Sweeps that will come."""
+
+    catalogs: list[str]
+    asked_at: datetime
+
+
+class Released(Struct, frozen=True):
+    """How many tables a brake held."""
+
+    released: int
+
+
+class Affected(Struct, frozen=True):
+    """How many tables an order reached."""
+
+    tables: int
+
+
+class Entry(Struct, frozen=True):
+    """Who did what: `count` letters or tables."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    subject: str
+    count: int
+
+
+class Audit(Struct, frozen=True):
+    """A page of what operators did, newest first."""
+
+    entries: list[Entry]
+    next: int | None
+
+
+class Accepted(Struct, frozen=True):
+    """What became of an event."""
+
+    accepted: int
+    duplicates: int
+    ignored: int
+
+
+class Problem(Struct, frozen=True):
+    """A problem document (RFC 9457)."""
+
+    title: str = ""
+    status: int = 0
+    detail: str = ""
+
+
+class Filter(Struct, frozen=True, omit_defaults=True):
+    """Which dead letters are meant; None for any. Opened before one moment, and at another or later."""
+
+    catalog: str | None = None
+    table: str | None = None
+    reason: str | None = None
+    sender: str | None = None
+    before: datetime | None = None
+    since: datetime | None = None
+
+
+class Batch(Struct, frozen=True, omit_defaults=True):
+    """A request to replay or discard: of `ids`, or what `filter` covers above the id `after`."""
+
+    ids: list[int] | None = None
+    filter: Filter | None = None
+    after: int | None = None
+    limit: int | None = None
+
+
+class Adoption(Struct, frozen=True):
+    """A request to take over files of another catalog id; `tables` None for all that wait for it."""
+
+    source: str = field(name="from")
+    tables: list[str] | None

@@ -1,0 +1,122 @@
+"""Dead letters by the page and by the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from sfn.cli.answers import Batch, Filter, Letter, Letters, NotReplayed
+from sfn.cli.pages import Grid, Line, Tone, ago, safe
+from sfn.cli.printing import progress
+from sfn.cli.service import Service
+from sfn.cli.story import about
+
+MOST: Final = 1_000
+"""Letters that the service answers or changes at once."""
+
+
+@dataclass(slots=True)
+class Done:
+    """What came of all batches."""
+
+    count: int = 0
+    failed: list[NotReplayed] = field(default_factory=list)
+
+
+def pages(service: Service, chosen: Filter, status: str, limit: int) -> Letters:
+    """The letters of a filter, oldest first, at most `limit` where that is not 0."""
+    found: list[Letter] = []
+    after: int | None = None
+    while True:
+        most = min(MOST, limit - len(found)) if limit else MOST
+        page = service.letters(_parameters(chosen, status, after, most))
+        found += page.dead_letters
+        after = page.next
+        if after is None or (limit and len(found) >= limit):
+            return Letters(found, after)
+
+
+def count(service: Service, chosen: Filter) -> int:
+    """How many open letters a filter covers."""
+    total, after = 0, None
+    while True:
+        page = service.letters(_parameters(chosen, "open", after, MOST))
+        total += len(page.dead_letters)
+        after = page.next
+        if after is None:
+            return total
+
+
+def replayed(service: Service, numbers: list[int], chosen: Filter, total: int) -> Done:
+    """Replay batch after batch: the letters with these numbers, or all open ones that a filter covers."""
+    done = Done()
+    with progress("replaying", total) as moved:
+
+        def replay(batch: Batch) -> int | None:
+            some = service.replay(batch)
+            done.count += some.replayed
+            done.failed += some.failed
+            moved(done.count + len(done.failed), total)
+            return some.next
+
+        _in_batches(replay, numbers, chosen, total)
+    return done
+
+
+def discarded(service: Service, numbers: list[int], chosen: Filter, total: int) -> int:
+    """Discard batch after batch, as `replayed`; how many."""
+    done = 0
+    with progress("discarding", total) as moved:
+
+        def discard(batch: Batch) -> int | None:
+            nonlocal done
+            some = service.discard(batch)
+            done += some.discarded
+            moved(done, total)
+            return some.next
+
+        _in_batches(discard, numbers, chosen, total)
+    return done
+
+
+def letter_page(letter: Letter, now: datetime) -> Iterator[Line | Grid]:
+    """One letter, whole."""
+    actor = "" if letter.actor is None else f" by {safe(letter.actor)}"
+    yield Line(f"dead letter {letter.id}: {letter.reason}, {letter.status}", Tone.BAD)
+    rows = [
+        ("about", safe(about(letter))),
+        ("sender", safe(letter.sender or "-")),
+        ("opened", f"{letter.opened_at.isoformat()} ({ago(letter.opened_at, now)})"),
+        ("changed", f"{letter.changed_at.isoformat()} ({ago(letter.changed_at, now)}){actor}"),
+        ("attempts", str(letter.attempts)),
+        ("detail", safe(letter.detail)),
+    ]
+    event = letter.event
+    if event is not None:
+        kind = safe(event.content_type or "no type said")
+        rows.append(("request", f"POST {safe(event.path)}, {kind}, {event.size:,} bytes, of which are kept:"))
+    yield Grid(("", " "), rows, long=" ")
+    if event is not None:
+        for line in event.body.splitlines():
+            yield Line(f"  {safe(line)}")
+    yield Line("")
+
+
+def _parameters(chosen: Filter, status: str, after: int | None, limit: int) -> dict[str, str | int]:
+    given: dict[str, str | int] = {"status": status, **msgspec.to_builtins(chosen), "limit": limit}
+    return given if after is None else {**given, "after": after}
+
+
+def _in_batches(ask: Callable[[Batch], int | None], numbers: list[int], chosen: Filter, total: int) -> None:
+    """Ask as often as it takes, of none not at all; `ask` answers after which letter to go on, None for the end."""
+    for start in range(0, len(numbers), MOST):
+        ask(Batch(ids=numbers[start : start + MOST]))
+    after: int | None = None
+    while not numbers and total:
+        after = ask(Batch(filter=chosen, after=after, limit=MOST))
+        if after is None:
+            return

@@ -1,0 +1,112 @@
+"""`sfn check`: proves a configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfn.cli import options
+from sfn.cli.exits import FAILED, WRONG_USAGE
+
+if TYPE_CHECKING:
+    from sfn.cli.checks.findings import Finding
+    from sfn.cli.pages import Line
+    from sfn.settings import Settings
+
+
+def check(
+    *,
+    thorough: Annotated[
+        bool, typer.Option("--all", help="Load a table of every namespace, not of twenty at most.")
+    ] = False,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+) -> None:
+    """Prove a configuration before it is served: every finding with its remedy.
+
+    Looked at are the settings, files of tokens, the inbox's folder, the address, each catalog (reached, who we are,
+    listed, loaded) and each store (written, swapped and deleted on conditions). Nothing is changed but for probes,
+    which are removed again.
+
+    Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
+    """
+    from sfn import sources
+    from sfn.cli.checks.findings import Severity, fine, wrong
+    from sfn.settings import Misconfigured, load
+
+    try:
+        settings = load(config)
+        sources.check(settings)
+    except Misconfigured as error:
+        _finish([wrong(problem.where, problem) for problem in error.problems], as_json=as_json, shown=False)
+        raise typer.Exit(WRONG_USAGE) from None
+    first = fine("settings", f"{config or 'environment and defaults'}: {_extent(settings)}")
+    found = _run(settings, first, thorough=thorough, as_json=as_json)
+    _finish(found, as_json=as_json, shown=True)
+    if any(one.severity is Severity.ERROR for one in found):
+        raise typer.Exit(FAILED)
+
+
+def _run(settings: Settings, first: Finding, *, thorough: bool, as_json: bool) -> list[Finding]:
+    """All findings; for people each is printed as it comes."""
+    import anyio
+
+    from sfn import telemetry
+    from sfn.cli.checks import findings
+
+    # What the adapters log would stand among what the command prints.
+    telemetry.configure("error", "console")
+    found: list[Finding] = []
+
+    async def run() -> None:
+        _take(first, found, as_json=as_json)
+        async for one in findings(settings, thorough=thorough):
+            _take(one, found, as_json=as_json)
+
+    anyio.run(run)
+    return found
+
+
+def _take(finding: Finding, found: list[Finding], *, as_json: bool) -> None:
+    from sfn.cli.printing import show
+
+    found.append(finding)
+    if not as_json:
+        show(lines(finding))
+
+
+def _finish(found: list[Finding], *, as_json: bool, shown: bool) -> None:
+    from sfn.cli.checks.findings import Severity
+    from sfn.cli.pages import Line, Tone, counted
+    from sfn.cli.printing import show, show_json
+
+    if as_json:
+        show_json({"findings": found})
+        return
+    page = [] if shown else [line for finding in found for line in lines(finding)]
+    number = Counter(one.severity for one in found)
+    errors, warnings = number[Severity.ERROR], number[Severity.WARNING]
+    if errors:
+        page.append(Line(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}", Tone.BAD))
+    else:
+        page.append(Line(f"it works: no error, {counted(warnings, 'warning')}", Tone.GOOD))
+    show(page)
+
+
+def lines(finding: Finding) -> list[Line]:
+    """A finding, and beneath it what to do."""
+    from sfn.cli.checks.findings import Severity
+    from sfn.cli.pages import Line, Tone, safe
+
+    tones = {Severity.OK: Tone.PLAIN, Severity.WARNING: Tone.WARNING, Severity.ERROR: Tone.BAD}
+    first = Line(f"{finding.severity:<9}{safe(finding.where)}: {safe(finding.text)}", tones[finding.severity])
+    return [first, Line(f"         → {safe(finding.remedy)}")] if finding.remedy else [first]
+
+
+def _extent(settings: Settings) -> str:
+    from sfn.cli.pages import counted
+
+    sections = (("catalog", settings.catalogs), ("store", settings.stores), ("sender", settings.senders))
+    return ", ".join(counted(len(section), name) for name, section in sections)

@@ -1,0 +1,150 @@
+"""Catalogs: reached, who we are there, what we may list and load, and whose files lie beside the tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from sfn import wiring
+from sfn.catalog import Withheld
+from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
+from sfn.cli.pages import counted
+from sfn.cli.tables import spelled
+from sfn.errors import LocationRefused, Scope, Trouble
+from sfn.pointer.location import checked
+from sfn.publish.policy import Policy
+from sfn.publish.scene import own_file
+from sfn.settings import Settings
+from sfn.sources import Identified
+from sfn.store import Stores
+from sfn.words import Loaded, TableName
+from sfn.work.survey import learnt
+
+NAMESPACES: Final = 20
+"""Namespaces of which one table is loaded, unless all are wanted."""
+LISTED: Final = 5_000
+"""Tables that are listed at most, unless all are wanted."""
+
+
+def is_local(host: str) -> bool:
+    """Whether a host is this machine, by its name alone."""
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class CatalogCheck:
+    """One catalog.
+
+    Args:
+        thorough: look into every namespace.
+
+    Attributes:
+        places: canonical locations of the tables that were loaded, and lie below a store.
+    """
+
+    def __init__(self, name: str, catalog: Identified, stores: Stores, settings: Settings, *, thorough: bool) -> None:
+        self._name, self._catalog, self._stores, self._settings = name, catalog, stores, settings
+        self._where, self._thorough = f"catalogs.{name}", thorough
+        self._namespaces: set[tuple[str, ...]] = set()
+        self._owners: Counter[str] = Counter()
+        self._complete = True
+        self.places: list[str] = []
+
+    async def findings(self) -> AsyncIterator[Finding]:
+        """All that is found, until the catalog as a whole fails."""
+        for finding in self._of_settings():
+            yield finding
+        try:
+            catalog_id = await self._catalog.identity()
+            yield fine(self._where, f"reached; files carry the catalog_id {catalog_id}")
+            policy = wiring.policy(self._settings, self._name, catalog_id)
+            async for finding in self._walked(policy):
+                yield finding
+        except Trouble as trouble:
+            yield wrong(self._where, trouble)
+            return
+        for finding in self._told(policy):
+            yield finding
+
+    def _of_settings(self) -> Iterator[Finding]:
+        ours = self._settings.catalogs[self._name]
+        uri = urlsplit(ours.uri or "")
+        is_here = is_local(uri.hostname or "")
+        if ours.uri is not None and ours.replica_lag == timedelta() and not is_here:
+            remedy = "leave it at 60s unless one instance alone answers, and its clock is ours"
+            yield doubtful(f"{self._where}.replica_lag", "0: a lagging answer would be taken for a rollback", remedy)
+        shown = ours.token or ours.token_file or ours.credential or ours.credential_file or uri.password
+        if shown and uri.scheme == "http" and not is_here:
+            yield doubtful(f"{self._where}.uri", "a secret is sent over plain HTTP", "use https")
+
+    async def _walked(self, policy: Policy) -> AsyncIterator[Finding]:
+        listed = 0
+        async with aclosing(self._catalog.tables(policy.interest.leaves_out)) as found:
+            async for one in found:
+                if isinstance(one, Withheld):
+                    name = ".".join(one.namespace) or "(the whole catalog)"
+                    remedy = "grant our principal to list there, or exclude it"
+                    yield doubtful(self._where, f"may not list the namespace {name}: {one.why}", remedy)
+                    continue
+                listed += 1
+                if policy.interest.covers(one) and one.namespace not in self._namespaces:
+                    self._namespaces.add(one.namespace)
+                    if (finding := await self._looked_at(one, policy)) is not None:
+                        yield finding
+                if not self._thorough and (listed >= LISTED or len(self._namespaces) >= NAMESPACES):
+                    self._complete = False
+                    return
+
+    async def _looked_at(self, table: TableName, policy: Policy) -> Finding | None:
+        """What is wrong with a table, None where nothing is."""
+        name = spelled(table.namespace, table.name)
+        try:
+            answer = await self._catalog.load(table, None)
+        except Trouble as trouble:
+            if trouble.scope is not Scope.TABLE:
+                raise
+            return wrong(f"{self._where}: {name}", trouble)
+        if not isinstance(answer, Loaded) or answer.table.left_alone is not None:
+            return None
+        try:
+            checked(answer.table.metadata_location, policy.allowed)
+            place = checked(answer.table.location, policy.allowed)
+            own = await learnt(lambda facts: own_file(facts, table, policy, place), self._stores)
+        except LocationRefused as refused:
+            return wrong(f"{self._where}: {name}", refused, Severity.WARNING)
+        except Trouble as trouble:
+            return wrong(f"{self._where}: {name}", trouble)
+        self.places.append(place)
+        if own.doc is not None:
+            self._owners[own.doc.catalog_id] += 1
+        elif own.owner is not None:
+            self._owners[own.owner] += 1
+        return None
+
+    def _told(self, policy: Policy) -> Iterator[Finding]:
+        """What the walk means as a whole."""
+        if not self._namespaces:
+            remedy = "check warehouse, include and exclude, and what our principal may list"
+            yield doubtful(self._where, "lists no table that would get files", remedy)
+            return
+        namespaces = counted(len(self._namespaces), "namespace")
+        yield fine(
+            self._where, f"listed; one table loaded in {namespaces}{'' if self._complete else ', --all for every one'}"
+        )
+        for owner, number in self._owners.items():
+            if owner == policy.catalog_id:
+                yield fine(self._where, f"SFN files beside them: {number} ours")
+            else:
+                remedy = (
+                    f'if this catalog only moved: set {self._where}.catalog_id = "{owner}", '
+                    f"or `sfn adopt {self._name} --from {owner}`; if another service keeps them, leave them to it"
+                )
+                text = f"SFN files beside them: {number} of the catalog_id {owner}, foreign to us and never replaced"
+                yield doubtful(self._where, text, remedy)

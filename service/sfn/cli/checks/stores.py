@@ -1,0 +1,69 @@
+"""Stores: tried with a file of our own, which is gone again in the end."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
+from sfn.errors import Permanent, Scope, SfnError
+from sfn.pointer.location import below
+from sfn.store import Gone, Guarantees, Moved, PointerStore
+
+_NAME = "sfn-check-"
+_BODY = b"written by `sfn check`, which removes it at once\n"
+_TABLES = 3
+"""Tables of a store whose metadata folder is tried at most."""
+
+
+async def store(name: str, prefix: str, tried: PointerStore, places: Sequence[str]) -> Finding:
+    """Whether files can be written there, on conditions that hold.
+
+    Args:
+        prefix: canonical, of the configuration.
+        places: canonical locations of tables; those below the prefix are tried, for there the service writes.
+    """
+    where = f"stores.{name}"
+    try:
+        folder = await _folder(prefix, tried, places)
+        guarantees = await _probed(tried, f"{folder}/{_NAME}{secrets.token_hex(8)}")
+    except Permanent as error:
+        if error.scope is Scope.TABLE and not any(below(place, prefix) for place in places):
+            # Tables' folders may be somebody else's to make, and the service's to write in.
+            return wrong(where, error, Severity.WARNING)
+        return wrong(where, error)
+    except SfnError as error:
+        return wrong(where, error)
+    return _told(where, folder, guarantees)
+
+
+async def _folder(prefix: str, tried: PointerStore, places: Sequence[str]) -> str:
+    """Where to try: the metadata folder of a table, else the prefix. No folder is made."""
+    for place in [place for place in places if below(place, prefix)][:_TABLES]:
+        if await tried.list(f"{place}/metadata/", 1):
+            return f"{place}/metadata"
+    return prefix
+
+
+async def _probed(tried: PointerStore, key: str) -> Guarantees:
+    made = await tried.write(key, _BODY, None)
+    if isinstance(made, Moved):
+        raise Permanent(key, scope=Scope.TABLE, expected="a name that nobody has", found="a file of that name")
+    try:
+        return await tried.prove(key)
+    finally:
+        held = await tried.read(key)
+        if held is not None and not isinstance(await tried.delete(key, held), Gone):
+            raise Permanent(
+                key, scope=Scope.STORE, expected="a deleted file", found="one that was changed", remedy="delete it"
+            )
+
+
+def _told(where: str, folder: str, guarantees: Guarantees) -> Finding:
+    if not guarantees.swap:
+        remedy = "let one service alone write there, and no other process"
+        return doubtful(where, f"{folder}: it ignores conditions, and unsafe_unconditional_writes is set", remedy)
+    if not guarantees.conditional_delete:
+        remedy = "none is needed: tombstones stay where other stores delete them"
+        return doubtful(where, f"{folder}: writes are conditional, deletes are not", remedy)
+    return fine(where, f"{folder}: written, swapped on a condition, deleted on a condition")

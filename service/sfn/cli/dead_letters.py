@@ -1,0 +1,253 @@
+"""`sfn dead-letters`: what could not be published, and what to do with it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from sfn.cli import options
+from sfn.cli.exits import FAILED, reported
+
+if TYPE_CHECKING:
+    from sfn.cli.answers import Filter
+    from sfn.cli.service import Service
+
+app = typer.Typer(
+    name="dead-letters", no_args_is_help=True, help="List, show, replay or discard what could not be published."
+)
+
+
+class Which(StrEnum):
+    """What became of a letter."""
+
+    OPEN = "open"
+    REPLAYED = "replayed"
+    SUPERSEDED = "superseded"
+    DISCARDED = "discarded"
+    ALL = "all"
+
+
+OfTable: TypeAlias = Annotated[
+    str | None, typer.Option("--table", metavar="NS.TABLE", help="Of that table.", show_default=False)
+]
+OfCatalog: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="NAME",
+        help="Of that catalog.",
+        show_default=False,
+        autocompletion=options.complete_catalog,
+    ),
+]
+OfSender: TypeAlias = Annotated[
+    str | None, typer.Option("--sender", metavar="NAME", help="Of that sender's events.", show_default=False)
+]
+Numbers: TypeAlias = Annotated[list[int] | None, typer.Argument(metavar="ID", show_default=False)]
+All: TypeAlias = Annotated[bool, typer.Option("--all", help="All that are open; needed without ids and filters.")]
+
+
+@app.command("list")
+def list_letters(
+    *,
+    table: OfTable = None,
+    catalog: OfCatalog = None,
+    reason: options.Reason = None,
+    sender: OfSender = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
+    status: Annotated[Which, typer.Option("--status", help="What became of them.")] = Which.OPEN,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="How many at most; 0 for all.")] = 100,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+    ca_file: options.CaFile = None,
+) -> None:
+    """List dead letters, oldest first: those that are open, unless --status says otherwise."""
+    from sfn.cli.access import operators
+    from sfn.cli.bulk import pages
+    from sfn.cli.pages import Line, Tone
+    from sfn.cli.printing import complain, show, show_json
+    from sfn.cli.service import Service
+    from sfn.cli.story import letters_grid
+    from sfn.clock import SystemClock
+
+    chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+        found = pages(service, chosen, status, limit)
+    if as_json:
+        show_json(found)
+    elif not found.dead_letters:
+        show([Line("no dead letters" if status is Which.OPEN else "none of that kind", Tone.GOOD)])
+    else:
+        with_status = status is Which.ALL
+        show([letters_grid(found.dead_letters, SystemClock().now(), with_status=with_status)])
+    if found.next is not None:
+        complain(f"there are more than {limit}: narrow it down, or --limit 0 for all")
+
+
+@app.command()
+def show(
+    numbers: Annotated[list[int], typer.Argument(metavar="ID", help="Of which letters.", show_default=False)],
+    *,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+    ca_file: options.CaFile = None,
+) -> None:
+    """Show dead letters whole: what happened, what to do, and the event that nobody understood."""
+    from sfn.cli import printing
+    from sfn.cli.access import operators
+    from sfn.cli.bulk import letter_page
+    from sfn.cli.service import Service
+    from sfn.clock import SystemClock
+
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+        found = [service.letter(number) for number in numbers]
+    if as_json:
+        printing.show_json({"dead_letters": found})
+    else:
+        now = SystemClock().now()
+        printing.show([line for letter in found for line in letter_page(letter, now)])
+
+
+@app.command()
+def replay(
+    numbers: Numbers = None,
+    *,
+    table: OfTable = None,
+    catalog: OfCatalog = None,
+    reason: options.Reason = None,
+    sender: OfSender = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
+    every: All = False,
+    yes: options.Yes = False,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+    ca_file: options.CaFile = None,
+) -> None:
+    """Have dead letters tried again: those with these ids, or all open ones that fit the filters.
+
+    A held drop is let pass once. Ends with 1 where one could not be replayed.
+    """
+    from sfn.cli.access import operators
+    from sfn.cli.bulk import replayed
+    from sfn.cli.printing import complain, show_json
+    from sfn.cli.service import Service
+
+    chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
+    _check_extent(numbers, chosen, every=every)
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+        numbers = list(dict.fromkeys(numbers or []))
+        total = _asked(service, "replay", numbers, chosen, yes=yes)
+        done = replayed(service, numbers, chosen, total)
+    if as_json:
+        show_json({"replayed": done.count, "failed": done.failed})
+    elif total:
+        typer.echo(f"replayed {done.count:,} of {total:,}; `sfn status` tells what comes of them")
+    for failure in done.failed:
+        complain(f"dead letter {failure.id}: {failure.why}")
+    _check_open(len(numbers), done.count + len(done.failed))
+    if done.failed:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def discard(
+    numbers: Numbers = None,
+    *,
+    table: OfTable = None,
+    catalog: OfCatalog = None,
+    reason: options.Reason = None,
+    sender: OfSender = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
+    every: All = False,
+    yes: options.Yes = False,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+    ca_file: options.CaFile = None,
+) -> None:
+    """Put dead letters away without trying them again: those with these ids, or all open ones that fit the filters.
+
+    Nothing is deleted, `sfn dead-letters list --status discarded` shows them. Ends with 1 where one was not open.
+    """
+    from sfn.cli.access import operators
+    from sfn.cli.bulk import discarded
+    from sfn.cli.printing import show_json
+    from sfn.cli.service import Service
+
+    chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
+    _check_extent(numbers, chosen, every=every)
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+        numbers = list(dict.fromkeys(numbers or []))
+        total = _asked(service, "discard", numbers, chosen, yes=yes)
+        count = discarded(service, numbers, chosen, total)
+    if as_json:
+        show_json({"discarded": count})
+    elif total:
+        typer.echo(f"discarded {count:,} of {total:,}")
+    _check_open(len(numbers), count)
+
+
+def _chosen(
+    table: str | None,
+    catalog: str | None,
+    reason: str | None,
+    sender: str | None,
+    older_than: timedelta | None,
+    newer_than: timedelta | None,
+) -> Filter:
+    from sfn.cli.answers import Filter
+    from sfn.cli.tables import identifier
+    from sfn.clock import SystemClock
+
+    dotted, now = None if table is None else ".".join(identifier(table, "--table")), SystemClock().now()
+    before = None if older_than is None else now - older_than
+    return Filter(catalog, dotted, reason, sender, before, None if newer_than is None else now - newer_than)
+
+
+def _check_extent(numbers: list[int] | None, chosen: Filter, *, every: bool) -> None:
+    """Refuse a command that says too little, or two things."""
+    from sfn.cli.answers import Filter
+
+    ways = sum((bool(numbers), chosen != Filter(), every))
+    if ways == 0:
+        raise typer.BadParameter("which dead letters: ids, filters, or --all for all that are open")
+    if ways > 1 and (numbers or every):
+        raise typer.BadParameter("either ids, or filters, or --all: one of them")
+
+
+def _check_open(named: int, found: int) -> None:
+    """Fail where ids were named of which not all are open letters; what a filter covers may change meanwhile."""
+    from sfn.cli.printing import complain
+
+    if found < named:
+        complain(f"{named - found:,} of these ids: expected open dead letters, found others or none")
+        raise typer.Exit(FAILED)
+
+
+def _asked(service: Service, verb: str, numbers: list[int], chosen: Filter, *, yes: bool) -> int:
+    """How many letters are meant, once whoever asks has agreed to so many; nobody is asked about ids."""
+    from sfn.cli.bulk import count
+    from sfn.cli.pages import counted
+    from sfn.cli.printing import complain, confirm
+
+    if numbers:
+        return len(numbers)
+    total = count(service, chosen)
+    if not total:
+        complain(f"no open dead letter fits: there is nothing to {verb}")
+    else:
+        confirm(f"{verb} {counted(total, 'dead letter')}?", yes=yes)
+    return total

@@ -1,0 +1,28 @@
+"""How a command ends: 0 done, 1 failed, 2 wrong usage or wrong settings; what is wrong goes to standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import typer
+
+from sfn.errors import SfnError
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn an error of the block into its message and its exit code."""
+    try:
+        yield
+    except SfnError as error:
+        from sfn.settings import Misconfigured
+
+        problems = error.problems if isinstance(error, Misconfigured) else (error,)
+        for problem in problems:
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(WRONG_USAGE if isinstance(error, Misconfigured) else FAILED) from None

@@ -1,0 +1,141 @@
+"""The options that several commands have, and what a shell completes them by."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
+
+import typer
+
+_SERVICE: Final = "Which service"
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The options of a command that talks to the service; each None where it was not given."""
+
+    config: Path | None = None
+    url: str | None = None
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+def complete_catalog(context: typer.Context, incomplete: str) -> list[str]:
+    """The catalogs of the configuration that the command line names; none where that can't be read."""
+    try:
+        tables = tomllib.loads(Path(context.params["config"]).read_text("utf-8"))
+        return [name for name in tables["catalogs"] if name.startswith(incomplete)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def complete_reason(incomplete: str) -> list[str]:
+    """The reasons why something is a dead letter."""
+    return [reason for reason in _reasons() if reason.startswith(incomplete)]
+
+
+def _reason(text: str) -> str:
+    if text not in _reasons():
+        raise typer.BadParameter(f"expected one of {', '.join(_reasons())}, found {text!r}")
+    return text
+
+
+def _reasons() -> list[str]:
+    from sfn.words import Reason
+
+    return [reason.value for reason in Reason]
+
+
+def _age(text: str) -> timedelta:
+    from sfn.settings.quantities import duration
+
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"expected {error}, found {text!r}") from None
+
+
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="SFN_CONFIG",
+        help="The service's TOML file; without it the environment and the defaults.",
+        show_default=False,
+        rich_help_panel=_SERVICE,
+    ),
+]
+Url: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="Where it listens, instead of what the configuration says.",
+        show_default=False,
+        rich_help_panel=_SERVICE,
+    ),
+]
+TokenFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="A file with the bearer token, of which the first line counts, instead of the configuration's.",
+        show_default=False,
+        rich_help_panel=_SERVICE,
+    ),
+]
+CaFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca-file",
+        metavar="FILE",
+        help="Certificates (PEM) to trust instead of the system's.",
+        show_default=False,
+        rich_help_panel=_SERVICE,
+    ),
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Catalog: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="NAME",
+        help="Which catalog; needed where there are several.",
+        show_default=False,
+        autocompletion=complete_catalog,
+    ),
+]
+CatalogArgument: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="CATALOG",
+        help="Which catalog, by its name in the configuration.",
+        show_default=False,
+        autocompletion=complete_catalog,
+    ),
+]
+Reason: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--reason",
+        parser=_reason,
+        metavar="REASON",
+        help="Given up for that reason, such as held-drop.",
+        show_default=False,
+        autocompletion=complete_reason,
+    ),
+]
+OlderThan: TypeAlias = Annotated[
+    timedelta | None,
+    typer.Option("--older-than", parser=_age, metavar="AGE", help="Opened earlier, such as 1h.", show_default=False),
+]
+NewerThan: TypeAlias = Annotated[
+    timedelta | None,
+    typer.Option("--newer-than", parser=_age, metavar="AGE", help="Opened since, such as 1h.", show_default=False),
+]

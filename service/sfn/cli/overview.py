@@ -1,0 +1,130 @@
+"""The whole service on one page, pure: what needs attention and which command helps, then the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from sfn.cli.answers import Catalog, Status, Sweep
+from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
+from sfn.words import Reason
+
+LATE: Final = timedelta(minutes=5)
+"""A table that was due so long ago is waited for: nothing in a sound service takes as long."""
+
+_NAMED: Final = 3
+"""Namespaces or tables that one line names."""
+_NUMBERS: Final = ("DUE", "SCHEDULED", "RETRYING", "LEASED", "DEAD", "HELD")
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Something that does not mend itself, or not soon.
+
+    Attributes:
+        what: what is wrong.
+        command: what to type next; may be empty.
+    """
+
+    what: str
+    command: str = ""
+
+
+def attention(status: Status, now: datetime) -> list[Attention]:
+    """All that somebody should look at, what holds up most first."""
+    found = [Attention(f"not ready: {safe(', '.join(status.reasons))}")] if not status.ready else []
+    for breaker in status.breakers:
+        trouble = f"the {breaker.scope} {safe(breaker.name)} is in trouble: asked again {ago(breaker.until, now)}"
+        found.append(Attention(trouble, "sfn check"))
+    for catalog in status.catalogs:
+        found.extend(_of_catalog(catalog, now))
+    given_up = {reason: number for reason, number in status.dead_letters.items() if reason != Reason.HELD_DROP}
+    if total := sum(given_up.values()):
+        kinds = ", ".join(f"{number:,} {safe(reason)}" for reason, number in sorted(given_up.items()))
+        found.append(Attention(f"{counted(total, 'dead letter')}: {kinds}", "sfn dead-letters list"))
+    return found
+
+
+def overview(status: Status, url: str, now: datetime) -> Page:
+    """What an operator sees first."""
+    wrong = attention(status, now)
+    page: list[Line | Grid] = [_verdict(status, wrong)]
+    for one in wrong:
+        page.append(Line(f"  ! {one.what}", Tone.WARNING))
+        if one.command:
+            page.append(Line(f"      → {one.command}"))
+    page += [
+        Line(""),
+        Line(f"sfn {safe(status.version)} at {url}, up {lasting(now - status.started_at)}", Tone.QUIET),
+        Line(""),
+    ]
+    columns = ("CATALOG", *_NUMBERS, "OLDEST DUE", "LAST SWEEP")
+    page.append(Grid(columns, [_row(one, now) for one in status.catalogs], frozenset(_NUMBERS), "LAST SWEEP"))
+    return page
+
+
+def sweep_in_words(sweep: Sweep | None, now: datetime) -> str:
+    """How far the last sweep came, or what came of it."""
+    if sweep is None:
+        return "none yet"
+    if sweep.running:
+        return f"running for {lasting(now - sweep.began_at)}: {sweep.tables:,} of {max(sweep.known, sweep.tables):,}"
+    when = ago(sweep.ended_at or sweep.began_at, now)
+    if sweep.state != "ended":
+        return f"{safe(sweep.state)} {when}"
+    return f"{when}: {counted(sweep.tables, 'table')}, {sweep.differed_total:,} differed"
+
+
+def _verdict(status: Status, wrong: list[Attention]) -> Line:
+    if wrong:
+        needs = "thing needs" if len(wrong) == 1 else "things need"
+        return Line(f"{len(wrong)} {needs} attention", Tone.BAD)
+    tables = sum(one.tables.known for one in status.catalogs)
+    waiting = sum(one.tables.due + one.tables.retrying + one.tables.leased for one in status.catalogs)
+    work = f"{waiting:,} being seen to" if waiting else "nothing waits"
+    return Line(f"all is well: {counted(tables, 'table')}, {work}", Tone.GOOD)
+
+
+def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
+    name = catalog.name
+    if catalog.catalog_id is None:
+        yield Attention(f"{name}: not reached yet", "sfn check")
+    brake = catalog.brake
+    if held := max(brake.held, catalog.tables.held):
+        step = "its" if held == 1 else "their"
+        yield Attention(
+            f"{name}: the brake holds {counted(held, 'table')} until somebody looks "
+            f"({brake.steps:,} steps this hour, {brake.limit:,} are let pass): {step} files stay as they were",
+            f"sfn dead-letters list --catalog {name} --reason held-drop; where all is right: sfn release {name}",
+        )
+    elif brake.tripped:
+        yield Attention(f"{name}: the brake is on, more drops will be held", f"sfn release {name}")
+    late = now - catalog.oldest_due_at if catalog.oldest_due_at is not None else timedelta()
+    if late > LATE:
+        waiting = counted(catalog.tables.due + catalog.tables.retrying, "table")
+        yield Attention(f"{name}: late by {lasting(late)}, {waiting} in the queue")
+    if catalog.sweep is not None:
+        yield from _of_sweep(name, catalog.sweep)
+
+
+def _of_sweep(name: str, sweep: Sweep) -> Iterator[Attention]:
+    if sweep.state == "failed":
+        yield Attention(f"{name}: the last sweep failed: {safe(sweep.error or 'no reason told')}", "sfn check")
+    if sweep.withheld:
+        yield Attention(f"{name}: may not list {_some(sweep.withheld, 'namespace')}", "sfn check")
+    if sweep.failed:
+        yield Attention(f"{name}: could not look at {_some(sweep.failed, 'table')}", "sfn check")
+
+
+def _some(names: list[str], thing: str) -> str:
+    shown = ", ".join(safe(name) or "(all)" for name in names[:_NAMED])
+    return f"{counted(len(names), thing)}: {shown}{', …' if len(names) > _NAMED else ''}"
+
+
+def _row(catalog: Catalog, now: datetime) -> tuple[str, ...]:
+    tables, name = catalog.tables, f"{catalog.name} (retired)" if catalog.retired else catalog.name
+    counts = (tables.due, tables.scheduled, tables.retrying, tables.leased, tables.dead, tables.held)
+    oldest = "-" if catalog.oldest_due_at is None else ago(catalog.oldest_due_at, now)
+    return (name, *(f"{count:,}" for count in counts), oldest, sweep_in_words(catalog.sweep, now))

@@ -1,0 +1,100 @@
+"""What a command says to a person, apart from how it gets to the screen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+class Tone(StrEnum):
+    """How a line sounds; the value is rich's style."""
+
+    PLAIN = ""
+    GOOD = "bold green"
+    BAD = "bold red"
+    WARNING = "yellow"
+    QUIET = "dim"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table.
+
+    Attributes:
+        columns: their heads; those of `numbers` stand right.
+        rows: as many cells each.
+        long: the column that a screen may cut off or wrap.
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numbers: frozenset[str] = frozenset()
+    long: str = ""
+
+    @property
+    def headed(self) -> bool:
+        """Whether its columns have heads."""
+        return any(name.strip() for name in self.columns)
+
+
+Page: TypeAlias = Sequence[Line | Grid]
+
+
+def plain(page: Page) -> str:
+    """The text that goes into files and pipes: columns aligned, nothing cut off."""
+    return "\n".join(line for part in page for line in _lines(part))
+
+
+def safe(text: str) -> str:
+    """A text of somebody else's as a terminal may have it: what would steer it, or break the line, is spelled out."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 table`, `1,204 tables`."""
+    plural = thing if number == 1 else thing.removesuffix("y") + ("ies" if thing.endswith("y") else "s")
+    return f"{number:,} {plural}"
+
+
+def lasting(time: timedelta) -> str:
+    """A stretch of time by its two largest units: `45 s`, `3 h 20 min`."""
+    left = max(0, round(time.total_seconds()))
+    for (unit, seconds), (lesser, its) in pairwise(_UNITS):
+        if left >= seconds:
+            rest = left % seconds // its
+            return f"{left // seconds} {unit} {rest} {lesser}" if rest else f"{left // seconds} {unit}"
+    return f"{left} s"
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """`45 s ago`, `in 45 s`."""
+    return f"in {lasting(at - now)}" if at > now else f"{lasting(now - at)} ago"
+
+
+def _lines(part: Line | Grid) -> Iterable[str]:
+    if isinstance(part, Line):
+        return [part.text]
+    rows = [part.columns, *part.rows] if part.headed else part.rows
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    sides = [">" if name in part.numbers else "<" for name in part.columns]
+    return ["  ".join(map(_padded, row, widths, sides)).rstrip() for row in rows]
+
+
+def _padded(cell: str, width: int, side: str) -> str:
+    return f"{cell:{side}{width}}"

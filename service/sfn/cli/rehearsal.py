@@ -1,0 +1,121 @@
+"""What a sweep would find, found out in this process from the configuration: no inbox is touched, no file written."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import anyio
+from msgspec import Struct
+
+from sfn import sources, telemetry, wiring
+from sfn.cli.pages import Grid, Line, Page, Tone, counted, safe
+from sfn.cli.printing import progress
+from sfn.cli.tables import spelled
+from sfn.clock import SystemClock
+from sfn.errors import SfnError
+from sfn.settings import Misconfigured, load
+from sfn.store.router import Router
+from sfn.work.survey import Found, Survey
+
+SHOWN: Final = 1_000
+"""Tables of a catalog that a page names; JSON has them all."""
+
+
+class Differs(Struct, frozen=True):
+    """A table that differs."""
+
+    table: str
+    kind: str
+    detail: str
+
+
+class Refused(Struct, frozen=True):
+    """A namespace that may not be listed, or a table that could not be looked at."""
+
+    name: str
+    why: str
+
+
+class Rehearsed(Struct, frozen=True):
+    """What one catalog's walk found."""
+
+    name: str
+    tables: int
+    differed: list[Differs]
+    withheld: list[Refused]
+    failed: list[Refused]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing differs, as far as tables may be seen."""
+        return not self.differed and not self.failed
+
+
+def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
+    """Look at the tables of all configured catalogs, or of one.
+
+    Raises:
+        Misconfigured: the configuration is wrong, or has no such catalog.
+        Trouble: a catalog or a store can't be asked.
+    """
+    settings = load(config)
+    sources.check(settings)
+    names = list(settings.catalogs)
+    if catalog is not None and catalog not in names:
+        expected = f"a configured catalog ({', '.join(names)})"
+        raise Misconfigured([SfnError("--catalog", expected=expected, found=catalog)])
+    # What the adapters log would stand among what the command prints.
+    telemetry.configure("error", "console")
+
+    async def walk() -> list[Rehearsed]:
+        stores = Router(wiring.stores_of(settings))
+        found = []
+        async with AsyncExitStack() as stack:
+            catalogs = sources.adapters(settings, SystemClock())
+            for one in catalogs.values():
+                stack.push_async_callback(one.close)
+            for name in names if catalog is None else [catalog]:
+                policy = wiring.policy(settings, name, await catalogs[name].identity())
+                with progress(name, None) as moved:
+                    survey = Survey(
+                        catalogs[name],
+                        stores,
+                        policy,
+                        lambda so_far: moved(so_far.tables, so_far.listed if so_far.complete else None),
+                    )
+                    found.append(_told(name, await survey.run()))
+        return found
+
+    return anyio.run(walk)
+
+
+def outcome(found: list[Rehearsed]) -> Page:
+    """What differs, catalog by catalog."""
+    page: list[Line | Grid] = []
+    for one in found:
+        looked = counted(one.tables, "table")
+        if one.agrees:
+            page.append(Line(f"{one.name}: {looked}, nothing differs", Tone.GOOD))
+        else:
+            differ = f"{len(one.differed):,} {'differs' if len(one.differed) == 1 else 'differ'}"
+            page.append(Line(f"{one.name}: {looked}, {differ}", Tone.WARNING))
+        if one.differed:
+            rows = [(f"  {safe(each.table)}", each.kind, safe(each.detail)) for each in one.differed[:SHOWN]]
+            page.append(Grid(("  TABLE", "IS", "DETAIL"), rows, long="DETAIL"))
+        if (more := len(one.differed) - SHOWN) > 0:
+            page.append(Line(f"  and {more:,} more: --json has them all"))
+        page += [Line(f"  may not list {safe(each.name)}: {safe(each.why)}", Tone.WARNING) for each in one.withheld]
+        page += [Line(f"  could not look at {safe(each.name)}: {safe(each.why)}", Tone.BAD) for each in one.failed]
+    return page
+
+
+def _told(name: str, found: Found) -> Rehearsed:
+    return Rehearsed(
+        name,
+        found.tables,
+        [Differs(spelled(one.table.namespace, one.table.name), one.kind, one.detail) for one in found.differences],
+        [Refused(".".join(one.namespace) or "(all)", one.why) for one in found.withheld],
+        [Refused(spelled(table.namespace, table.name), why) for table, why in found.failed],
+    )

@@ -1,0 +1,42 @@
+"""`sfn retire`: withdraw all our files of a catalog."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sfn.cli import options
+from sfn.cli.exits import reported
+
+
+def retire(
+    catalog: options.CatalogArgument,
+    *,
+    undo: Annotated[bool, typer.Option("--undo", help="Keep files for it again.")] = False,
+    yes: options.Yes = False,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+    ca_file: options.CaFile = None,
+) -> None:
+    """Withdraw all our files of a catalog, and write none until that is undone.
+
+    Readers of its tables' directories find nothing any more. Do so before a catalog leaves the configuration.
+    """
+    from sfn.cli.access import operators
+    from sfn.cli.pages import counted
+    from sfn.cli.printing import confirm, show_json
+    from sfn.cli.service import Service
+
+    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+        if not undo:
+            confirm(f"withdraw the files of all tables of {catalog}?", yes=yes)
+        tables = service.retire(catalog, undo=undo)
+    if as_json:
+        show_json({"tables": tables})
+    elif undo:
+        typer.echo(f"{catalog}: kept again, {counted(tables, 'table')} queued")
+    else:
+        typer.echo(f"{catalog}: retired, {counted(tables, 'table')} queued; `sfn status` tells how far it is")

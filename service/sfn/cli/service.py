@@ -1,0 +1,262 @@
+"""The running service, asked over HTTP."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+from importlib.metadata import version
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from sfn.cli import answers
+from sfn.cli.access import Access
+from sfn.cli.pages import safe
+from sfn.errors import SfnError
+from sfn.settings import Misconfigured
+
+T = TypeVar("T")
+
+TRIES: Final = 4
+"""Requests in all, where a 503 says when to come again."""
+LONGEST_WAIT: Final = 10.0
+"""Seconds that are waited for a 503 to pass, whatever it says."""
+CONNECT: Final = 5.0
+"""Seconds to get a connection."""
+ANSWER: Final = 60.0
+"""Seconds to get an answer."""
+
+_LEVELS: Final = "\x1f"
+"""Between the levels of a namespace in a path, as in Iceberg's REST API."""
+_ADMIN: Final = "/admin/v1"
+_DETAIL: Final = 300
+
+
+class NotKnown(SfnError):
+    """The service has no such thing."""
+
+
+class Service:
+    """One running service. To be closed; follows no redirect and trusts no proxy of the environment: it shows a token.
+
+    Every verb raises `SfnError` for whatever is not its answer.
+
+    Args:
+        access: where it is, and what it is shown.
+        sleep: waits so many seconds.
+    """
+
+    def __init__(self, access: Access, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.url = access.url
+        self._sleep = sleep
+        headers = {"Accept": "application/json", "From": asker(), "User-Agent": f"sfn/{version('iceberg-sfn')}"}
+        if access.token is not None:
+            headers["Authorization"] = f"Bearer {access.token}"
+        self._client = httpx.Client(
+            base_url=access.url,
+            headers=headers,
+            timeout=httpx.Timeout(ANSWER, connect=CONNECT),
+            verify=access.trust,
+            trust_env=False,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def status(self) -> answers.Status:
+        """How it is."""
+        return self._get("/status", answers.Status)
+
+    def table(self, catalog: str, namespace: tuple[str, ...], name: str) -> answers.Table:
+        """A table's story; raises `NotKnown` where the inbox has none."""
+        path = "/".join(quote(part, safe="") for part in (catalog, _LEVELS.join(namespace), name))
+        return self._get(f"/tables/{path}", answers.Table)
+
+    def the_catalog(self, named: str | None) -> str:
+        """The catalog that is meant: the one that was named, else the only one.
+
+        Raises:
+            Misconfigured: there are several.
+        """
+        if named is not None:
+            return named
+        configured = [catalog.name for catalog in self.status().catalogs]
+        if len(configured) == 1:
+            return configured[0]
+        raise Misconfigured(
+            [SfnError("--catalog", expected=f"one of {', '.join(configured)}, as there are several", found="none")]
+        )
+
+    def letters(self, parameters: Mapping[str, str | int]) -> answers.Letters:
+        """A page of dead letters."""
+        return self._get("/dead-letters", answers.Letters, parameters)
+
+    def letter(self, number: int) -> answers.Letter:
+        """One dead letter, with the event that nobody understood; raises `NotKnown`."""
+        return self._get(f"/dead-letters/{number}", answers.Letter)
+
+    def replay(self, batch: answers.Batch) -> answers.Replayed:
+        """Have one batch tried again."""
+        return self._post("/dead-letters:replay", batch, answers.Replayed)
+
+    def discard(self, batch: answers.Batch) -> answers.Discarded:
+        """Have one batch put away."""
+        return self._post("/dead-letters:discard", batch, answers.Discarded)
+
+    def reconcile(self, catalogs: list[str]) -> answers.Asked:
+        """Ask for a sweep of these catalogs, or of all where none is named."""
+        return self._post("/reconcile", {"catalogs": catalogs}, answers.Asked)
+
+    def release(self, catalog: str) -> int:
+        """Let go what a catalog's brake holds; how many tables."""
+        return self._post(f"/brakes/{quote(catalog, safe='')}:release", {}, answers.Released).released
+
+    def retire(self, catalog: str, *, undo: bool) -> int:
+        """Withdraw all our files of a catalog, or begin to keep them again; how many tables."""
+        return self._post(f"/catalogs/{quote(catalog, safe='')}:retire", {"undo": undo}, answers.Affected).tables
+
+    def adopt(self, catalog: str, adoption: answers.Adoption) -> int:
+        """Take over files of another catalog id; how many tables."""
+        return self._post(f"/catalogs/{quote(catalog, safe='')}:adopt", adoption, answers.Affected).tables
+
+    def audit(self, limit: int, before: int | None) -> answers.Audit:
+        """What operators did, newest first."""
+        parameters = {"limit": limit} if before is None else {"limit": limit, "before": before}
+        return self._get("/audit", answers.Audit, parameters)
+
+    def tell(self, event: Mapping[str, object]) -> answers.Accepted:
+        """Post one event."""
+        reply = self._exchange("POST", "/v1/events", json=event)
+        if reply.status_code != HTTPStatus.ACCEPTED:
+            raise self._refused(reply)
+        return self._read(reply, answers.Accepted)
+
+    def _get(self, path: str, kind: type[T], parameters: Mapping[str, str | int] | None = None) -> T:
+        return self._answer(self._exchange("GET", _ADMIN + path, params=parameters), kind)
+
+    def _post(self, path: str, content: object, kind: type[T]) -> T:
+        return self._answer(self._exchange("POST", _ADMIN + path, json=msgspec.to_builtins(content)), kind)
+
+    def _answer(self, reply: httpx.Response, kind: type[T]) -> T:
+        if reply.is_success:
+            return self._read(reply, kind)
+        if reply.status_code == HTTPStatus.NOT_FOUND:
+            raise self._missing(reply)
+        raise self._refused(reply)
+
+    def _exchange(
+        self, method: str, path: str, *, params: Mapping[str, str | int] | None = None, json: object = None
+    ) -> httpx.Response:
+        """One request, made again while a 503 says when; never raises for a status."""
+        left = TRIES
+        while True:
+            left -= 1
+            try:
+                reply = self._client.request(method, path, params=params, json=json)
+            except httpx.TransportError as error:
+                raise _unreached(self.url, error) from error
+            wait = reply.headers.get("Retry-After", "")
+            if reply.status_code != HTTPStatus.SERVICE_UNAVAILABLE or not wait.isdigit() or not left:
+                return reply
+            self._sleep(min(float(wait), LONGEST_WAIT))
+
+    def _read(self, reply: httpx.Response, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(reply.content, type=kind)
+        except msgspec.DecodeError as error:
+            raise SfnError(
+                str(reply.url),
+                expected=f"an answer of sfn {version('iceberg-sfn')}",
+                found=str(error),
+                remedy="use the `sfn` of the service's own version, and see what listens at that URL",
+            ) from None
+
+    def _missing(self, reply: httpx.Response) -> SfnError:
+        """A 404: of a thing that does not exist, or of all these routes."""
+        probe = self._exchange("GET", f"{_ADMIN}/status")
+        if probe.status_code != HTTPStatus.NOT_FOUND:
+            return NotKnown(str(reply.url), expected="one that exists", found=f"none: {_detail(reply)}")
+        if self._exchange("GET", "/livez").status_code == HTTPStatus.NOT_FOUND:
+            remedy = "check --url: something else answers there"
+            return SfnError(self.url, expected="an sfn service", found="404 to all that one answers", remedy=remedy)
+        remedy = "set admin.token or admin.token_file in the service's configuration and restart it"
+        return SfnError(
+            self.url, expected="a service with admin routes", found="one without, or of an old version", remedy=remedy
+        )
+
+    def _refused(self, reply: httpx.Response) -> SfnError:
+        where = f"{reply.request.method} {reply.url}"
+        match reply.status_code:
+            case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
+                expected = "a token that the service knows"
+                remedy = "give --token-file, or the --config of that very service"
+            case HTTPStatus.SERVICE_UNAVAILABLE:
+                expected = f"an answer within {TRIES} tries"
+                remedy = "try again later; `sfn status` says what is wrong"
+            case status if status in range(300, 400):
+                expected = "the service itself, and no redirect: a token would be sent along"
+                remedy = f"set --url to where it leads, {reply.headers.get('Location', 'which it does not say')}"
+            case _:
+                expected, remedy = "an answer", ""
+        return SfnError(where, expected=expected, found=f"status {reply.status_code}: {_detail(reply)}", remedy=remedy)
+
+
+def asker() -> str:
+    """Who asks, for the service's audit log (RFC 9110, section 10.1.2): user and host, in ASCII."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        # A container's user may have no name.
+        user = f"uid-{os.getuid()}"
+    return re.sub(r"[^\x21-\x7e]", "?", f"{user}@{socket.gethostname()}")
+
+
+def _detail(reply: httpx.Response) -> str:
+    """What a refusal says about itself."""
+    try:
+        problem = msgspec.json.decode(reply.content, type=answers.Problem)
+    except msgspec.DecodeError:
+        kind = reply.headers.get("Content-Type", "no type")
+        return f"a body of {kind}, {len(reply.content)} bytes, that is no problem document"
+    return safe(problem.detail or problem.title)[:_DETAIL]
+
+
+def _unreached(url: str, error: httpx.TransportError) -> SfnError:
+    """What stands between us and an answer, and what to do about it."""
+    where = "start it with `sfn serve`, or say where it is: --url, or --config with its listener.host and port"
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            remedy = "name its authority's certificates with --ca-file, and its host in --url as its certificate does"
+            return SfnError(url, expected="a certificate that is trusted", found=cause.verify_message, remedy=remedy)
+        if isinstance(cause, ssl.SSLError):
+            remedy = "see whether the port speaks TLS: https:// where it does, http:// where not"
+            return SfnError(url, expected="a TLS connection", found=cause.reason or "another protocol", remedy=remedy)
+        if isinstance(cause, OSError) and cause.strerror:
+            return SfnError(url, expected="a running service", found=cause.strerror, remedy=where)
+    if isinstance(error, httpx.ConnectTimeout):
+        return SfnError(url, expected=f"a connection within {CONNECT:g} s", found="none", remedy=where)
+    if isinstance(error, httpx.TimeoutException):
+        remedy = "see whether the machine or its disk is overloaded"
+        return SfnError(url, expected=f"an answer within {ANSWER:g} s", found="none", remedy=remedy)
+    remedy = "see whether the port speaks TLS (https://), and whether the service has just ended"
+    return SfnError(url, expected="an answer in HTTP", found=type(error).__name__, remedy=remedy)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

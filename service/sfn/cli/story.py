@@ -1,0 +1,148 @@
+"""One table's whole story on a page, pure: how it stands and what to do, then what is held, wanted and was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from sfn.cli.answers import Letter, Table, Wanted
+from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
+from sfn.cli.tables import spelled
+from sfn.words import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a table stands.
+
+    Attributes:
+        text: in one line.
+        tone: GOOD where nobody has to do anything.
+        command: what to type next, where there is something.
+    """
+
+    text: str
+    tone: Tone
+    command: str = ""
+
+
+def verdict(table: Table, now: datetime) -> Verdict:
+    """What a tired reader needs first."""
+    letter = next((one for one in table.dead_letters if one.status == "open"), None)
+    if table.state == "dead" or letter is not None:
+        return _given_up(table, letter)
+    if table.held:
+        command = f"sfn release {table.catalog}"
+        return Verdict("a step that is not forward is held until somebody lets it pass", Tone.BAD, command)
+    if table.failing_since is not None:
+        long = lasting(now - table.failing_since)
+        return Verdict(f"fails since {long}, attempt {table.attempt}; again {ago(table.due_at, now)}", Tone.WARNING)
+    if table.state == "leased":
+        return Verdict("is being published just now", Tone.GOOD)
+    if table.wanted.news:
+        return Verdict(f"something new was told of; its turn: {ago(table.due_at, now)}", Tone.WARNING)
+    if table.published is None:
+        return Verdict("has no live file, and nothing new was told of", Tone.WARNING)
+    return Verdict(f"is published, as the catalog said {ago(table.published.written_at, now)}", Tone.GOOD)
+
+
+def story(table: Table, now: datetime) -> Page:
+    """The page."""
+    said = verdict(table, now)
+    name = safe(f"{table.catalog}:{spelled(table.namespace, table.name)}")
+    page: list[Line | Grid] = [Line(f"{name} {said.text}", said.tone)]
+    if said.command:
+        page.append(Line(f"  → {said.command}"))
+    page.append(Line(""))
+    page.append(Grid(("", " "), [(head, safe(text)) for head, text in _facts(table, now)], long=" "))
+    if table.dead_letters:
+        page.append(Line(""))
+        page.append(letters_grid(table.dead_letters, now, with_status=True))
+    return page
+
+
+def letters_grid(letters: list[Letter], now: datetime, *, with_status: bool) -> Grid:
+    """Dead letters, one a row."""
+    columns = ("ID", *(("STATUS",) if with_status else ()), "REASON", "ABOUT", "OPENED", "TRIED", "DETAIL")
+    rows = [
+        (
+            str(one.id),
+            *((one.status,) if with_status else ()),
+            one.reason,
+            safe(about(one)),
+            ago(one.opened_at, now),
+            str(one.attempts),
+            safe(one.detail),
+        )
+        for one in letters
+    ]
+    return Grid(columns, rows, frozenset({"ID", "TRIED"}), "DETAIL")
+
+
+def about(letter: Letter) -> str:
+    """What a letter is about: a table, a catalog, or the sender of what nobody understood."""
+    if letter.namespace is not None and letter.name is not None:
+        return f"{letter.catalog}:{spelled(letter.namespace, letter.name)}"
+    return letter.catalog or f"sender {letter.sender or 'unknown'}"
+
+
+def _given_up(table: Table, letter: Letter | None) -> Verdict:
+    reason = letter.reason if letter is not None else table.reason or "unknown"
+    number = "" if letter is None else str(letter.id)
+    replay = f"sfn dead-letters replay {number}".rstrip()
+    name = spelled(table.namespace, table.name)
+    match reason:
+        case Reason.HELD_DROP:
+            return Verdict("is held by the brake until somebody looks; where it is right:", Tone.BAD, replay)
+        case Reason.FOREIGN_CATALOG:
+            command = f"sfn adopt {table.catalog} --from CATALOG_ID {name}"
+            return Verdict("is kept from us by another catalog's file; where that is ours:", Tone.BAD, command)
+        case _:
+            return Verdict(f"was given up ({safe(reason)}); once its cause is mended:", Tone.BAD, replay)
+
+
+def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
+    if table.published is None:
+        yield "published", "nothing"
+    else:
+        yield "published", table.published.metadata_location
+        yield "", f"uuid {table.published.table_uuid or 'none'}, written {ago(table.published.written_at, now)}"
+    yield "wanted", _wanted(table.wanted)
+    if table.last is not None:
+        why = f": {table.last.why}" if table.last.why else ""
+        yield "last look", f"{table.last.outcome} {ago(table.last.at, now)}{why}"
+    if table.failing_since is not None:
+        yield "fails", f"since {lasting(now - table.failing_since)}, {counted(table.attempt, 'attempt')}"
+    yield "next look", _next(table, now)
+    if table.refresh_at is not None:
+        yield "refresh", ago(table.refresh_at, now)
+    if table.last_event is not None:
+        event = table.last_event
+        number = "" if event.event_id is None else f", event {event.event_id}"
+        yield "last event", f"{ago(event.received_at, now)} from {event.sender or 'nobody'}{number}"
+    for location in table.locations:
+        yield "location", location
+
+
+def _wanted(wanted: Wanted) -> str:
+    if not wanted.news:
+        return "nothing more: all that was told is seen through"
+    told = [
+        f"at least {wanted.metadata_location}" if wanted.metadata_location is not None else "",
+        f"a rename to {wanted.renamed_to}" if wanted.renamed_to is not None else "",
+        ("a drop with purge" if wanted.purge else "a drop") if wanted.drop else "",
+    ]
+    return "; ".join(filter(None, told)) or "a look, no more was told"
+
+
+def _next(table: Table, now: datetime) -> str:
+    match table.state:
+        case "leased":
+            return "now"
+        case "dead":
+            return f"{ago(table.due_at, now)}, or with the next event" if table.due_at > now else "with the next event"
+        case _:
+            wait = table.not_before
+            early = f", not before {lasting(wait - now)} from now" if wait is not None and wait > now else ""
+            return f"{ago(table.due_at, now) if table.due_at > now else 'due, waits for its turn'}{early}"

@@ -1,0 +1,44 @@
+"""Tables as people name them: `sales.orders`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+import typer
+
+
+def identifier(text: str, hint: str) -> tuple[str, ...]:
+    """Levels and name of a dotted identifier, whose parts may be percent-encoded: `a%2Eb.c` is the table c of `a.b`.
+
+    Args:
+        hint: which argument or option it is, for the message.
+
+    Raises:
+        BadParameter: a part is empty, or no UTF-8.
+    """
+    try:
+        parts = tuple(unquote(part, errors="strict") for part in text.split("."))
+    except UnicodeDecodeError:
+        parts = ()
+    if not parts or not all(parts):
+        expected = "an identifier such as sales.orders, without empty parts; a dot in a part is %2E"
+        raise typer.BadParameter(f"{expected}: {text!r}", param_hint=hint)
+    return parts
+
+
+def table_of(text: str, hint: str = "NS.TABLE") -> tuple[tuple[str, ...], str]:
+    """The namespace's levels and the name.
+
+    Raises:
+        BadParameter: as of `identifier`, or there is no namespace.
+    """
+    *namespace, name = identifier(text, hint)
+    if not namespace:
+        raise typer.BadParameter(f"a namespace and a name, such as sales.orders: {text!r}", param_hint=hint)
+    return tuple(namespace), name
+
+
+def spelled(namespace: Sequence[str], name: str) -> str:
+    """An identifier in the form that `identifier` reads back."""
+    return ".".join(part.replace("%", "%25").replace(".", "%2E") for part in (*namespace, name))

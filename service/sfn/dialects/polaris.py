@@ -1,0 +1,155 @@
+"""Apache Polaris' notifications: how a catalog tells of the tables that another one shows too.
+
+    POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications
+    {"notification-type": "CREATE" | "UPDATE" | "DROP" | "VALIDATE" | "UNKNOWN",
+     "payload": {"table-name": "t", "timestamp": 1788000000123, "table-uuid": …, "metadata-location": …}}
+
+As in Polaris (its `spec/polaris-catalog-apis/notifications-api.yaml`) the path alone says which table is meant,
+VALIDATE is a dry run and UNKNOWN is of no concern. Unlike there no notification comes too late: the catalog is asked,
+so no clock of the sender's is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, checked, kind, wrong
+from sfn.errors import Rejected
+from sfn.words import Hint, TableName
+
+TYPES: Final = ("CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN")
+SEPARATOR: Final = "\x1f"
+"""Between the levels of a namespace (Iceberg's REST specification, `namespace` parameter)."""
+
+_MALFORMED: Final = 400
+"""What Polaris answers: its notifications know no 422."""
+_NO_CATALOG: Final = 404
+"""What Polaris answers to a warehouse that it can't find. A 403 for one that others have would tell of it."""
+
+_PATH: Final = re.compile(r"/v1/([^/]*)/namespaces/([^/]*)/tables/([^/]*)/notifications")
+_NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a notification was sent to: segments of the path, percent-encoded as they were.
+
+    Attributes:
+        prefix: the sender's name of its catalog.
+        namespace: its levels, `%1F` between them.
+        table: the table's own name.
+    """
+
+    prefix: str
+    namespace: str
+    table: str
+
+
+def addressed(path: str) -> Address | None:
+    """The parts of a notification's path, None for any other path.
+
+    Args:
+        path: percent-encoded: what is encoded in it separates nothing.
+    """
+    found = _PATH.fullmatch(path)
+    return None if found is None else Address(*found.groups())
+
+
+def named(address: Address, catalogs: Mapping[str, str]) -> TableName:
+    """The table that a path means.
+
+    Args:
+        address: parts of the path.
+        catalogs: the sender's own name of each of its catalogs, and ours.
+
+    Raises:
+        Rejected: 404 the sender has no such catalog, whoever else may have it; 400 no name of a table.
+    """
+    prefix = _decoded(address.prefix, "prefix")
+    if prefix not in catalogs:
+        raise Rejected(
+            "path/prefix",
+            status=_NO_CATALOG,
+            expected=f"one of {', '.join(catalogs)}" if catalogs else "a sender with a catalog",
+            found=ascii(prefix[:40]),
+        )
+    levels = _decoded(address.namespace, "namespace").split(SEPARATOR)
+    if len(levels) > MAX_LEVELS:
+        raise _wrong("path", "namespace", f"at most {MAX_LEVELS} levels", "more")
+    namespace = tuple(checked(level, "path", "namespace", status=_MALFORMED) for level in levels)
+    name = checked(_decoded(address.table, "table"), "path", "table", status=_MALFORMED)
+    return TableName(catalogs[prefix], namespace, name)
+
+
+def hints(table: TableName, sender: str, content: object, body: bytes) -> tuple[Hint, ...]:
+    """One hint, or none for a type that changes nothing: such a notification is checked all the same.
+
+    Args:
+        table: whom the path named.
+        sender: who told.
+        content: the request's body.
+        body: its bytes, as many as are kept.
+
+    Raises:
+        Rejected: 400, with the JSON pointer of the wrong field.
+    """
+    if not isinstance(content, dict):
+        raise Rejected("#", status=_MALFORMED, expected="an object", found=kind(content))
+    told = checked(content.get("notification-type"), "#", "notification-type", status=_MALFORMED)
+    if told not in TYPES:
+        raise _wrong("#", "notification-type", f"one of {', '.join(TYPES)}", ascii(told[:40]))
+    payload = content.get("payload")
+    if not isinstance(payload, dict):
+        raise _wrong("#", "payload", "an object", kind(payload))
+    at = "#/payload"
+    checked(payload.get("table-name"), at, "table-name", status=_MALFORMED)
+    timestamp = _timestamp(payload.get("timestamp"), at)
+    uuid = checked(payload.get("table-uuid"), at, "table-uuid", status=_MALFORMED)
+    location = checked(payload.get("metadata-location"), at, "metadata-location", MAX_LOCATION, status=_MALFORMED)
+    event_id = _digest(table, told, timestamp, uuid, location)
+    match told:
+        case "CREATE" | "UPDATE":
+            # One upsert for Polaris too: whether a table is new, its catalog knows.
+            return (Hint(table, sender, event_id, location, body=body),)
+        case "DROP":
+            return (Hint(table, sender, event_id, drop=True, body=body),)
+        case _:
+            return ()
+
+
+def _decoded(segment: str, key: str) -> str:
+    if _NO_ESCAPE.search(segment) is not None:
+        raise _wrong("path", key, "two hexadecimal digits after each %", "something else")
+    try:
+        return unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError:
+        raise _wrong("path", key, "percent-encoded UTF-8", "other bytes") from None
+
+
+def _timestamp(value: object, at: str) -> int:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _wrong(at, "timestamp", "a whole number", kind(value))
+    # 1.0 is the same JSON number as 1.
+    if not -(2**63) <= value < 2**63 or value != int(value):
+        raise _wrong(at, "timestamp", "a whole number of 64 bits", "another number")
+    return int(value)
+
+
+def _digest(table: TableName, told: str, timestamp: int, uuid: str, location: str) -> str:
+    """The notification's id: Polaris gives it none, and a repeat has the same of all these.
+
+    In JSON no two of them run into one another.
+    """
+    parts = (table.catalog, table.namespace, table.name, told, timestamp, uuid, location)
+    return sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def _wrong(at: str, key: str, expected: str, found: str) -> Rejected:
+    return wrong(at, key, expected, found, status=_MALFORMED)

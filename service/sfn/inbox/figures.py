@@ -1,0 +1,51 @@
+"""The inbox in numbers: what a scrape and an operator see of all rows together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
+"""What a table's row may be counted as.
+
+    due        something was told of it, and it waits for its turn
+    scheduled  only time asks for its next look
+    retrying   its last attempt failed
+    leased     it is being looked at
+    dead       given up, until an event, an operator, or many hours
+    held       the brake holds it
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How many of what.
+
+    Attributes:
+        tables: rows of tables, by catalog and state (`STATES`); a pair without any may be missing.
+        oldest_due: by catalog, since when the most overdue row waits that something was told of; missing: none does.
+        letters: open dead letters, by catalog and reason; the catalog of a request that nobody understood is "".
+        tripped: catalogs whose brake is on.
+    """
+
+    tables: Mapping[tuple[str, str], int]
+    oldest_due: Mapping[str, datetime]
+    letters: Mapping[tuple[str, str], int]
+    tripped: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BrakeState:
+    """One catalog's brake.
+
+    Attributes:
+        tripped: it lets nothing pass until it is released or a sweep is calm.
+        steps: steps back within its window.
+        limit: how many it lets pass.
+    """
+
+    tripped: bool
+    steps: int
+    limit: int

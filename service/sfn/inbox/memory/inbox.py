@@ -1,0 +1,105 @@
+"""All faces of the inbox in memory: what operators ask and tell, on top of the worklist."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sfn.inbox.figures import BrakeState, Figures
+from sfn.inbox.letters import Audited, DeadLetter, Order, Status, Wanted
+from sfn.inbox.memory.worklist import MemoryWorklist
+from sfn.inbox.row import Row, State, counted_as, standing_of
+from sfn.inbox.standing import LastEvent, Standing
+from sfn.inbox.transitions import released, replayed
+from sfn.words import Hint, Reason, TableName, Undecodable, Urgency
+
+
+class MemoryInbox(MemoryWorklist):
+    """Intake, worklist, roster, brake, desk, dead letters and custody in one, for one event loop and one worker."""
+
+    async def release(self, catalog: str, order: Order) -> int:
+        """See `Brake.release`."""
+        self._tripped.discard(catalog)
+        self._permits = {asked: at for asked, at in self._permits.items() if asked[0].catalog != catalog}
+        held = [row for row in self._rows.values() if row.subject.catalog == catalog and row.reason is Reason.HELD_DROP]
+        for row in held:
+            self._save(released(row, order.at))
+            self._letters.close(row.subject, Status.REPLAYED, order.at, order.actor)
+        self._letters.note("release", order, len(held))
+        self._bell.ring()
+        return len(held)
+
+    async def figures(self) -> Figures:
+        """See `Desk.figures`."""
+        now = self._clock.now()
+        rows = [row for row in self._rows.values() if isinstance(row.subject, TableName)]
+        overdue = [
+            row for row in self._of(State.QUEUED) if row.due_at <= now and self._lane(row).urgency is Urgency.LIVE
+        ]
+        oldest = {row.subject.catalog: row.due_at for row in sorted(overdue, key=lambda row: row.due_at, reverse=True)}
+        counts = Counter((row.subject.catalog, counted_as(row)) for row in rows)
+        return Figures(counts, oldest, self._letters.counts(), frozenset(self._tripped))
+
+    async def standing(self, table: TableName) -> Standing | None:
+        """See `Desk.standing`."""
+        row = self._rows.get(table)
+        if row is None:
+            return None
+        event = self._logged.get(row.seq)
+        return standing_of(row, LastEvent(event[0].sender, event[0].event_id, event[1]) if event else None)
+
+    async def brake(self, catalog: str) -> BrakeState:
+        """See `Desk.brake`."""
+        since = self._clock.now() - self._terms.brake_window
+        used = sum(at > since and asked[0].catalog == catalog for asked, at in self._permits.items())
+        return BrakeState(catalog in self._tripped, used, await self.limit(catalog))
+
+    async def audited(self, before: int | None, limit: int) -> list[Audited]:
+        """See `Desk.audited`."""
+        found = [entry for entry in self._letters.audited if before is None or entry.id < before]
+        return found[::-1][:limit]
+
+    async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
+        """See `DeadLetters.find`."""
+        return [letter for letter in self._letters.find(wanted) if letter.id > after][:limit]
+
+    async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
+        """See `DeadLetters.numbered`."""
+        return self._letters.numbered(numbers)
+
+    async def event(self, number: int) -> Undecodable | None:
+        """See `DeadLetters.event`."""
+        return self._letters.event(number)
+
+    async def replay(self, numbers: Sequence[int], hints: Sequence[Hint], order: Order) -> int:
+        """See `DeadLetters.replay`."""
+        count = 0
+        for letter in self._letters.numbered(numbers):
+            if self._letters.end(letter.id, Status.REPLAYED, order.at, order.actor):
+                count += 1
+                if letter.subject is not None:
+                    row = self._rows.get(letter.subject) or Row(letter.subject, order.at)
+                    self._save(replayed(row, order.at))
+        await self.put(hints)
+        self._letters.note("replay", order, count)
+        return count
+
+    async def discard(self, numbers: Sequence[int], order: Order) -> int:
+        """See `DeadLetters.discard`."""
+        count = sum(self._letters.end(number, Status.DISCARDED, order.at, order.actor) for number in set(numbers))
+        self._letters.note("discard", order, count)
+        return count
+
+    async def adopt(self, hints: Sequence[Hint], order: Order) -> None:
+        """See `Custody.adopt`."""
+        await self.put(hints)
+        self._letters.note("adopt", order, len(hints))
+
+    async def retire(self, catalog: str, *, retired: bool, order: Order) -> None:
+        """See `Custody.retire`."""
+        (self._retired.add if retired else self._retired.discard)(catalog)
+        self._letters.note("retire" if retired else "unretire", order, 1)
+
+    async def retired(self) -> frozenset[str]:
+        """See `Custody.retired`."""
+        return frozenset(self._retired)

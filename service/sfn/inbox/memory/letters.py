@@ -1,0 +1,92 @@
+"""The dead letters and the audit log in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from sfn.inbox.letters import UNDECODABLE_KEPT, Audited, DeadLetter, Letter, Order, Status, Wanted
+from sfn.words import Reason, Subject, Undecodable
+
+OPEN: Final = Status.OPEN
+
+
+class MemoryLetters:
+    """Dead letters by id, in the order in which they were opened.
+
+    Attributes:
+        audited: the orders that were carried out, in order.
+    """
+
+    def __init__(self) -> None:
+        self.audited: list[Audited] = []
+        self._letters: dict[int, DeadLetter] = {}
+        self._events: dict[int, Undecodable] = {}
+        self._last = 0
+
+    def open(self, letter: Letter, now: datetime) -> None:
+        """Open a letter, or bring the subject's open one up to date."""
+        before = self._open_of(letter.subject)
+        if before is None:
+            self._add(
+                DeadLetter(0, letter.subject, None, letter.reason, letter.detail, letter.attempts, OPEN, now, now)
+            )
+        else:
+            self._letters[before.id] = replace(
+                before, reason=letter.reason, detail=letter.detail, attempts=letter.attempts, changed_at=now
+            )
+
+    def keep(self, note: Undecodable, now: datetime) -> None:
+        """Open a letter for a request that nobody understood; the sender's oldest goes where it has too many."""
+        number = self._add(DeadLetter(0, None, note.sender, Reason.UNDECODABLE, note.detail, 0, OPEN, now, now))
+        self._events[number] = note
+        of_sender = [letter.id for letter in self._letters.values() if letter.sender == note.sender]
+        for old in of_sender[:-UNDECODABLE_KEPT]:
+            del self._letters[old], self._events[old]
+
+    def close(self, subject: Subject, status: Status, now: datetime, actor: str | None = None) -> None:
+        """Close a subject's open letter, if it has one."""
+        before = self._open_of(subject)
+        if before is not None:
+            self.end(before.id, status, now, actor)
+
+    def end(self, number: int, status: Status, now: datetime, actor: str | None) -> bool:
+        """Close an open letter. False: there is none of that id."""
+        letter = self._letters.get(number)
+        if letter is None or letter.status is not OPEN:
+            return False
+        self._letters[number] = replace(letter, status=status, changed_at=now, actor=actor)
+        return True
+
+    def find(self, wanted: Wanted) -> list[DeadLetter]:
+        """All that are wanted, by id."""
+        return [letter for letter in self._letters.values() if wanted.covers(letter)]
+
+    def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
+        """Those of these ids that there are, by id."""
+        return [self._letters[number] for number in sorted(set(numbers)) if number in self._letters]
+
+    def event(self, number: int) -> Undecodable | None:
+        """The request that a letter is about."""
+        return self._events.get(number)
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """How many are open, by catalog and reason."""
+        catalogs = [(letter.subject.catalog if letter.subject else "", letter) for letter in self.find(Wanted())]
+        return Counter((catalog, letter.reason.value) for catalog, letter in catalogs)
+
+    def note(self, action: str, order: Order, count: int) -> None:
+        """Remember an order that was carried out."""
+        self.audited.append(Audited(len(self.audited) + 1, order.at, order.actor, action, order.about, count))
+
+    def _add(self, letter: DeadLetter) -> int:
+        self._last += 1
+        self._letters[self._last] = replace(letter, id=self._last)
+        return self._last
+
+    def _open_of(self, subject: Subject) -> DeadLetter | None:
+        found = [one for one in self._letters.values() if one.subject == subject and one.status is OPEN]
+        return found[0] if found else None

@@ -1,0 +1,71 @@
+"""What is durably known of one table: its whole story, for whoever asks why it is as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sfn.words import Reason, Story, Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How a row's last claim ended.
+
+    Attributes:
+        outcome: its name, such as `done` or `retry`.
+        why: what is waited for, or what went wrong; None where all is as it should be.
+        at: when.
+    """
+
+    outcome: str
+    why: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LastEvent:
+    """The newest event of a row that is still in the log.
+
+    Attributes:
+        sender: whose; empty for the service's own hints.
+        event_id: the sender's id of it.
+        received_at: when it came.
+    """
+
+    sender: str
+    event_id: str | None
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A table's row.
+
+    Attributes:
+        state: `queued`, `leased` or `dead`.
+        due_at: when it is looked at, if it is queued.
+        not_before: no earlier, whatever is told.
+        attempt: attempts since the last success.
+        failing_since: when the first of a row of failures began.
+        reason: why it has an open dead letter.
+        news: something was told that no publish has seen through.
+        wish: what was told.
+        story: what was published, and what is waited for.
+        locations: where files of this name may lie.
+        said: how the last claim ended.
+        event: the newest event.
+    """
+
+    state: str
+    due_at: datetime
+    not_before: datetime | None
+    attempt: int
+    failing_since: datetime | None
+    reason: Reason | None
+    news: bool
+    wish: Wish
+    story: Story
+    locations: frozenset[str]
+    said: Said | None
+    event: LastEvent | None

@@ -1,0 +1,54 @@
+"""The metrics of one process: from the settings and the parts that are asked to what `/metrics` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import APIRouter
+
+from sfn.admin.operators import Process
+from sfn.clock import Clock
+from sfn.dialects import NAMES
+from sfn.receiver.metrics import routes
+from sfn.settings import Settings
+from sfn.telemetry.gauges import Bounds, Figures
+from sfn.telemetry.metrics import Metrics
+from sfn.telemetry.scrape import Scrape, Watched
+
+
+class Metering:
+    """What is counted, and who reads it.
+
+    Args:
+        settings: all of them.
+        version: of this service.
+        clock: the wall clock.
+
+    Attributes:
+        metrics: for those who count.
+    """
+
+    def __init__(self, settings: Settings, version: str, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        self.metrics = Metrics(version=version, catalogs=settings.catalogs, dialects=NAMES)
+
+    def routes(
+        self,
+        figures: Callable[[], Awaitable[Figures]],
+        process: Process,
+        admit: Callable[[bytes | None], bool] | None,
+    ) -> APIRouter:
+        """The route of the metrics.
+
+        Args:
+            figures: the inbox in numbers.
+            process: the rest.
+            admit: whether an `Authorization` header opens the route; None for everybody.
+        """
+        settings = self._settings
+        # SQLite puts its log beside the file that a link leads to.
+        database = settings.inbox.path.resolve()
+        files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
+        watched = Watched(figures, files, lambda: not process.reasons(), process.identities, process.breakers)
+        bounds = Bounds(tuple(settings.catalogs), {one.prefix: name for name, one in settings.stores.items()})
+        return routes(Scrape(self.metrics.registry, watched, bounds, self._clock), admit)

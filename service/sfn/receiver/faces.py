@@ -1,0 +1,90 @@
+"""How senders are answered: one pipeline takes what they say, each path has its own manner of speaking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import msgspec
+
+from sfn.receiver import problem
+from sfn.words import Accepted
+
+Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response.
+
+    Attributes:
+        status: HTTP status code.
+        content: the body; None for a status that has none.
+        headers: those beside `Content-Length`.
+    """
+
+    status: int
+    content: bytes | None
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """What the senders of one path are used to.
+
+    Attributes:
+        taken: the answer when all is on disk, from what became of it and the number of events that were of no concern.
+        document: an error's body, from its status, what is wrong, and where in the request ("#…" a JSON pointer into
+            the body, "" for nowhere).
+        media_type: of that body.
+    """
+
+    taken: Callable[[Accepted, int], Answer]
+    document: Callable[[int, str, str], bytes]
+    media_type: bytes
+
+    def error(self, status: int, detail: str, headers: Headers = (), *, where: str = "") -> Answer:
+        """An error."""
+        content = self.document(status, detail, where)
+        return Answer(status, content, [*headers, (b"content-type", self.media_type)])
+
+
+def _counted(taken: Accepted, ignored: int) -> Answer:
+    content = b'{"accepted":%d,"duplicates":%d,"ignored":%d}' % (taken.accepted, taken.duplicates, ignored)
+    return Answer(202, content, [(b"content-type", b"application/json")])
+
+
+def _problem(status: int, detail: str, where: str) -> bytes:
+    return problem.document(status, detail, pointer=where if where.startswith("#") else None)
+
+
+OWN: Final = Face(_counted, _problem, problem.MEDIA_TYPE.encode())
+"""That of our own routes: counts, and problem documents."""
+
+ERROR_TYPES: Final = {
+    400: "BadRequestException",
+    401: "NotAuthorizedException",
+    404: "NotFoundException",
+    405: "NotAllowedException",
+    408: "ClientErrorException",
+    413: "ClientErrorException",
+    415: "NotSupportedException",
+    500: "InternalServerError",
+    503: "ServiceUnavailableException",
+}
+"""Type of an Iceberg error by its status: the examples of Iceberg's REST specification where it has one, else the names
+that Polaris answers with, which are those of Iceberg's and Jakarta's exceptions."""
+
+
+def _iceberg_error(status: int, detail: str, where: str) -> bytes:
+    message = f"{where}: {detail}" if where.strip("#") else detail
+    return msgspec.json.encode({"error": {"message": message, "type": ERROR_TYPES[status], "code": status}})
+
+
+def _silent(_taken: Accepted, _ignored: int) -> Answer:
+    return Answer(204, None, [])
+
+
+ICEBERG: Final = Face(_silent, _iceberg_error, b"application/json")
+"""That of an Iceberg catalog: nothing to say of what was taken, and errors as Iceberg's clients know them."""

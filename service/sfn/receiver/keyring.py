@@ -1,0 +1,77 @@
+"""Whose a token is, among all who have one: the senders and the operators."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from sfn.errors import Broken
+from sfn.receiver.bearer import bearer
+from sfn.receiver.tokens import Token, Tokens, match
+
+_EXPECTED = "tokens of its own for each sender, and for the operators"
+_REMEDY = "give each of them a token of its own"
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Keyring:
+    """The active tokens of all parties.
+
+    A token that two parties have is nobody's for as long as both have it: who shows it may be either, and neither may
+    speak for the other. Files of tokens change, so each change of one is looked at, and that is logged as an error.
+
+    Args:
+        parties: the tokens of each party, by its name in messages.
+
+    Raises:
+        Broken: two parties have the same token now.
+    """
+
+    def __init__(self, parties: Mapping[str, Tokens]) -> None:
+        self._parties = dict(parties)
+        self._active = self._look()
+        self._keys = self._owned()
+        self._shared = _shared(self._keys)
+        for places in self._shared.values():
+            raise Broken(" and ".join(places), expected=_EXPECTED, found="one and the same", remedy=_REMEDY)
+
+    def whose(self, authorization: bytes | None) -> tuple[str, str] | None:
+        """The party behind an `Authorization` header and the name of its token, None for nobody.
+
+        All active tokens of all parties are compared, each in constant time.
+        """
+        self._refresh()
+        index = match((token for _, token in self._keys), bearer(authorization))
+        if index is None:
+            return None
+        party, token = self._keys[index]
+        return None if token.digest in self._shared else (party, token.name)
+
+    def _refresh(self) -> None:
+        active = self._look()
+        if active == self._active:
+            return
+        before, self._active = self._shared, active
+        self._keys = self._owned()
+        self._shared = _shared(self._keys)
+        for digest, places in self._shared.items():
+            if before.get(digest) != places:
+                _log.error("one token of two parties: refused", places=places, remedy=_REMEDY)
+
+    def _look(self) -> list[tuple[Token, ...]]:
+        return [tokens.active() for tokens in self._parties.values()]
+
+    def _owned(self) -> list[tuple[str, Token]]:
+        active = zip(self._parties, self._active, strict=True)
+        return [(party, token) for party, tokens in active for token in tokens]
+
+
+def _shared(keys: Sequence[tuple[str, Token]]) -> dict[bytes, list[str]]:
+    """By the digest of each token that several parties have: where they have it."""
+    owners: defaultdict[bytes, dict[str, str]] = defaultdict(dict)
+    for party, token in keys:
+        owners[token.digest].setdefault(party, f"{party} ({token.name})")
+    return {digest: list(places.values()) for digest, places in owners.items() if len(places) > 1}

@@ -1,0 +1,122 @@
+"""Polaris' notifications in OpenAPI 3.1, in the names of Polaris' own description of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sfn.dialects.fields import CONTROL, MAX_LOCATION, MAX_NAME
+from sfn.dialects.polaris import SEPARATOR, TYPES
+
+_LEVEL: Final = f"[^{CONTROL}]+"
+_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": f"^{_LEVEL}$"}
+_SEPARATOR: Final = f"\\u{ord(SEPARATOR):04x}"
+_LONG: Final = {"type": "integer", "format": "int64", "minimum": -(2**63), "maximum": 2**63 - 1}
+
+SCHEMAS: Final[dict[str, Any]] = {
+    "NotificationRequest": {
+        "type": "object",
+        "required": ["notification-type", "payload"],
+        "properties": {
+            "notification-type": {
+                "description": "CREATE and UPDATE are one. VALIDATE and UNKNOWN are checked and change nothing.",
+                "enum": [*TYPES],
+            },
+            "payload": {"$ref": "#/components/schemas/TableUpdateNotification"},
+        },
+    },
+    "TableUpdateNotification": {
+        "type": "object",
+        "required": ["table-name", "timestamp", "table-uuid", "metadata-location"],
+        "properties": {
+            "table-name": {**_TEXT, "description": "not looked at: the path says which table"},
+            "timestamp": {**_LONG, "description": "one that is late, or not later than the last one's, is taken too"},
+            "table-uuid": _TEXT,
+            "metadata-location": {**_TEXT, "maxLength": MAX_LOCATION},
+            "metadata": {"description": "not looked at"},
+        },
+    },
+    "IcebergErrorResponse": {
+        "type": "object",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["message", "type", "code"],
+                "properties": {
+                    "message": {"type": "string"},
+                    "type": {"type": "string"},
+                    "code": {"type": "integer", "minimum": 400, "maximum": 600},
+                },
+            }
+        },
+    },
+}
+
+
+def _refusal(description: str, headers: dict[str, Any] | None = None) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/IcebergErrorResponse"}}}
+    return {"description": description, "content": content, **({"headers": headers} if headers else {})}
+
+
+def _in_path(name: str, description: str, example: str, schema: dict[str, Any]) -> dict[str, Any]:
+    described = {"name": name, "in": "path", "required": True, "description": description}
+    return {**described, "schema": schema, "example": example}
+
+
+def _example(summary: str, kind: str) -> dict[str, Any]:
+    payload = {
+        "table-name": "orders",
+        "timestamp": 1788000000123,
+        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        "metadata-location": "/warehouse/sales/orders/metadata/00003-5b1c.metadata.json",
+    }
+    return {"summary": summary, "value": {"notification-type": kind, "payload": payload}}
+
+
+def paths(retry_after: dict[str, Any]) -> dict[str, Any]:
+    """The path of notifications.
+
+    Args:
+        retry_after: the headers of a 503.
+    """
+    levels = f"^{_LEVEL}({_SEPARATOR}{_LEVEL})*$"
+    return {
+        "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications": {
+            "parameters": [
+                _in_path("prefix", "the sender's name of the catalog", "prod", _TEXT),
+                _in_path("namespace", "levels with `%1F` between them", "sales", {**_TEXT, "pattern": levels}),
+                _in_path("table", "the table's own name", "orders", _TEXT),
+            ],
+            "post": {
+                "operationId": "sendNotification",
+                "summary": "Tell of a change to one table, as to Apache Polaris",
+                "description": "204 comes after the notification is on disk. None is too old: there is no 409.",
+                "security": [{"bearer": []}],
+                "requestBody": {
+                    "required": True,
+                    "content": {
+                        "application/json": {
+                            "schema": {"$ref": "#/components/schemas/NotificationRequest"},
+                            "examples": {
+                                "update": _example("a commit", "UPDATE"),
+                                "drop": _example("the table is gone", "DROP"),
+                                "validate": _example("a dry run", "VALIDATE"),
+                            },
+                        }
+                    },
+                },
+                "responses": {
+                    "204": {"description": "taken, and on disk; or of no concern"},
+                    "400": _refusal("not JSON, a wrong field, or a path that names no table; which is said"),
+                    "401": _refusal("no valid token"),
+                    "404": _refusal("the sender has no catalog of that name"),
+                    "405": _refusal("another method than POST"),
+                    "408": _refusal("the body came too slowly"),
+                    "413": _refusal("too large; the table is looked at all the same"),
+                    "415": _refusal("compressed"),
+                    "500": _refusal("an error of the service"),
+                    "503": _refusal("nothing was taken; try again", retry_after),
+                },
+            },
+        }
+    }

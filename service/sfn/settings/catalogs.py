@@ -1,0 +1,101 @@
+"""The sections `catalogs.NAME`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic_core import PydanticKnownError
+
+from sfn.settings.kinds import (
+    AtLeastOne,
+    File,
+    HttpHeaders,
+    Pause,
+    Prefixes,
+    Properties,
+    Secret,
+    Text,
+    Texts,
+    Token,
+    Url,
+    only,
+)
+from sfn.settings.quantities import Duration, PositiveDuration
+from sfn.settings.section import Section
+
+_NO_OLDER: Final = "this version has no naming that keeps older files"
+
+
+def _needed_by_rest(value: str | None, info: ValidationInfo) -> str | None:
+    if value is None and info.data.get("type") == "rest":
+        raise PydanticKnownError("missing")
+    return value
+
+
+class CatalogSettings(Section):
+    """A catalog whose tables get files.
+
+    Attributes:
+        type: how it is spoken to.
+        properties: with `pyiceberg` all that PyIceberg is told, by its own names; then there are none of those up to
+            `scope`.
+        uri: where its REST API begins, without `/v1`; may hold a user and a password. With `rest` it must be there.
+        warehouse: which warehouse of that server.
+        catalog_id: its identity in our files, None for one derived from where it is.
+        ca_file: certificates (PEM) that are trusted instead of the system's; read again when it changes.
+        headers: sent with every request.
+        token: bearer token; `token_file` a file with it, read again when it changes.
+        credential: OAuth2 client credentials; `credential_file` a file with them, read for each new token.
+        oauth2_uri: where tokens are to be had.
+        scope: OAuth2 scope.
+        replica_lag: how long an answer may be behind, with the clock skew of our hosts.
+        absence_delay: how long a table must be absent before it counts as dropped.
+        max_drops: steps back that are let pass an hour; None for the greater of 10 and 1 % of the tables.
+        include: globs of the tables that are published; none is all.
+        exclude: globs of those that are not.
+        allowed_locations: canonical prefixes that locations must lie below; none is any below a store.
+        version_hint: whether to keep `version-hint.text`.
+        on_drop: what becomes of a dropped table's files.
+        expire_after: how long a tombstone stays.
+        refresh_after: how long a file goes unwritten.
+        min_publish_interval: from one publish of a table to the next.
+        naming: what the SFN files are called.
+        placement: where they lie.
+        root: the folder that they lie in, with another placement.
+        branches: the branches that get files.
+        keep: how many older files stay, with a naming that has them.
+        keep_for: how long they do.
+    """
+
+    type: Literal["rest", "pyiceberg"] = "rest"
+    catalog_id: Text | None = None
+    properties: Properties = Field(default_factory=dict)
+    uri: Annotated[Url | None, AfterValidator(_needed_by_rest)] = Field(default=None, repr=False, validate_default=True)
+    warehouse: Text | None = None
+    ca_file: File | None = None
+    headers: HttpHeaders = Field(default_factory=dict)
+    token: Token | None = None
+    token_file: File | None = None
+    credential: Secret | None = None
+    credential_file: File | None = None
+    oauth2_uri: Url | None = Field(default=None, repr=False)
+    scope: Text | None = None
+    replica_lag: Duration = timedelta(seconds=60)
+    absence_delay: Duration = timedelta(minutes=10)
+    max_drops: Annotated[int, Field(ge=0)] | None = None
+    include: Texts = ()
+    exclude: Texts = ()
+    allowed_locations: Prefixes = ()
+    version_hint: Literal["auto", "off"] = "auto"
+    on_drop: Literal["tombstone", "delete", "keep"] = "tombstone"
+    expire_after: PositiveDuration = timedelta(days=7)
+    refresh_after: PositiveDuration = timedelta(hours=8)
+    min_publish_interval: Pause = timedelta(seconds=1)
+    naming: Annotated[Text, only("identifier", "'identifier', the only naming of this version")] = "identifier"
+    placement: Annotated[Text, only("inside", "'inside', the only placement of this version")] = "inside"
+    root: Annotated[Text | None, only(None, "none, as no placement of this version has one")] = None
+    branches: Annotated[Texts, only(("main",), "['main'], the only branch that this version publishes")] = ("main",)
+    keep: Annotated[AtLeastOne, only(100, f"100, as {_NO_OLDER}")] = 100
+    keep_for: Annotated[Duration, only(timedelta(hours=24), f"24h, as {_NO_OLDER}")] = timedelta(hours=24)

@@ -1,0 +1,178 @@
+"""What is read when somebody asks for the metrics: how things stand at that moment. No table is scanned for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol
+
+from prometheus_client.core import GaugeMetricFamily
+
+from sfn.errors import Scope
+from sfn.telemetry.work import NOT_CONFIGURED, REASONS, UNDECODABLE
+
+STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
+"""What a table's row may be counted as."""
+HELD: Final = "held"
+
+
+class Figures(Protocol):
+    """The inbox in numbers."""
+
+    @property
+    def tables(self) -> Mapping[tuple[str, str], int]:
+        """How many tables there are, by catalog and state."""
+        ...
+
+    @property
+    def oldest_due(self) -> Mapping[str, datetime]:
+        """By catalog when the most overdue row fell due that something was told of; missing where none is."""
+        ...
+
+    @property
+    def letters(self) -> Mapping[tuple[str, str], int]:
+        """Open dead letters by catalog, "" for none, and reason."""
+        ...
+
+    @property
+    def tripped(self) -> frozenset[str]:
+        """The catalogs whose brake is on."""
+        ...
+
+
+class Breaker(Protocol):
+    """What is held off from a catalog or a store, because of its last trouble."""
+
+    @property
+    def scope(self) -> Scope:
+        """Of a catalog, or of a store."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The catalog's; the store's prefix."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """How many claims may run; doubled by each success."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The configured names: they alone become labels, and each of them from the start.
+
+    Attributes:
+        catalogs: of catalogs.
+        stores: of stores, by what each stands for: the prefix of its locations.
+    """
+
+    catalogs: Collection[str]
+    stores: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How things stand.
+
+    Attributes:
+        now: when.
+        figures: what the inbox last said; None until it first did.
+        answers: it said so just now.
+        sizes: bytes of each of the inbox's files.
+        ready: the process wants traffic.
+        reached: catalogs that have answered since the start.
+        breakers: those that are not closed.
+    """
+
+    now: datetime
+    figures: Figures | None
+    answers: bool
+    sizes: Mapping[str, int]
+    ready: bool
+    reached: Collection[str]
+    breakers: Collection[Breaker]
+
+
+def gauges(moment: Moment, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
+    """How things stand, for Prometheus. Without any figures those series are missing: 0 would be a claim."""
+    yield _gauge("sfn_ready", "Whether /readyz says so.", (), [((), moment.ready)])
+    yield _gauge(
+        "sfn_inbox_answers",
+        "Whether the inbox answered this scrape in time; what it is asked for is old where it did not.",
+        (),
+        [((), moment.answers)],
+    )
+    sizes = [((file,), size) for file, size in moment.sizes.items()]
+    yield _gauge("sfn_inbox_bytes", "Sizes of the inbox's files: the database, its write-ahead log.", ("file",), sizes)
+    reached = [((catalog,), catalog in moment.reached) for catalog in bounds.catalogs]
+    yield _gauge("sfn_catalog_reached", "Whether the catalog has answered since the start.", ("catalog",), reached)
+    yield _gauge(
+        "sfn_breaker_open",
+        "Whether nothing has succeeded with a catalog or a store since its last trouble; a store without a name is one "
+        "that is not known yet, of tables never published.",
+        ("scope", "name"),
+        _breakers(moment, bounds).items(),
+    )
+    if moment.figures is not None:
+        yield from _figures(moment.figures, moment.now, bounds)
+
+
+def _figures(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
+    tables = _counted(figures.tables, ((catalog, state) for catalog in bounds.catalogs for state in STATES), bounds)
+    ages = dict.fromkeys(bounds.catalogs, 0.0)
+    for catalog, due_at in figures.oldest_due.items():
+        label = _label(catalog, bounds)
+        ages[label] = max(ages.get(label, 0.0), (now - due_at).total_seconds())
+    known = [*((catalog, reason) for catalog in bounds.catalogs for reason in REASONS), (NOT_CONFIGURED, UNDECODABLE)]
+    letters = _counted(figures.letters, known, bounds)
+    yield _gauge("sfn_pending_tables", "Tables by what they wait for.", ("catalog", "state"), tables.items())
+    yield _gauge(
+        "sfn_oldest_pending_age_seconds",
+        "For how long the table has been due that was due first, of those that something was told of; 0 without any.",
+        ("catalog",),
+        [((catalog,), age) for catalog, age in ages.items()],
+    )
+    yield _gauge("sfn_dead_letters", "Open dead letters, by why.", ("catalog", "reason"), letters.items())
+    held = [((catalog,), count) for (catalog, state), count in tables.items() if state == HELD]
+    yield _gauge("sfn_held_tables", "Tables that the brake holds until an operator releases it.", ("catalog",), held)
+    tripped = [((catalog,), catalog in figures.tripped) for catalog in bounds.catalogs]
+    yield _gauge("sfn_brake_tripped", "Whether the catalog's brake lets nothing pass.", ("catalog",), tripped)
+
+
+def _breakers(moment: Moment, bounds: Bounds) -> dict[tuple[str, str], bool]:
+    known = {(Scope.CATALOG.value, name): False for name in bounds.catalogs}
+    known |= {(Scope.STORE.value, name): False for name in bounds.stores.values()}
+    for breaker in moment.breakers:
+        # More slots than one: something succeeded since. One that nobody asks any more may stay half open for ever.
+        if breaker.slots <= 1:
+            of_catalog = breaker.scope is Scope.CATALOG
+            name = _label(breaker.name, bounds) if of_catalog else bounds.stores.get(breaker.name, "")
+            known[breaker.scope.value, name] = True
+    return known
+
+
+def _counted(
+    counts: Mapping[tuple[str, str], int], known: Iterable[tuple[str, str]], bounds: Bounds
+) -> dict[tuple[str, str], int]:
+    """Counts with a 0 for whatever is known to have none, and one catalog for those that are not configured."""
+    total = Counter(dict.fromkeys(known, 0))
+    for (catalog, kind), count in counts.items():
+        total[_label(catalog, bounds), kind] += count
+    return total
+
+
+def _label(catalog: str, bounds: Bounds) -> str:
+    return catalog if catalog in bounds.catalogs else NOT_CONFIGURED
+
+
+def _gauge(
+    name: str, text: str, labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], float]]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for named, value in values:
+        family.add_metric(named, float(value))
+    return family

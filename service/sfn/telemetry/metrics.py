@@ -1,0 +1,162 @@
+"""What is counted and timed while it happens, for Prometheus. What is read when somebody asks is in `gauges`.
+
+Names end in a base unit, those of counters in `_total`. A label's values are a set of the configuration or of the code,
+never what a sender or a catalog makes up: so there is no label with a table's name, a location or a sender's text.
+Every series that can be known is there from the start, with 0: an alarm can't see the first step of one that was not.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+
+from sfn.telemetry.work import Work
+from sfn.words import Accepted
+
+_NO_DIALECT: Final = "none"
+_REFUSALS: Final = (400, 401, 404, 405, 408, 413, 415, 422)
+_COMMIT: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_BATCH: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+
+
+class Metrics:
+    """All of it, each part for the one who counts it, in a registry of its own.
+
+    Args:
+        version: of this service.
+        catalogs: the configured ones.
+        dialects: the event formats that are known.
+
+    Attributes:
+        registry: what a scrape reads.
+        events: for the receiver.
+        commits: for the inbox.
+        work: for the worker.
+    """
+
+    def __init__(self, *, version: str, catalogs: Collection[str], dialects: Collection[str] = ()) -> None:
+        # The library has this for the whole process: a second series a counter, that says when it was made.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        build = Gauge("sfn_build_info", "What runs; always 1.", ("version", "python"), registry=self.registry)
+        build.labels(version, platform.python_version()).set(1)
+        self.events = Events(self.registry, dialects)
+        self.commits = Commits(self.registry)
+        self.work = Work(self.registry, catalogs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """The counters of one dialect: to look labels up costs three times as much as to count."""
+
+    accepted: Counter
+    duplicate: Counter
+    ignored: Counter
+
+
+class Events:
+    """What came of events."""
+
+    def __init__(self, registry: CollectorRegistry, dialects: Collection[str]) -> None:
+        self._received = Counter(
+            "sfn_events_received_total",
+            "Events by what came of them, a rename being two. A request of which nothing was taken counts as one: "
+            "refused (4xx) or unavailable (5xx).",
+            ("dialect", "result"),
+            registry=registry,
+        )
+        self._refused = Counter(
+            "sfn_requests_refused_total",
+            "Requests to take events that were refused, by HTTP status.",
+            ("status",),
+            registry=registry,
+        )
+        self._superseded = Counter(
+            "sfn_superseded_total",
+            "Accepted events of tables of which something told before still waited: one publish answers all of it.",
+            registry=registry,
+        )
+        self._taken = {dialect: self._taken_of(dialect) for dialect in dialects}
+        for result in ("refused", "unavailable"):
+            self._received.labels(_NO_DIALECT, result)
+        for status in _REFUSALS:
+            self._refused.labels(str(status))
+
+    def taken(self, dialect: str | None, accepted: Accepted, ignored: int) -> None:
+        """A request was answered with success.
+
+        Args:
+            dialect: the name of its events' format; None where there was no event in it.
+            accepted: what became of that which went into the inbox.
+            ignored: events that are understood and of no concern.
+        """
+        name = dialect or _NO_DIALECT
+        taken = self._taken.get(name)
+        if taken is None:
+            taken = self._taken[name] = self._taken_of(name)
+        if accepted.accepted:
+            taken.accepted.inc(accepted.accepted)
+        if accepted.duplicates:
+            taken.duplicate.inc(accepted.duplicates)
+        if accepted.superseded:
+            self._superseded.inc(accepted.superseded)
+        if ignored:
+            taken.ignored.inc(ignored)
+
+    def turned_down(self, status: int, dialect: str | None = None) -> None:
+        """A request was answered with an error: nothing of it was taken.
+
+        Args:
+            status: HTTP status, 4xx or 5xx.
+            dialect: the format, where the route alone tells it.
+        """
+        refused = status < 500  # noqa: PLR2004 - where the client's errors end
+        self._received.labels(dialect or _NO_DIALECT, "refused" if refused else "unavailable").inc()
+        if refused:
+            self._refused.labels(str(status)).inc()
+
+    def _taken_of(self, dialect: str) -> _Taken:
+        return _Taken(*(self._received.labels(dialect, result) for result in ("accepted", "duplicate", "ignored")))
+
+
+class Transaction(Protocol):
+    """One transaction of the inbox that is on disk."""
+
+    @property
+    def notes(self) -> int:
+        """How many notes it took in."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
+        ...
+
+
+class Commits:
+    """How the inbox's disk does."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "sfn_ingest_commit_seconds",
+            "How long the transactions ran, to the disk, that took events or other notes in.",
+            registry=registry,
+            buckets=_COMMIT,
+        )
+        self._notes = Histogram(
+            "sfn_ingest_batch_events",
+            "Events and other notes of each such transaction.",
+            registry=registry,
+            buckets=_BATCH,
+        )
+
+    def observe(self, transaction: Transaction) -> None:
+        """A transaction is on disk; one that took nothing in tells nothing of what senders wait for."""
+        if transaction.notes:
+            self._seconds.observe(transaction.seconds)
+            self._notes.observe(transaction.notes)

@@ -1,0 +1,77 @@
+"""What a sweep has found so far: for whoever waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from sfn.words import TableName
+
+NAMED: Final = 1_000
+"""Tables that a report names; the others are only counted."""
+
+
+class Course(StrEnum):
+    """Where a sweep is."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class Difference(StrEnum):
+    """How a table differs from what was published of it."""
+
+    NEW = "new"
+    CHANGED = "changed"
+    ABSENT = "absent"
+    LEFT_ALONE = "left-alone"
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """One sweep. Whoever has it sees it change.
+
+    Attributes:
+        began_at, ended_at: when; None while it runs.
+        course: where it is.
+        known: rows of tables that there were before, about as many as there are to look at.
+        tables: how many were looked at.
+        differed: the first of those that differed, each with how.
+        differed_count: how many did.
+        withheld: namespaces, dotted, that the catalog lists to somebody else.
+        failed: the first of those tables that could not be looked at.
+        failed_count: how many could not.
+        error: why it failed.
+    """
+
+    began_at: datetime
+    ended_at: datetime | None = None
+    course: Course = Course.RUNNING
+    known: int = 0
+    tables: int = 0
+    differed: list[tuple[TableName, Difference]] = field(default_factory=list)
+    differed_count: int = 0
+    withheld: list[str] = field(default_factory=list)
+    failed: list[TableName] = field(default_factory=list)
+    failed_count: int = 0
+    error: str | None = None
+
+    def differs(self, table: TableName, how: Difference) -> None:
+        """A table differs."""
+        self.differed_count += 1
+        if len(self.differed) < NAMED:
+            self.differed.append((table, how))
+
+    def fails(self, table: TableName) -> None:
+        """A table could not be looked at."""
+        self.failed_count += 1
+        if len(self.failed) < NAMED:
+            self.failed.append(table)
+
+    def end(self, course: Course, at: datetime, error: str | None = None) -> None:
+        """It runs no more."""
+        self.course, self.ended_at, self.error = course, at, error

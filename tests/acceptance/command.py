@@ -1,0 +1,147 @@
+"""The real command line as a subprocess, beside a service and a catalog that live in the test's own loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from tests.integration.lake import Lake, lake
+from tests.integration.process import Daemon, configure, serving
+
+SFN = Path(sys.executable).with_name("sfn")
+ADMIN = '[admin]\ntoken = "operators"\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - JSON
+        assert self.status in {0, 1}, self.err
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A running service, its catalog and its configuration."""
+
+    lake: Lake
+    daemon: Daemon
+    configuration: Path
+
+    @property
+    def url(self) -> str:
+        return str(self.daemon.client.base_url).rstrip("/")
+
+    async def sfn(self, *arguments: str) -> Done:
+        """Run a command that asks this service."""
+        return await sfn(*arguments, "--config", str(self.configuration), "--url", self.url)
+
+    def block(self, name: str) -> Path:
+        """Put a file where a new table's file belongs that is not ours; the table is committed."""
+        self.lake.commit(name)
+        file = self.lake.directory(name) / "metadata" / "_sfn" / f"sales_{name}_main.ver"
+        file.parent.mkdir()
+        file.write_text("no document of ours")
+        return file
+
+    async def letter(self, name: str) -> int:
+        """The id of the dead letter that such a table becomes."""
+        await self.daemon.tell(name)
+        await self.daemon.until_logged("settled", table=f"sales.{name}", outcome="dead")
+        (letter,) = (await self.sfn("dead-letters", "list", "--table", f"sales.{name}", "--json")).json["dead_letters"]
+        return int(letter["id"])
+
+
+@asynccontextmanager
+async def place(folder: Path, catalog: str = "", more: str = "") -> AsyncGenerator[Place]:
+    """A service with operators.
+
+    Args:
+        catalog: settings of its catalog.
+        more: other sections.
+    """
+    async with lake(folder) as made:
+        configuration = configure(made, ADMIN + more)
+        text = configuration.read_text()
+        configuration.write_text(text.replace("[catalogs.prod]", f"[catalogs.prod]\n{catalog}"))
+        async with serving(configuration) as daemon:
+            yield Place(made, daemon, configuration)
+
+
+async def sfn(*arguments: str, environ: Mapping[str, str] | None = None) -> Done:
+    """Run a command; nobody can be asked."""
+    return await anyio.to_thread.run_sync(lambda: _ran(arguments, environ, subprocess.DEVNULL))
+
+
+async def answered(said: str, *arguments: str) -> Done:
+    """Run a command with a terminal for its standard input, where somebody types."""
+
+    def run() -> Done:
+        ours, theirs = pty.openpty()
+        try:
+            os.write(ours, f"{said}\n".encode())
+            return _ran(arguments, None, theirs)
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+    return await anyio.to_thread.run_sync(run)
+
+
+async def on_terminal(*arguments: str) -> str:
+    """What a command shows on a terminal of 100 columns, standard output and standard error together."""
+
+    def run() -> str:
+        ours, theirs = pty.openpty()
+        surroundings = {**_surroundings({"COLUMNS": "100", "TERM": "xterm-256color"})}
+        with subprocess.Popen([SFN, *arguments], env=surroundings, stdin=theirs, stdout=theirs, stderr=theirs):
+            os.close(theirs)
+            shown = bytearray()
+            while part := _read(ours):
+                shown += part
+        os.close(ours)
+        return shown.decode()
+
+    return await anyio.to_thread.run_sync(run)
+
+
+def _ran(arguments: tuple[str, ...], environ: Mapping[str, str] | None, stdin: int) -> Done:
+    done = subprocess.run(
+        [SFN, *arguments],
+        env=_surroundings(environ or {}),
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _surroundings(more: Mapping[str, str]) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
+    return {**inherited, **more}
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4_096)
+    except OSError:
+        # Linux: the last writer is gone.
+        return b""

@@ -1,0 +1,286 @@
+"""Operators at work with the command line on a real service."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from sfn.cli.service import asker
+from tests.acceptance.command import Place, answered, on_terminal, place, sfn
+from tests.integration.process import serving
+from tests.integration.waiting import until
+
+
+@pytest.fixture(name="here", scope="module")
+async def fixture_here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
+    async with place(tmp_path_factory.mktemp("operators"), more='[sweep]\nevery = "off"\n') as made:
+        yield made
+
+
+async def published(here: Place, name: str) -> str:
+    pointer = here.lake.commit(name)
+    assert (await here.sfn("notify", f"sales.{name}")).status == 0
+    await until(lambda: here.lake.published(name) == pointer)
+    await here.daemon.until_logged("settled", table=f"sales.{name}", outcome="done")
+    return pointer
+
+
+async def test_one_table_has_its_whole_story(here: Place) -> None:
+    pointer = await published(here, "storied")
+    told = await here.sfn("status", "sales.storied")
+    assert (told.status, told.err) == (0, "")
+    assert told.out.startswith("prod:sales.storied is published, as the catalog said ")
+    assert pointer in told.out
+    assert "from etl" in told.out
+    exact = await here.sfn("status", "sales.storied", "--json", "--catalog", "prod")
+    assert exact.json["published"]["metadata_location"] == pointer
+
+
+async def test_a_table_that_nobody_told_of_says_how_to_tell(here: Place) -> None:
+    told = await here.sfn("status", "sales.unheard")
+    assert (told.status, told.out) == (1, "")
+    assert told.err.startswith("prod:sales.unheard: expected a table that the service knows, found none")
+    assert "`sfn notify sales.unheard`" in told.err
+
+
+async def test_a_repeated_event_is_a_duplicate(here: Place) -> None:
+    here.lake.commit("repeated")
+    assert "accepted" in (await here.sfn("notify", "sales.repeated", "--event-id", "e1")).out
+    again = await here.sfn("notify", "sales.repeated", "--event-id", "e1", "--json")
+    assert again.json == {"accepted": 0, "duplicates": 1, "ignored": 0}
+
+
+async def test_an_event_says_what_the_options_say(here: Place) -> None:
+    renamed = ("notify", "sales.a%2Eb", "--operation", "rename", "--destination", "sales.c", "--json")
+    assert (await here.sfn(*renamed)).json["accepted"] == 2
+    dropped = ("notify", "sales.gone", "--operation", "drop", "--purge", "--catalog", "prod", "--sender", "etl")
+    assert (await here.sfn(*dropped)).status == 0
+
+
+async def test_a_sweep_is_followed_to_its_end_and_tells_what_differed(here: Place) -> None:
+    rehearsed = ("reconcile", "--dry-run", "--config", str(here.configuration))
+    pointer = here.lake.commit("found")
+    before = await sfn(*rehearsed)
+    assert before.status == 1
+    assert re.search(r"^  sales\.found +missing +nothing at file://", before.out, re.MULTILINE)
+    assert here.lake.published("found") is None
+    told = await here.sfn("reconcile")
+    assert (told.status, told.err) == (0, "")
+    assert re.search(r"^  sales\.found +new$", told.out, re.MULTILINE)
+    await until(lambda: here.lake.published("found") == pointer)
+    swept = (await here.sfn("reconcile", "--catalog", "prod", "--json")).json["catalogs"]
+    assert [(one["name"], one["state"]) for one in swept] == [("prod", "ended")]
+    after = (await sfn(*rehearsed, "--json")).json["catalogs"]
+    assert "sales.found" not in [one["table"] for one in after[0]["differed"]]
+    assert (await here.sfn("reconcile", "--no-wait")).out.startswith("asked for: prod;")
+
+
+async def test_a_catalog_that_is_not_configured_is_named_with_those_that_are(here: Place) -> None:
+    told = await here.sfn("reconcile", "--catalog", "prd")
+    assert (told.status, told.out) == (1, "")
+    assert "no catalog of that name is configured; there are: prod" in told.err
+    offline = await sfn("reconcile", "--dry-run", "--catalog", "prd", "--config", str(here.configuration))
+    assert (offline.status, offline.err) == (2, "--catalog: expected a configured catalog (prod), found prd\n")
+
+
+async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
+    file = here.block("blocked")
+    number = await here.letter("blocked")
+    listed = await here.sfn("dead-letters", "list", "--reason", "foreign-file", "--newer-than", "1h")
+    assert re.search(rf"^ *{number}  foreign-file  prod:sales\.blocked +\d+ .* ago", listed.out, re.MULTILINE)
+    assert (await here.sfn("dead-letters", "list", "--older-than", "1h")).out == "no dead letters\n"
+    shown = await here.sfn("dead-letters", "show", str(number))
+    assert f"dead letter {number}: foreign-file, open" in shown.out
+    assert str(file) in shown.out
+    status = await here.sfn("status", "--exit-code")
+    assert status.status == 1
+    assert "  ! 1 dead letter: 1 foreign-file\n      → sfn dead-letters list\n" in status.out
+    assert f"→ sfn dead-letters replay {number}" in (await here.sfn("status", "sales.blocked")).out
+    file.unlink()
+    replayed = await here.sfn("dead-letters", "replay", str(number))
+    assert (replayed.status, replayed.err) == (0, "")
+    assert replayed.out.startswith("replayed 1 of 1")
+    await here.lake.until_published("blocked")
+    again = await here.sfn("dead-letters", "replay", str(number))
+    assert (again.status, again.err) == (1, "1 of these ids: expected open dead letters, found others or none\n")
+
+
+async def test_many_are_discarded_only_by_who_says_so(here: Place) -> None:
+    for name in ("lost", "missed"):
+        here.block(name)
+        await here.letter(name)
+    bulk = ("dead-letters", "discard", "--reason", "foreign-file", "--catalog", "prod")
+    silent = await here.sfn(*bulk)
+    assert (silent.status, silent.out) == (2, "")
+    assert silent.err == "discard 2 dead letters?: expected --yes, as nobody can be asked here, found none\n"
+    refused = await answered("n", *bulk, "--config", str(here.configuration), "--url", here.url)
+    assert (refused.status, refused.err.endswith("nothing was done\n")) == (1, True)
+    discarded = await answered("y", *bulk, "--config", str(here.configuration), "--url", here.url)
+    assert (discarded.status, discarded.out) == (0, "discarded 2 of 2\n")
+    nothing = await here.sfn(*bulk, "--json")
+    assert (nothing.status, nothing.json) == (0, {"discarded": 0})
+    assert nothing.err == "no open dead letter fits: there is nothing to discard\n"
+    kept = (await here.sfn("dead-letters", "list", "--status", "discarded", "--json")).json["dead_letters"]
+    assert {letter["table"] for letter in kept} == {"sales.lost", "sales.missed"}
+    assert all(letter["actor"].startswith(asker()) for letter in kept)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("replay",),
+        ("replay", "1", "--all"),
+        ("replay", "1", "--reason", "poison"),
+        ("replay", "--all", "--reason", "poison"),
+        ("discard", "--reason", "poisson"),
+        ("list", "--older-than", "5 parsecs"),
+        ("list", "--table", "sales."),
+        ("show",),
+    ],
+)
+async def test_which_letters_are_meant_is_never_guessed(here: Place, arguments: tuple[str, ...]) -> None:
+    told = await here.sfn("dead-letters", *arguments)
+    assert (told.status, told.out) == (2, "")
+    assert "Usage: sfn dead-letters" in told.err
+
+
+async def test_long_lists_come_a_page_at_a_time(here: Place) -> None:
+    for name in ("page1", "page2", "page3"):
+        here.block(name)
+        await here.letter(name)
+    told = await here.sfn("dead-letters", "list", "--limit", "2", "--json")
+    assert len(told.json["dead_letters"]) == 2
+    assert told.err == "there are more than 2: narrow it down, or --limit 0 for all\n"
+    every = await here.sfn("dead-letters", "list", "--limit", "0", "--json")
+    assert (len(every.json["dead_letters"]), every.json["next"], every.err) == (3, None, "")
+    assert (await here.sfn("dead-letters", "discard", "--all", "--yes")).out == "discarded 3 of 3\n"
+
+
+async def test_what_operators_did_is_on_record(here: Place) -> None:
+    assert (await here.sfn("release", "prod")).out == "prod: 0 tables released\n"
+    newest, *_ = (await here.sfn("audit", "--limit", "1", "--json")).json["entries"]
+    assert (newest["action"], newest["subject"], newest["count"]) == ("release", "prod", 0)
+    assert newest["actor"].startswith(asker())
+    told = await here.sfn("audit", "--limit", "1")
+    assert f"there are more: --before {newest['id']}\n" == told.err
+
+
+async def test_the_whole_service_is_one_page(here: Place) -> None:
+    await published(here, "counted")
+    told = await here.sfn("status", "--json")
+    assert told.json["attention"] == []
+    assert told.json["catalogs"][0]["tables"]["scheduled"] >= 1
+    page = await here.sfn("status")
+    assert page.out.startswith("all is well: ")
+    assert f" at {here.url}, up " in page.out
+
+
+async def test_a_terminal_gets_colours_and_tables(here: Place) -> None:
+    shown = await on_terminal("status", "--config", str(here.configuration), "--url", here.url)
+    assert "\x1b[1;32mall is well" in shown
+    assert "─────" in shown
+    assert all(len(line) <= 100 for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).splitlines())
+
+
+async def test_a_probe_needs_no_token(here: Place) -> None:
+    for more in ((), ("--ready",)):
+        told = await sfn("healthcheck", "--url", here.url, *more)
+        assert (told.status, told.out, told.err) == (0, "", "")
+
+
+async def test_a_wrong_token_says_what_to_do(here: Place, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("not-this-one")
+    told = await sfn("status", "--url", here.url, "--token-file", str(token))
+    assert (told.status, told.out) == (1, "")
+    assert "found status 401: a valid bearer token is needed; give --token-file, or the --config" in told.err
+    assert "not-this-one" not in told.err
+
+
+async def test_a_configuration_is_proven_beside_the_service_that_has_it(here: Place) -> None:
+    told = await sfn("check", "--config", str(here.configuration))
+    assert (told.status, told.err) == (0, "")
+    assert f"process {here.daemon.process.pid} has it" in told.out
+    assert told.out.endswith("it works: no error, 0 warnings\n")
+
+
+async def test_several_catalogs_are_not_guessed(tmp_path: Path) -> None:
+    second = f"[catalogs.dev]\nuri = 'http://127.0.0.1:1'\n[stores.other]\nprefix = '{tmp_path}/other'\n"
+    async with place(tmp_path, more=second) as here:
+        told = await here.sfn("status", "sales.orders")
+        assert (told.status, told.err) == (
+            2,
+            "--catalog: expected one of prod, dev, as there are several, found none\n",
+        )
+
+
+async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) -> None:
+    async with place(tmp_path, catalog='max_drops = 0\nabsence_delay = "0s"', more='[sweep]\nevery = "off"\n') as here:
+        await published(here, "orders")
+        here.lake.drop("orders")
+        await here.sfn("notify", "sales.orders", "--operation", "drop")
+        await here.daemon.until_logged("settled", table="sales.orders", outcome="dead")
+        status = await here.sfn("status")
+        assert "  ! prod: the brake holds 1 table until somebody looks" in status.out
+        assert "sfn release prod" in status.out
+        story = await here.sfn("status", "sales.orders", "--exit-code")
+        assert (story.status, "is held by the brake" in story.out) == (1, True)
+        assert (await here.sfn("release", "prod", "--json")).json == {"released": 1}
+        await until(lambda: here.lake.published("orders") is None)
+
+
+async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path: Path) -> None:
+    async with place(tmp_path) as before:
+        await published(before, "orders")
+        text = before.configuration.read_text()
+        owner = (await before.sfn("status", "--json")).json["catalogs"][0]["catalog_id"]
+        before.configuration.write_text(text.replace("[catalogs.prod]", '[catalogs.prod]\ncatalog_id = "new"'))
+        before.daemon.process.terminate()
+        assert await before.daemon.ended() == 0
+        checked = await sfn("check", "--json", "--config", str(before.configuration))
+        (warning,) = [one for one in checked.json["findings"] if one["severity"] == "warning"]
+        assert f"`sfn adopt prod --from {owner}`" in warning["remedy"]
+        async with serving(before.configuration) as daemon:
+            here = Place(before.lake, daemon, before.configuration)
+            before.lake.commit("orders")
+            await here.letter("orders")
+            assert f"--from {owner}" in (await here.sfn("dead-letters", "list")).out
+            adopted = await here.sfn("adopt", "prod", "sales.orders", "--from", owner, "--yes")
+            assert adopted.out.startswith("prod: 1 table adopted;")
+            await before.lake.until_published("orders")
+
+
+async def test_a_catalog_that_retires_leaves_no_file_until_that_is_undone(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await published(here, "orders")
+        assert (await here.sfn("retire", "prod")).status == 2
+        assert here.lake.published("orders") is not None
+        assert (await here.sfn("retire", "prod", "--yes")).out.startswith("prod: retired, 1 table queued;")
+        await until(lambda: here.lake.published("orders") is None)
+        assert "prod (retired)" in (await here.sfn("status")).out
+        assert (await here.sfn("notify", "sales.orders")).out.startswith("ignored: ")
+        assert (await here.sfn("retire", "prod", "--undo")).out.startswith("prod: kept again, ")
+        await here.lake.until_published("orders")
+
+
+async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.lake.close()
+        await here.sfn("notify", "sales.orders")
+        await here.daemon.until_logged("settled", table="sales.orders", outcome="released")
+        status = await here.sfn("status", "--exit-code")
+        assert (status.status, "the catalog prod is in trouble" in status.out) == (1, True)
+        checked = await sfn("check", "--config", str(here.configuration))
+        assert (checked.status, checked.out.splitlines()[-1]) == (1, "1 error, 0 warnings")
+        assert "→ see whether the catalog is up and listens there" in checked.out
+        rehearsed = await sfn("reconcile", "--dry-run", "--config", str(here.configuration))
+        assert (rehearsed.status, rehearsed.out) == (1, "")
+        here.daemon.process.terminate()
+        await here.daemon.ended()
+        away = await here.sfn("status")
+        assert (away.status, away.out) == (1, "")
+        assert "expected a running service, found Connection refused; start it with `sfn serve`" in away.err
+        assert (await sfn("healthcheck", "--url", here.url)).status == 1

@@ -1,0 +1,102 @@
+"""What operators reach, in memory, and a client of the routes to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx
+from fastapi import APIRouter
+from typing_extensions import override
+
+from sfn.admin.app import routes
+from sfn.admin.operators import Followed, Operations, Operator, Process
+from sfn.errors import Rejected
+from sfn.inbox.letters import Order
+from sfn.inbox.memory import MemoryInbox
+from sfn.receiver.app import application
+from sfn.receiver.keyring import Keyring
+from sfn.receiver.operators import PARTY, Operators
+from sfn.receiver.refusals import Refusals
+from sfn.receiver.tokens import Tokens
+from sfn.words import Hint, Undecodable
+from sfn.work.lanes import BreakerState
+from sfn.work.report import SweepReport
+from tests.integration.listening import Service
+from tests.promises.inboxes import TERMS, Ground, HandClock, table
+
+OPERATOR = {"Authorization": "Bearer an-operators-token"}
+
+
+class Desk(MemoryInbox):
+    """An inbox that can be made to fail an operator."""
+
+    failure: Exception | None = None
+
+    @override
+    async def release(self, catalog: str, order: Order) -> int:
+        if self.failure is not None:
+            raise self.failure
+        return await super().release(catalog, order)
+
+
+@dataclass
+class Office:
+    """A process as its operators see it."""
+
+    clock: HandClock = field(default_factory=HandClock)
+    sweeps: dict[str, SweepReport] = field(default_factory=dict)
+    breakers: list[BreakerState] = field(default_factory=list)
+    reasons: tuple[str, ...] = ()
+    understood: list[Hint] | None = None
+
+    def __post_init__(self) -> None:
+        self.inbox = Desk(TERMS, self.clock)
+        self.ground = Ground(self.inbox, self.clock)
+        self.process = Process(
+            version="1.2.3",
+            started_at=self.clock.now(),
+            reasons=lambda: self.reasons,
+            identities=lambda: {"prod": "c1"},
+            breakers=lambda: self.breakers,
+            sweeps=lambda: self.sweeps,
+        )
+
+    def router(self, keyring: Keyring | None = None) -> APIRouter:
+        """The routes, for whoever holds the operators' token."""
+        keyring = keyring or Keyring({PARTY: Tokens({"main": "an-operators-token"})})
+        catalogs = {"prod": Followed("rest"), "dev.eu": Followed("rest"), "mute": Followed("told", swept=False)}
+        inbox = self.inbox
+        operations = Operations(
+            Operator(inbox, inbox, inbox, inbox, inbox, inbox), self.process, catalogs, self._understand, self.clock
+        )
+        return routes(operations, Operators(keyring, Refusals(PARTY)).admit)
+
+    def _understand(self, event: Undecodable) -> Sequence[Hint]:
+        if self.understood is None:
+            raise Rejected("#", status=415, expected="an event in a known format", found="something else")
+        return self.understood
+
+
+@asynccontextmanager
+async def client(service: Service, *routers: APIRouter) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the listener's application with more routes."""
+    app = application(
+        service.ingest(), service.readiness, version="1.2.3", on_broken=service.broken.append, routers=routers
+    )
+    # As a server does: an error that was answered is raised again, to be logged.
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://sfn") as client:
+        yield client
+
+
+@asynccontextmanager
+async def operating(office: Office) -> AsyncIterator[httpx.AsyncClient]:
+    """An operator's client."""
+    async with client(Service(), office.router()) as operator:
+        operator.headers.update(OPERATOR)
+        yield operator
+
+
+__all__ = ["OPERATOR", "Office", "client", "operating", "table"]

@@ -1,0 +1,333 @@
+"""The operators' routes: how things stand, dead letters found and dealt with, whole catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from sfn.errors import Scope
+from sfn.words import CatalogName, Dead, Hint, Reason, Retry, TableName, Undecodable
+from sfn.work.lanes import BreakerState
+from sfn.work.report import Course, Difference, SweepReport
+from tests.integration.operating import Office, operating, table
+from tests.promises.inboxes import AT, pointer
+
+ORDERS = table("orders")
+LETTERS = "/admin/v1/dead-letters"
+ODD = Undecodable("etl", "/v1/events", "application/json", b"{\xff", 2, "expected JSON")
+
+
+@pytest.fixture(name="office")
+def fixture_office() -> Office:
+    return Office()
+
+
+@pytest.fixture(name="operator")
+async def fixture_operator(office: Office) -> AsyncIterator[httpx.AsyncClient]:
+    async with operating(office) as client:
+        yield client
+
+
+async def got(client: httpx.AsyncClient, path: str, **params: str | int) -> Any:  # noqa: ANN401 - JSON
+    reply = await client.get(path, params=params)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+async def posted(client: httpx.AsyncClient, path: str, content: object = None) -> Any:  # noqa: ANN401 - JSON
+    reply = await client.post(path, json=content)
+    assert reply.status_code in {200, 202}, reply.text
+    return reply.json()
+
+
+async def test_the_status_of_a_quiet_service(operator: httpx.AsyncClient) -> None:
+    status = await got(operator, "/admin/v1/status")
+    assert (status["version"], status["ready"], status["reasons"]) == ("1.2.3", True, [])
+    assert (status["breakers"], status["dead_letters"]) == ([], {})
+    (prod, dev, mute) = status["catalogs"]
+    assert (prod["name"], prod["type"], prod["catalog_id"]) == ("prod", "rest", "c1")
+    assert (dev["name"], dev["catalog_id"], mute["type"]) == ("dev.eu", None, "told")
+    assert prod["tables"] == {"due": 0, "scheduled": 0, "retrying": 0, "leased": 0, "dead": 0, "held": 0}
+    assert prod["brake"] == {"tripped": False, "held": 0, "steps": 0, "limit": 10}
+    assert (prod["oldest_due_at"], prod["sweep"], prod["retired"]) == (None, None, False)
+
+
+async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    office.reasons = ("draining",)
+    office.breakers.append(BreakerState(Scope.STORE, "file:///lake", ground.after(5), 0))
+    office.breakers.append(BreakerState(Scope.CATALOG, "prod", ground.now, 2))
+    await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "why"))
+    await ground.settled(table("stock", "dev.eu"), Dead(Reason.EXHAUSTED, "why"))
+    await ground.inbox.put([ODD])
+    await ground.hint(table("late"))
+    ground.clock.turn(60)
+    status = await got(operator, "/admin/v1/status")
+    assert (status["ready"], status["reasons"]) == (False, ["draining"])
+    assert status["dead_letters"] == {"held-drop": 1, "exhausted": 1, "undecodable": 1}
+    assert [(one["scope"], one["name"], one["state"]) for one in status["breakers"]] == [
+        ("store", "file:///lake", "open"),
+        ("catalog", "prod", "half-open"),
+    ]
+    (prod, *_) = status["catalogs"]
+    assert (prod["tables"]["held"], prod["tables"]["due"], prod["brake"]["held"]) == (1, 1, 1)
+    assert prod["oldest_due_at"] == (ground.now - timedelta(seconds=60)).isoformat().replace("+00:00", "Z")
+
+
+async def test_a_sweep_tells_how_far_it_is(operator: httpx.AsyncClient, office: Office) -> None:
+    report = office.sweeps["prod"] = SweepReport(office.clock.now(), known=500, tables=120)
+    report.differs(ORDERS, Difference.CHANGED)
+    report.fails(table("stock"))
+    sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
+    assert (sweep["state"], sweep["tables"], sweep["known"], sweep["ended_at"]) == ("running", 120, 500, None)
+    assert (sweep["differed"], sweep["differed_total"]) == ([{"table": "sales.orders", "kind": "changed"}], 1)
+    assert sweep["failed"] == ["sales.stock"]
+    report.end(Course.FAILED, office.clock.turn(9), "the catalog went away")
+    sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
+    assert (sweep["state"], sweep["error"]) == ("failed", "the catalog went away")
+
+
+async def test_one_tables_whole_story(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    await ground.published(ORDERS)
+    await ground.inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(7))])
+    await ground.settle(await ground.claim(), Retry(ground.after(9), "the store hangs"))
+    story = await got(operator, "/admin/v1/tables/prod/sales/orders")
+    assert (story["catalog"], story["namespace"], story["name"], story["table"]) == (
+        "prod",
+        ["sales"],
+        "orders",
+        "sales.orders",
+    )
+    assert (story["state"], story["attempt"], story["locations"]) == ("queued", 1, [AT])
+    assert story["published"]["location"] == AT
+    assert story["wanted"] == {
+        "metadata_location": pointer(7),
+        "drop": False,
+        "purge": False,
+        "renamed_to": None,
+        "news": True,
+    }
+    assert (story["last"]["outcome"], story["last"]["why"]) == ("retry", "the store hangs")
+    assert (story["last_event"]["sender"], story["last_event"]["event_id"]) == ("etl", "e1")
+    assert story["dead_letters"] == []
+
+
+async def test_a_story_names_the_latest_dead_letter_first(operator: httpx.AsyncClient, office: Office) -> None:
+    for reason in (Reason.PERMANENT, Reason.LOCATION_REFUSED):
+        await office.ground.hint(ORDERS)
+        office.clock.turn(300)
+        await office.ground.settle(await office.ground.claim(), Dead(reason, "why"))
+        (letter,) = (await got(operator, LETTERS, table="sales.orders", catalog="prod"))["dead_letters"]
+        await posted(operator, f"{LETTERS}:discard", {"ids": [letter["id"]]})
+    story = await got(operator, "/admin/v1/tables/prod/sales/orders")
+    assert [letter["reason"] for letter in story["dead_letters"]] == ["location-refused", "permanent"]
+
+
+async def test_levels_of_a_namespace_are_separated_as_in_icebergs_rest_catalog(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    await office.ground.hint(TableName("prod", ("a.b", "c"), "t"), TableName("prod", (), "top"))
+    assert (await got(operator, "/admin/v1/tables/prod/a.b%1Fc/t"))["namespace"] == ["a.b", "c"]
+    assert (await got(operator, "/admin/v1/tables/prod/%1F/top"))["namespace"] == []
+
+
+@pytest.mark.parametrize("path", ["tables/prod/sales/orders", "tables/none/sales/orders", "dead-letters/7"])
+async def test_what_there_is_not_is_404(operator: httpx.AsyncClient, path: str) -> None:
+    reply = await operator.get(f"/admin/v1/{path}")
+    assert (reply.status_code, reply.headers["content-type"]) == (404, "application/problem+json")
+
+
+async def test_dead_letters_come_page_by_page_and_filtered(operator: httpx.AsyncClient, office: Office) -> None:
+    for name in ("a", "b", "c"):
+        await office.ground.settled(table(name), Dead(Reason.PERMANENT, "why"))
+    office.clock.turn(60)
+    await office.ground.settled(table("d"), Dead(Reason.EXHAUSTED, "why"))
+    first = await got(operator, LETTERS, limit=2)
+    assert [letter["table"] for letter in first["dead_letters"]] == ["sales.a", "sales.b"]
+    rest = await got(operator, LETTERS, after=first["next"], limit=9)
+    assert ([letter["table"] for letter in rest["dead_letters"]], rest["next"]) == (["sales.c", "sales.d"], None)
+
+    async def found(**params: str | int) -> list[str]:
+        return [letter["table"] for letter in (await got(operator, LETTERS, **params))["dead_letters"]]
+
+    now = office.clock.now().isoformat()
+    assert await found(reason="exhausted") == ["sales.d"]
+    assert await found(table="sales.b", catalog="prod") == ["sales.b"]
+    assert await found(since=now) == ["sales.d"]
+    assert await found(before=now, status="all") == ["sales.a", "sales.b", "sales.c"]
+    assert await found(status="replayed") == []
+    assert await found(catalog="dev.eu") == []
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"reason": "bad"},
+        {"status": "shut"},
+        {"limit": "0"},
+        {"limit": "1001"},
+        {"tabel": "sales.a"},
+        {"table": "sales.a"},
+        {"table": "sales..a", "catalog": "prod"},
+        {"before": "2026-01-01T00:00:00"},
+        {"after": "99999999999999999999"},
+    ],
+)
+async def test_what_can_not_be_looked_for_is_422(operator: httpx.AsyncClient, params: dict[str, str]) -> None:
+    assert (await operator.get(LETTERS, params=params)).status_code == 422
+
+
+async def test_a_letter_about_a_request_shows_it(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.inbox.put([ODD])
+    ((letter,),) = ((await got(operator, LETTERS, sender="etl"))["dead_letters"],)
+    shown = await got(operator, f"{LETTERS}/{letter['id']}")
+    assert (shown["reason"], shown["sender"], shown["table"]) == ("undecodable", "etl", None)
+    assert shown["event"] == {"path": "/v1/events", "content_type": "application/json", "size": 2, "body": "{\ufffd"}
+
+
+async def test_a_replay_is_audited_with_who_said_it(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.ground.settled(ORDERS, Dead(Reason.PERMANENT, "why"))
+    (letter,) = (await got(operator, LETTERS))["dead_letters"]
+    operator.headers["From"] = "ann@example\x7f.org"
+    answer = await posted(operator, f"{LETTERS}:replay", {"ids": [letter["id"], 99]})
+    assert answer == {"replayed": 1, "failed": [], "next": None}
+    assert (await office.ground.claim()).subject == ORDERS
+    (entry,) = (await got(operator, "/admin/v1/audit"))["entries"]
+    assert (entry["actor"], entry["action"], entry["count"]) == ("ann@example.org (main)", "replay", 1)
+    assert entry["subject"] == f"ids {letter['id']}, 99"
+    assert (await got(operator, f"{LETTERS}/{letter['id']}"))["actor"] == "ann@example.org (main)"
+
+
+async def test_a_filter_is_worked_off_batch_by_batch(operator: httpx.AsyncClient, office: Office) -> None:
+    for number in range(5):
+        await office.ground.settled(table(f"t{number}"), Dead(Reason.PERMANENT, "why"))
+    await office.ground.settled(ORDERS, Dead(Reason.POISON, "why"))
+    counts, after = [], 0
+    while after is not None:
+        asked = {"filter": {"reason": "permanent"}, "limit": 2, "after": after}
+        answer = await posted(operator, f"{LETTERS}:discard", asked)
+        counts.append(answer["discarded"])
+        after = answer["next"]
+    assert counts == [2, 2, 1]
+    assert [letter["table"] for letter in (await got(operator, LETTERS))["dead_letters"]] == ["sales.orders"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"ids": [1], "filter": {}},
+        {"filter": {"tabel": "sales.orders"}},
+        {"filter": {"status": "open"}},
+        {"ids": [-1]},
+        {"ids": [1], "all": True},
+        {"filter": {"table": "sales.orders"}},
+        [],
+    ],
+)
+@pytest.mark.parametrize("verb", ["replay", "discard"])
+async def test_an_order_that_is_not_clear_changes_nothing(
+    operator: httpx.AsyncClient, office: Office, verb: str, content: object
+) -> None:
+    await office.ground.settled(ORDERS, Dead(Reason.PERMANENT, "why"))
+    assert (await operator.post(f"{LETTERS}:{verb}", json=content)).status_code == 422
+    assert len((await got(operator, LETTERS))["dead_letters"]) == 1
+    assert (await got(operator, "/admin/v1/audit"))["entries"] == []
+
+
+async def test_a_request_that_is_understood_now_becomes_its_hints(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.inbox.put([ODD])
+    office.understood = [Hint(ORDERS, "etl", "e1")]
+    answer = await posted(operator, f"{LETTERS}:replay", {"filter": {"reason": "undecodable"}})
+    assert answer == {"replayed": 1, "failed": [], "next": None}
+    assert (await office.ground.claim()).subject == ORDERS
+
+
+async def test_a_request_that_nobody_understands_stays_a_letter(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.inbox.put([ODD, Undecodable("etl", "/v1/events", None, b"[", 70_000, "expected JSON")])
+    answer = await posted(operator, f"{LETTERS}:replay", {"filter": {}})
+    assert answer["replayed"] == 0
+    first, second = answer["failed"]
+    assert "a known format" in first["why"]
+    assert "sfn reconcile" in second["why"]
+    assert len((await got(operator, LETTERS))["dead_letters"]) == 2
+
+
+async def test_catalogs_are_swept_when_an_operator_asks(operator: httpx.AsyncClient, office: Office) -> None:
+    answer = await posted(operator, "/admin/v1/reconcile")
+    assert answer["catalogs"] == ["prod", "dev.eu"]
+    claims = await office.ground.claims()
+    assert {claim.subject for claim in claims} == {CatalogName("prod"), CatalogName("dev.eu")}
+    assert (await posted(operator, "/admin/v1/reconcile", {"catalogs": ["prod", "prod"]}))["catalogs"] == ["prod"]
+
+
+@pytest.mark.parametrize(("catalog", "status"), [("unknown", 404), ("mute", 422)])
+async def test_what_can_not_be_swept_is_refused(operator: httpx.AsyncClient, catalog: str, status: int) -> None:
+    reply = await operator.post("/admin/v1/reconcile", json={"catalogs": [catalog]})
+    assert reply.status_code == status
+
+
+async def test_a_catalog_retires_and_comes_back(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    await ground.published(ORDERS)
+    assert await posted(operator, "/admin/v1/catalogs/prod:retire") == {"tables": 1}
+    assert office.process.retirement.names == {"prod"}
+    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["retired"]
+    claim = await ground.claim()
+    assert (claim.subject, claim.wish.anew) == (ORDERS, True)
+    await ground.settle(claim, ground.done())
+    assert await posted(operator, "/admin/v1/catalogs/prod:retire", {"undo": True}) == {"tables": 1}
+    assert office.process.retirement.names == frozenset()
+    assert {claim.subject for claim in await ground.claims()} == {ORDERS, CatalogName("prod")}
+
+
+async def test_files_are_adopted_where_they_stand_in_the_way(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    await ground.settled(ORDERS, Dead(Reason.FOREIGN_CATALOG, "why"))
+    await ground.settled(table("odd"), Dead(Reason.FOREIGN_FILE, "why"))
+    assert await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0"}) == {"tables": 1}
+    claim = await ground.claim()
+    assert (claim.subject, claim.wish.adopts, claim.wish.anew) == (ORDERS, "c0", True)
+    named = {"from": "c0", "tables": ["sales.stock"]}
+    assert await posted(operator, "/admin/v1/catalogs/prod:adopt", named) == {"tables": 1}
+    assert (await ground.claim()).subject == table("stock")
+
+
+@pytest.mark.parametrize("content", [{}, {"from": ""}, {"from": "c0", "tables": ["a..b"]}, {"from": "c0", "all": 1}])
+async def test_an_adoption_that_is_not_clear_is_422(operator: httpx.AsyncClient, content: object) -> None:
+    assert (await operator.post("/admin/v1/catalogs/prod:adopt", json=content)).status_code == 422
+
+
+@pytest.mark.parametrize("order", ["brakes/none:release", "catalogs/none:retire"])
+async def test_an_order_about_an_unknown_catalog_is_404(operator: httpx.AsyncClient, order: str) -> None:
+    reply = await operator.post(f"/admin/v1/{order}")
+    assert reply.status_code == 404
+    assert "prod" in reply.json()["detail"]
+
+
+async def test_the_audit_log_comes_page_by_page(operator: httpx.AsyncClient) -> None:
+    for catalog in ("prod", "dev.eu", "mute"):
+        await posted(operator, f"/admin/v1/brakes/{catalog}:release")
+    first = await got(operator, "/admin/v1/audit", limit=2)
+    assert [entry["subject"] for entry in first["entries"]] == ["mute", "dev.eu"]
+    second = await got(operator, "/admin/v1/audit", limit=2, before=first["next"])
+    assert ([entry["subject"] for entry in second["entries"]], second["next"]) == (["prod"], None)
+
+
+async def test_every_route_needs_the_operators_token(operator: httpx.AsyncClient) -> None:
+    description = (await operator.get("/openapi.json")).json()
+    del operator.headers["Authorization"]
+    asked = 0
+    for path, methods in description["paths"].items():
+        if path.startswith("/admin/"):
+            for method, operation in methods.items():
+                reply = await operator.request(method, path.replace("{", "").replace("}", ""))
+                assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+                assert operation["security"] == [{"operator": []}]
+                asked += 1
+    assert asked == 11

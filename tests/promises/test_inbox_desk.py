@@ -1,0 +1,290 @@
+"""What every inbox promises to operators: dead letters, how things stand, and whose files a catalog's are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from sfn.inbox.letters import UNDECODABLE_KEPT, Order, Status, Wanted
+from sfn.words import CatalogName, Dead, Done, Hint, Later, Reason, Retry, Story, TableName, Undecodable, Wish
+from tests.promises.inboxes import Ground, pointer, table
+
+ORDERS, STOCK = table("orders"), table("stock")
+ODD = Undecodable("etl", "/v1/events", "application/json", b"{", 1, "expected JSON, found {")
+
+
+async def died(ground: Ground, name: TableName = ORDERS, reason: Reason = Reason.PERMANENT) -> int:
+    """A table's open letter."""
+    await ground.settled(name, Dead(reason, "why"))
+    return (await ground.inbox.find(Wanted(table=name), 0, 1))[0].id
+
+
+async def statuses(ground: Ground) -> list[Status]:
+    return [letter.status for letter in await ground.inbox.find(Wanted(status=None), 0, 1000)]
+
+
+async def test_a_letter_says_whose_it_is_and_when_it_was_opened(ground: Ground) -> None:
+    opened = ground.now
+    number = await died(ground)
+    ground.clock.turn(60)
+    await ground.hint(ORDERS)
+    ground.clock.turn(300)
+    await ground.settle(await ground.claim(), Dead(Reason.LOCATION_REFUSED, "elsewhere"))
+    (letter,) = await ground.inbox.numbered([number, number + 7])
+    assert (letter.subject, letter.reason, letter.detail) == (ORDERS, Reason.LOCATION_REFUSED, "elsewhere")
+    assert (letter.opened_at, letter.changed_at, letter.sender) == (opened, ground.now, None)
+
+
+async def test_letters_are_found_by_each_of_their_marks(ground: Ground) -> None:
+    await died(ground)
+    ground.clock.turn(60)
+    await died(ground, STOCK, Reason.EXHAUSTED)
+    await died(ground, table("orders", "few"))
+    await ground.inbox.put([ODD])
+
+    async def found(wanted: Wanted) -> list[str]:
+        return [str(letter.subject or letter.sender) for letter in await ground.inbox.find(wanted, 0, 10)]
+
+    assert await found(Wanted()) == ["prod:sales.orders", "prod:sales.stock", "few:sales.orders", "etl"]
+    assert await found(Wanted(catalog="prod")) == ["prod:sales.orders", "prod:sales.stock"]
+    assert await found(Wanted(table=STOCK)) == ["prod:sales.stock"]
+    assert await found(Wanted(reason=Reason.PERMANENT)) == ["prod:sales.orders", "few:sales.orders"]
+    assert await found(Wanted(reason=Reason.PERMANENT, catalog="few")) == ["few:sales.orders"]
+    assert await found(Wanted(sender="etl")) == ["etl"]
+    assert await found(Wanted(before=ground.now)) == ["prod:sales.orders"]
+    assert await found(Wanted(since=ground.now)) == ["prod:sales.stock", "few:sales.orders", "etl"]
+    assert await found(Wanted(status=Status.REPLAYED)) == []
+
+
+async def test_letters_come_page_by_page(ground: Ground) -> None:
+    for number in range(5):
+        await died(ground, table(f"t{number}"))
+    first = await ground.inbox.find(Wanted(), 0, 2)
+    second = await ground.inbox.find(Wanted(), first[-1].id, 10)
+    assert [str(letter.subject) for letter in [*first, *second]] == [f"prod:sales.t{number}" for number in range(5)]
+
+
+async def test_a_replay_has_the_table_looked_at_and_closes_the_letter(ground: Ground) -> None:
+    await ground.inbox.put([Hint(ORDERS, floor=pointer(3))])
+    await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "why"))
+    number = await died(ground, STOCK)
+    (first, _) = await ground.inbox.find(Wanted(), 0, 9)
+    assert await ground.inbox.replay([first.id, first.id, 99], [], ground.order("one")) == 1
+    claim = await ground.claim()
+    assert (claim.subject, claim.attempt, claim.wish.floor) == (ORDERS, 1, pointer(3))
+    (letter,) = await ground.inbox.numbered([first.id])
+    assert (letter.status, letter.actor) == (Status.REPLAYED, "ann")
+    assert [letter.id for letter in await ground.inbox.find(Wanted(), 0, 9)] == [number]
+    assert await ground.inbox.replay([first.id], [], ground.order()) == 0
+
+
+async def test_a_replay_takes_its_turn_behind_what_was_told_since(ground: Ground) -> None:
+    numbers = [await died(ground, table(f"t{number}")) for number in range(3)]
+    await ground.inbox.replay(numbers, [], ground.order())
+    ground.clock.turn(1)
+    await ground.hint(ORDERS)
+    lanes = {str(claim.subject): claim.lane.urgency.value for claim in await ground.claims()}
+    assert lanes == {"prod:sales.t0": "chore", "prod:sales.t1": "chore", "prod:sales.t2": "chore"} | {
+        "prod:sales.orders": "live"
+    }
+
+
+async def test_a_replay_of_a_held_table_waives_the_brake_once(ground: Ground) -> None:
+    await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "why", ground.done().findings))
+    (letter,) = await ground.inbox.find(Wanted(), 0, 9)
+    await ground.inbox.replay([letter.id], [], ground.order())
+    assert (await ground.claim()).story.waived
+
+
+async def test_a_replay_of_any_other_table_waives_nothing(ground: Ground) -> None:
+    await ground.inbox.replay([await died(ground)], [], ground.order())
+    assert not (await ground.claim()).story.waived
+
+
+async def test_a_replay_of_a_table_that_has_no_row_any_more_makes_one(ground: Ground) -> None:
+    number = await died(ground)
+    await ground.hint(ORDERS)
+    ground.clock.turn(300)
+    claim = await ground.claim()
+    await ground.settle(claim, Later(ground.now, "a moment"))
+    assert [letter.id for letter in await ground.inbox.find(Wanted(), 0, 9)] == [number]
+    await ground.settle(await ground.claim(), Done(ground.now, forget=True))
+    assert await ground.row(ORDERS) is None
+    assert await statuses(ground) == [Status.SUPERSEDED]
+
+
+async def test_a_replay_that_fails_again_opens_another_letter(ground: Ground) -> None:
+    await ground.inbox.replay([await died(ground)], [], ground.order())
+    await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "still"))
+    assert await statuses(ground) == [Status.REPLAYED, Status.OPEN]
+
+
+async def test_a_replayed_sweep_is_a_sweep(ground: Ground) -> None:
+    await ground.inbox.put([Hint(CatalogName("prod"))])
+    await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "why"))
+    (letter,) = await ground.inbox.find(Wanted(catalog="prod"), 0, 9)
+    await ground.inbox.replay([letter.id], [], ground.order())
+    assert (await ground.claim()).subject == CatalogName("prod")
+
+
+async def test_what_is_discarded_is_left_as_it_is(ground: Ground) -> None:
+    number = await died(ground)
+    assert await ground.inbox.discard([number, number, 99], ground.order()) == 1
+    assert await ground.inbox.discard([number], ground.order()) == 0
+    assert await statuses(ground) == [Status.DISCARDED]
+    ground.clock.turn(86_400)
+    assert await ground.claims() == []
+
+
+async def test_a_request_that_nobody_understood_is_kept_as_it_came(ground: Ground) -> None:
+    accepted = await ground.inbox.put([ODD, Hint(ORDERS)])
+    assert (accepted.accepted, accepted.duplicates) == (1, 0)
+    (letter,) = await ground.inbox.find(Wanted(reason=Reason.UNDECODABLE), 0, 9)
+    assert (letter.subject, letter.sender, letter.detail) == (None, "etl", ODD.detail)
+    assert await ground.inbox.event(letter.id) == ODD
+    assert await ground.inbox.event(letter.id + 1) is None
+
+
+async def test_of_too_many_of_one_sender_the_oldest_goes(ground: Ground) -> None:
+    await ground.inbox.put([Undecodable("other", "/", None, b"", 0, "")])
+    await ground.inbox.put([ODD] * UNDECODABLE_KEPT)
+    (oldest,) = await ground.inbox.find(Wanted(sender="etl"), 0, 1)
+    await ground.inbox.put([ODD])
+    left = await ground.inbox.find(Wanted(), 0, 2 * UNDECODABLE_KEPT)
+    assert len(left) == UNDECODABLE_KEPT + 1
+    assert oldest not in left
+    assert await ground.inbox.event(oldest.id) is None
+    assert (await ground.inbox.figures()).letters == {("", "undecodable"): UNDECODABLE_KEPT + 1}
+
+
+async def test_a_request_that_is_understood_now_is_replayed_as_its_hints(ground: Ground) -> None:
+    await ground.inbox.put([ODD])
+    (letter,) = await ground.inbox.find(Wanted(), 0, 9)
+    assert await ground.inbox.replay([letter.id], [Hint(ORDERS, "etl", "e1")], ground.order()) == 1
+    assert (await ground.claim()).subject == ORDERS
+    assert await statuses(ground) == [Status.REPLAYED]
+
+
+async def test_every_order_is_in_the_audit_log(ground: Ground) -> None:
+    first, second = await died(ground), await died(ground, STOCK)
+    await ground.inbox.replay([first], [], Order("ann", "ids 1", ground.now))
+    ground.clock.turn(1)
+    await ground.inbox.discard([second], Order("bob", "ids 2", ground.now))
+    await ground.inbox.release("few", Order("bob", "few", ground.now))
+    await ground.inbox.adopt([Hint(ORDERS, adopts="c0")], Order("ann", "sales.orders", ground.now))
+    await ground.inbox.retire("few", retired=True, order=Order("ann", "few", ground.now))
+    entries = await ground.inbox.audited(None, 10)
+    told = [(entry.actor, entry.action, entry.about, entry.count) for entry in entries]
+    assert told == [
+        ("ann", "retire", "few", 1),
+        ("ann", "adopt", "sales.orders", 1),
+        ("bob", "release", "few", 0),
+        ("bob", "discard", "ids 2", 1),
+        ("ann", "replay", "ids 1", 1),
+    ]
+    assert [entry.action for entry in await ground.inbox.audited(entries[2].id, 1)] == ["discard"]
+    assert entries[0].at - entries[-1].at == timedelta(seconds=1)
+
+
+async def test_a_table_that_is_to_adopt_files_is_told_whose(ground: Ground) -> None:
+    await died(ground, reason=Reason.FOREIGN_CATALOG)
+    await ground.inbox.adopt([Hint(ORDERS, adopts="c0")], ground.order())
+    claim = await ground.claim()
+    assert claim.wish.adopts == "c0"
+    await ground.hint(ORDERS)
+    await ground.settle(claim, Retry(ground.now, "no"))
+    assert (await ground.claim()).wish.adopts == "c0"
+
+
+async def test_who_retired_stays_so_until_it_is_undone(ground: Ground) -> None:
+    await ground.inbox.retire("few", retired=True, order=ground.order())
+    await ground.inbox.retire("few", retired=True, order=ground.order())
+    assert await ground.inbox.retired() == {"few"}
+    await ground.inbox.retire("few", retired=False, order=ground.order())
+    assert await ground.inbox.retired() == frozenset()
+
+
+async def test_a_tables_standing_is_its_whole_story(ground: Ground) -> None:
+    assert await ground.inbox.standing(ORDERS) is None
+    await ground.inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(2))])
+    told = ground.now
+    standing = await ground.inbox.standing(ORDERS)
+    assert standing is not None
+    assert (standing.state, standing.news, standing.wish, standing.said) == (
+        "queued",
+        True,
+        Wish(floor=pointer(2)),
+        None,
+    )
+    assert standing.event is not None
+    assert (standing.event.sender, standing.event.event_id, standing.event.received_at) == ("etl", "e1", told)
+    claim = await ground.claim()
+    ground.clock.turn(5)
+    await ground.settle(claim, Retry(ground.after(9), "the store hangs"))
+    standing = await ground.inbox.standing(ORDERS)
+    assert standing is not None
+    assert standing.said is not None
+    assert (standing.said.outcome, standing.said.why, standing.said.at) == ("retry", "the store hangs", ground.now)
+    assert (standing.attempt, standing.failing_since, standing.due_at) == (1, told, ground.after(9))
+
+
+async def test_a_last_claim_that_was_well_says_no_why(ground: Ground) -> None:
+    await ground.settled(ORDERS, ground.done())
+    standing = await ground.inbox.standing(ORDERS)
+    assert standing is not None
+    assert standing.said is not None
+    assert (standing.said.outcome, standing.said.why, standing.news) == ("done", None, False)
+    assert standing.story.live is not None
+
+
+async def test_every_row_of_a_table_is_counted_once(ground: Ground) -> None:
+    async def counted() -> dict[str, int]:
+        figures = await ground.inbox.figures()
+        return {state: count for (catalog, state), count in figures.tables.items() if catalog == "prod" and count}
+
+    names = [table(name) for name in ("a", "b", "c", "d", "e", "f")]
+    await ground.inbox.put([Hint(CatalogName("prod"))])
+    await ground.hint(*names)
+    assert await counted() == {"due": 6}
+    sweep, a, b, c, d, e, _ = sorted(await ground.claims(), key=lambda claim: str(claim.subject))
+    assert await counted() == {"leased": 6}
+    await ground.settle(sweep, Retry(ground.after(9), ""))
+    await ground.settle(a, ground.done())
+    await ground.settle(b, Retry(ground.after(9), ""))
+    await ground.settle(c, Dead(Reason.HELD_DROP, ""))
+    await ground.settle(d, Dead(Reason.POISON, ""))
+    await ground.settle(e, Done(ground.now, forget=True))
+    assert await counted() == {"scheduled": 1, "retrying": 1, "held": 1, "dead": 1, "leased": 1}
+    figures = await ground.inbox.figures()
+    assert figures.letters == {("prod", "held-drop"): 1, ("prod", "poison"): 1}
+
+
+async def test_the_most_overdue_row_is_the_oldest_that_something_was_told_of(ground: Ground) -> None:
+    await ground.published(STOCK, due=10)
+    told = ground.clock.turn(100)
+    assert (await ground.inbox.figures()).oldest_due == {}
+    await ground.hint(ORDERS)
+    ground.clock.turn(7)
+    await ground.hint(table("late"))
+    assert (await ground.inbox.figures()).oldest_due == {"prod": told}
+    await ground.claims()
+    assert (await ground.inbox.figures()).oldest_due == {}
+
+
+async def test_a_brake_tells_how_it_stands(ground: Ground) -> None:
+    before = await ground.inbox.brake("few")
+    assert (before.tripped, before.steps, before.limit) == (False, 0, 2)
+    await ground.inbox.release("few", ground.order())
+    assert (await ground.inbox.brake("prod")).limit == 10
+
+
+@pytest.mark.parametrize("reason", [Reason.HELD_DROP, Reason.PERMANENT])
+async def test_a_replay_fences_who_is_at_it(ground: Ground, reason: Reason) -> None:
+    number = await died(ground, reason=reason)
+    await ground.hint(ORDERS)
+    ground.clock.turn(300)
+    claim = await ground.claim()
+    await ground.inbox.replay([number], [], ground.order())
+    assert not await ground.inbox.settle(claim, Retry(ground.now, ""), ground.now)
+    assert (await ground.claim()).story == Story(waived=reason is Reason.HELD_DROP)

@@ -1,0 +1,92 @@
+"""Answers of the admin routes as the command line knows them, with an ordinary value wherever a test names none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from sfn.cli.answers import Brake, Breaker, Catalog, Letter, Published, Status, Sweep, Table, Tables, Wanted
+
+NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
+NO_TABLES = Tables(due=0, scheduled=3, retrying=0, leased=0, dead=0, held=0)
+CALM = Brake(tripped=False, held=0, steps=0, limit=10)
+ENDED = Sweep(
+    state="ended",
+    began_at=NOON - timedelta(minutes=2),
+    ended_at=NOON - timedelta(minutes=1),
+    tables=3,
+    known=3,
+    differed=[],
+    differed_total=0,
+    withheld=[],
+    failed=[],
+    error=None,
+)
+PROD = Catalog(
+    name="prod",
+    type="rest",
+    catalog_id="0123",
+    retired=False,
+    tables=NO_TABLES,
+    oldest_due_at=None,
+    brake=CALM,
+    sweep=ENDED,
+)
+WELL = Status(
+    version="1.2.3",
+    started_at=NOON - timedelta(hours=3),
+    ready=True,
+    reasons=[],
+    catalogs=[PROD],
+    breakers=[],
+    dead_letters={},
+)
+SILENT = Breaker(scope="catalog", name="prod", state="open", until=NOON + timedelta(seconds=4), slots=0)
+LETTER = Letter(
+    id=7,
+    status="open",
+    reason="location-refused",
+    catalog="prod",
+    namespace=["sales"],
+    name="orders",
+    table="sales.orders",
+    sender=None,
+    detail="it lies elsewhere",
+    attempts=2,
+    opened_at=NOON - timedelta(hours=1),
+    changed_at=NOON - timedelta(minutes=30),
+    actor=None,
+)
+ORDERS = Table(
+    catalog="prod",
+    namespace=["sales"],
+    name="orders",
+    table="sales.orders",
+    state="queued",
+    due_at=NOON + timedelta(hours=8),
+    not_before=None,
+    attempt=0,
+    failing_since=None,
+    reason=None,
+    held=False,
+    waived=False,
+    published=Published("file:///w/m/1.json", "u1", "file:///w", NOON - timedelta(minutes=5)),
+    wanted=Wanted(metadata_location=None, drop=False, purge=False, renamed_to=None, news=False),
+    locations=["file:///w"],
+    refresh_at=NOON + timedelta(hours=8),
+    last=None,
+    last_event=None,
+    dead_letters=[],
+)
+
+
+def catalog(**more: Any) -> Status:  # noqa: ANN401 - any attribute
+    """The status of a service whose only catalog has these attributes changed."""
+    return msgspec.structs.replace(WELL, catalogs=[msgspec.structs.replace(PROD, **more)])
+
+
+def swept(**more: Any) -> Status:  # noqa: ANN401 - any attribute
+    """The status of a service whose last sweep has these attributes changed."""
+    return catalog(sweep=msgspec.structs.replace(ENDED, **more))

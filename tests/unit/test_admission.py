@@ -1,0 +1,63 @@
+"""Who is let in, by the settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sfn.admission import admission
+from sfn.dialects import Sender
+from sfn.errors import Broken
+from tests.unit.settings_ground import CATALOG, Ground
+
+SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+def written(folder: Path, name: str, *tokens: str) -> Path:
+    file = folder / name
+    file.write_text("\n".join(tokens))
+    return file
+
+
+def test_senders_and_operators_are_known_by_named_tokens_and_those_of_files(ground: Ground, tmp_path: Path) -> None:
+    etl, admin = written(tmp_path, "etl", "a", "b"), written(tmp_path, "admin", "c")
+    text = (
+        f"{CATALOG}[senders.etl]\nsecrets = {{ main = 'd' }}\nsecrets_file = '{etl}'\n[admin]\ntoken_file = '{admin}'"
+    )
+    admitted = admission(ground.load(text))
+    assert admitted.operators is not None
+    for token in ("a", "b", "d"):
+        assert admitted.senders.verify(f"Bearer {token}".encode()) == Sender("etl", {"prod": "prod"})
+        assert not admitted.operators.admit(f"Bearer {token}".encode(), None)
+    assert admitted.senders.verify(b"Bearer c") is None
+    assert admitted.operators.admit(b"Bearer c", None)
+
+
+def test_without_senders_everybody_may_send_and_nobody_may_operate(ground: Ground) -> None:
+    admitted = admission(ground.load(CATALOG))
+    assert admitted.senders.verify(None) == Sender("anonymous", {"prod": "prod"})
+    assert admitted.operators is None
+
+
+def test_without_senders_operators_are_still_known_by_their_token(ground: Ground) -> None:
+    admitted = admission(ground.load(f"{CATALOG}[admin]\ntoken = 'op'"))
+    assert admitted.operators is not None
+    assert admitted.operators.admit(b"Bearer op", None)
+    assert not admitted.operators.admit(None, None)
+
+
+@pytest.mark.parametrize("other", ["[senders.b]\nsecrets_file = '{}'", "[admin]\ntoken_file = '{}'"])
+def test_a_token_that_two_files_share_is_refused_with_both_places(ground: Ground, tmp_path: Path, other: str) -> None:
+    mine, theirs = written(tmp_path, "mine", "x", SECRET), written(tmp_path, "theirs", SECRET)
+    settings = ground.load(f"{CATALOG}[senders.a]\nsecrets_file = '{mine}'\n{other.format(theirs)}")
+    with pytest.raises(Broken) as caught:
+        admission(settings)
+    party = "admin" if "admin" in other else "senders.b"
+    assert caught.value.where == f"senders.a ({mine}:2) and {party} ({theirs}:1)"
+    assert SECRET not in str(caught.value)

@@ -1,0 +1,197 @@
+"""Where the service is and what it is shown: options first, then the configuration."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from sfn.cli.access import first_token, operators, senders, speaker, url_of
+from sfn.cli.options import Flags
+from sfn.settings import ListenerSettings, Misconfigured, load, load_client
+
+PARTIES = """
+[senders.a]
+secrets = {m = "x"}
+catalog = "prod"
+[senders.b]
+secrets = {m = "y"}
+catalogs = {theirs = "dev"}
+"""
+CATALOGS = "[catalogs.prod]\nuri = 'http://c'\n[catalogs.dev]\nuri = 'http://d'\n"
+
+
+def written(folder: Path, text: str, name: str = "sfn.toml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def complaint(flags: Flags) -> str:
+    with pytest.raises(Misconfigured) as caught:
+        operators(flags)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8085"),
+        ("0.0.0.0", "http://127.0.0.1:8085"),  # noqa: S104 - read, not bound
+        ("::", "http://[::1]:8085"),
+        ("[::]", "http://[::1]:8085"),
+        ("[fd00::1]", "http://[fd00::1]:8085"),
+        ("fd00::1", "http://[fd00::1]:8085"),
+        ("sfn.example", "http://sfn.example:8085"),
+    ],
+)
+def test_the_url_is_the_one_by_which_this_machine_reaches_the_listener(host: str, url: str) -> None:
+    assert url_of(ListenerSettings(host=host)) == url
+
+
+def test_a_port_of_the_systems_choice_is_not_guessed() -> None:
+    with pytest.raises(Misconfigured, match="give --url"):
+        url_of(ListenerSettings(port=0))
+
+
+def test_the_configuration_says_all(tmp_path: Path) -> None:
+    file = written(tmp_path, "[listener]\nport = 9\n[admin]\ntoken = 'secret'\n")
+    found = operators(Flags(config=file))
+    assert (found.url, found.token) == ("http://127.0.0.1:9", "secret")
+    assert "secret" not in repr(found)
+
+
+def test_what_is_wrong_elsewhere_in_the_configuration_is_the_services_business(tmp_path: Path) -> None:
+    file = written(tmp_path, "[admin]\ntoken = 'secret'\n[catalogs.prod]\nurl = 'unknown'\n[later]\nx = 1\n")
+    assert operators(Flags(config=file)).token == "secret"  # noqa: S105 - a test's
+
+
+def test_what_is_wrong_where_the_command_reads_is_told(tmp_path: Path) -> None:
+    assert "did you mean port?" in complaint(Flags(config=written(tmp_path, "[listener]\nprot = 1\n")))
+
+
+def test_options_win_over_the_configuration(tmp_path: Path) -> None:
+    file = written(tmp_path, "[listener]\nport = 9\n[admin]\ntoken = 'secret'\n")
+    token = written(tmp_path, "# the new one\n\n other \nold\n", "token")
+    found = operators(Flags(config=file, url="https://sfn.example/", token_file=token))
+    assert (found.url, found.token) == ("https://sfn.example", "other")
+
+
+def test_options_that_say_all_need_no_configuration(tmp_path: Path) -> None:
+    token = written(tmp_path, "other", "token")
+    absent = tmp_path / "absent.toml"
+    assert operators(Flags(config=absent, url="http://h:1", token_file=token)).url == "http://h:1"
+
+
+def test_the_configurations_file_of_tokens_is_read(tmp_path: Path) -> None:
+    token = written(tmp_path, "from-a-file", "token")
+    assert operators(Flags(config=written(tmp_path, f"[admin]\ntoken_file = '{token}'\n"))).token == "from-a-file"  # noqa: S105 - a test's
+
+
+def test_the_environment_counts_as_for_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SFN_ADMIN__TOKEN", "secret")
+    monkeypatch.setenv("SFN_LISTENER__PORT", "77")
+    assert load_client(None).listener.port == 77
+    assert operators(Flags()).token == "secret"  # noqa: S105 - a test's
+
+
+def test_without_a_token_it_says_where_one_belongs() -> None:
+    assert "name the configuration (--config FILE)" in complaint(Flags())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "no token"), ("# nothing\n", "no token"), ("two words\n", "spaces"), (None, "No such file or directory")],
+)
+def test_a_file_without_a_token_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "token"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(Misconfigured, match=said):
+        first_token(file)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b"\xff")
+    with pytest.raises(Misconfigured, match="UTF-8"):
+        first_token(tmp_path / "token")
+
+
+@pytest.mark.parametrize("url", ["sfn.example:8085", "ftp://sfn.example", "http://[", "http://h:port"])
+def test_a_url_must_be_one(tmp_path: Path, url: str) -> None:
+    token = written(tmp_path, "t", "token")
+    assert "--url: expected an absolute http or https URL, such as" in complaint(Flags(url=url, token_file=token))
+
+
+def test_a_listener_with_tls_is_reached_with_it(tmp_path: Path) -> None:
+    issued = trustme.CA().issue_cert("sfn.example")
+    (tmp_path / "chain.pem").write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    tls = f"tls_certificate_file = '{tmp_path}/chain.pem'\ntls_key_file = '{tmp_path}/key.pem'\n"
+    file = written(tmp_path, f"[listener]\n{tls}[admin]\ntoken = 'secret'\n")
+    found = operators(Flags(config=file))
+    assert found.url == "https://127.0.0.1:8085"
+    assert isinstance(found.trust, ssl.SSLContext)
+    # That very certificate counts, whatever names it has; elsewhere its name does.
+    assert found.trust.check_hostname is False
+    named = operators(Flags(config=file, url="https://sfn.example"))
+    assert isinstance(named.trust, ssl.SSLContext)
+    assert named.trust.check_hostname is True
+
+
+@pytest.mark.parametrize("content", [b"no certificate", b"\xff", None])
+def test_a_listener_whose_certificate_cannot_be_read_is_not_trusted(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "chain.pem").write_bytes(content)
+    file = written(tmp_path, f"[listener]\ntls_certificate_file = '{tmp_path}/chain.pem'\n[admin]\ntoken = 'secret'\n")
+    assert "chain.pem: expected a file of PEM certificates" in complaint(Flags(config=file))
+
+
+@pytest.mark.parametrize("text", ["no certificate", None])
+def test_certificates_to_trust_must_be_some(tmp_path: Path, text: str | None) -> None:
+    token, file = written(tmp_path, "t", "token"), tmp_path / "ca.pem"
+    if text is not None:
+        file.write_text(text)
+    said = complaint(Flags(url="https://h", token_file=token, ca_file=file))
+    assert "ca.pem: expected a file of PEM certificates" in said
+
+
+@pytest.mark.parametrize(
+    ("parties", "catalog", "sender", "found"),
+    [
+        ("", "dev", None, (None, "dev")),
+        ("[senders.a]\nsecrets = {m = 'x'}\ncatalog = 'prod'\n", None, None, ("a", "prod")),
+        (PARTIES, "dev", None, ("b", "theirs")),
+        (PARTIES, None, "b", ("b", "theirs")),
+    ],
+)
+def test_whoever_may_speak_for_the_catalog_is_found(
+    tmp_path: Path, parties: str, catalog: str | None, sender: str | None, found: tuple[str | None, str]
+) -> None:
+    assert speaker(load(written(tmp_path, CATALOGS + parties)), catalog, sender) == found
+
+
+@pytest.mark.parametrize(
+    ("catalog", "sender", "said"),
+    [
+        (None, None, "--catalog: expected one of dev, prod, as there are several, found none"),
+        ("prd", None, "--catalog: expected a catalog that a sender speaks for (dev, prod), found prd"),
+        (None, "c", "--sender: expected a configured sender (a, b), found c"),
+        ("dev", "a", "--catalog: expected a catalog that a sender speaks for (prod), found dev"),
+    ],
+)
+def test_nobody_is_guessed(tmp_path: Path, catalog: str | None, sender: str | None, said: str) -> None:
+    with pytest.raises(Misconfigured) as caught:
+        speaker(load(written(tmp_path, CATALOGS + PARTIES)), catalog, sender)
+    assert said in str(caught.value)
+
+
+def test_a_senders_token_comes_from_its_secrets_or_its_file(tmp_path: Path) -> None:
+    token = written(tmp_path, "from-a-file", "token")
+    one = "[catalogs.prod]\nuri = 'http://c'\n[senders.a]\n"
+    plain = written(tmp_path, f"{one}secrets = {{m = 'inline'}}\n", "plain.toml")
+    filed = written(tmp_path, f"{one}secrets_file = '{token}'\n", "filed.toml")
+    assert [senders(Flags(config=file), None, None)[0].token for file in (plain, filed)] == ["inline", "from-a-file"]
+    given, theirs = senders(Flags(url="http://h", token_file=token), "theirs", None)
+    assert (given.token, theirs) == ("from-a-file", "theirs")

@@ -1,0 +1,184 @@
+"""What `sfn check` finds out about a catalog: who we are there, what we may see, and whose files lie there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from sfn.catalog.memory import MemoryCatalog
+from sfn.cli.checks import catalogs
+from sfn.cli.checks.catalogs import CatalogCheck
+from sfn.cli.checks.findings import Finding, Severity
+from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.pointer import document, naming
+from sfn.pointer.document import Document
+from sfn.store.memory import MemoryStore
+from sfn.store.router import Router
+from sfn.words import Answer, TableName
+from tests.unit.operators import NOON
+from tests.unit.settings_ground import Ground
+
+LOCAL = "[catalogs.prod]\nuri = 'http://127.0.0.1:8181'\n"
+ORDERS = TableName("prod", ("sales",), "orders")
+
+
+class Known(MemoryCatalog):
+    """A catalog that says who it is.
+
+    Attributes:
+        refused: the trouble that loading a table ends in.
+        loads: tables that were loaded.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("prod")
+        self.refused: dict[TableName, Trouble] = {}
+        self.loads: list[TableName] = []
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def identity(self) -> str:
+        if self.trouble is not None:
+            raise self.trouble
+        return "ours"
+
+    @override
+    async def load(self, table: TableName, known: str | None) -> Answer:
+        self.loads.append(table)
+        if table in self.refused:
+            raise self.refused[table]
+        return await super().load(table, known)
+
+
+class World:
+    """A catalog, a store and settings."""
+
+    def __init__(self, folder: Path) -> None:
+        self.catalog, self.store, self.ground = Known(), MemoryStore(), Ground(folder)
+        self.places: list[str] = []
+        self.create("orders")
+
+    def create(self, name: str, *namespace: str, location: str | None = None) -> TableName:
+        table = TableName("prod", namespace or ("sales",), name)
+        self.catalog.create_namespace(*table.namespace)
+        self.catalog.create(table, location=location)
+        return table
+
+    def write(self, catalog_id: str, name: str = "orders") -> None:
+        """Put a file of some catalog beside a table."""
+        place = f"file:///warehouse/sales/{name}"
+        doc = Document(catalog_id, ("sales",), name, None, f"{place}/metadata/x.metadata.json", 1, NOON)
+        self.store.files[naming.keys(place, ("sales",), name)[0]] = document.render(doc)
+
+    async def found(self, text: str = LOCAL, *, thorough: bool = False) -> list[Finding]:
+        check = CatalogCheck(
+            "prod", self.catalog, Router({"file:///warehouse": self.store}), self.ground.load(text), thorough=thorough
+        )
+        found = [one async for one in check.findings()]
+        self.places = check.places
+        return found
+
+    async def wrong(self, text: str = LOCAL) -> Finding:
+        """The one finding that is not fine."""
+        (finding,) = [one for one in await self.found(text) if one.severity is not Severity.OK]
+        return finding
+
+
+@pytest.fixture(name="world")
+def fixture_world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_a_catalog_that_is_right(world: World) -> None:
+    world.write("ours")
+    assert [(one.severity, one.text) for one in await world.found()] == [
+        (Severity.OK, "reached; files carry the catalog_id ours"),
+        (Severity.OK, "listed; one table loaded in 1 namespace"),
+        (Severity.OK, "SFN files beside them: 1 ours"),
+    ]
+    assert world.places == ["file:///warehouse/sales/orders"]
+
+
+async def test_files_of_another_catalog_id_are_warned_of_before_anything_is_foreign(world: World) -> None:
+    world.write("before-it-moved")
+    finding = await world.wrong()
+    assert finding.severity is Severity.WARNING
+    assert "1 of the catalog_id before-it-moved" in finding.text
+    assert 'set catalogs.prod.catalog_id = "before-it-moved"' in finding.remedy
+    assert "`sfn adopt prod --from before-it-moved`" in finding.remedy
+
+
+async def test_a_catalog_that_is_away_is_an_error(world: World) -> None:
+    world.catalog.trouble = Transient("prod", scope=Scope.CATALOG, expected="an answer", found="none", remedy="wait")
+    (finding,) = await world.found()
+    assert (finding.severity, finding.remedy) == (Severity.ERROR, "wait")
+
+
+async def test_a_namespace_that_may_not_be_listed_is_warned_of(world: World) -> None:
+    world.create("secret", "closed")
+    world.catalog.close_namespace("closed")
+    finding = await world.wrong()
+    assert finding.severity is Severity.WARNING
+    assert "may not list the namespace closed: " in finding.text
+
+
+async def test_a_table_that_may_not_be_loaded_is_an_error(world: World) -> None:
+    world.catalog.refused[ORDERS] = Transient("t", scope=Scope.TABLE, expected="the table", found="403", remedy="grant")
+    finding = await world.wrong()
+    assert (finding.severity, finding.where, finding.remedy) == (
+        Severity.ERROR,
+        "catalogs.prod: sales.orders",
+        "grant",
+    )
+
+
+async def test_trouble_of_the_whole_catalog_ends_it(world: World) -> None:
+    world.catalog.refused[ORDERS] = Permanent("c", scope=Scope.CATALOG, expected="a token", found="401")
+    assert [one.severity for one in await world.found()] == [Severity.OK, Severity.ERROR]
+
+
+async def test_a_table_below_no_store_is_warned_of(world: World) -> None:
+    world.create("far", "other", location="file:///elsewhere/far")
+    finding = await world.wrong()
+    assert (finding.severity, finding.where) == (Severity.WARNING, "catalogs.prod: other.far")
+    assert "prefix" in finding.remedy
+    assert world.places == ["file:///warehouse/sales/orders"]
+
+
+async def test_a_location_that_is_not_allowed_is_warned_of(world: World) -> None:
+    finding = await world.wrong(f"{LOCAL}allowed_locations = ['/warehouse/other']\n")
+    assert (finding.severity, finding.where) == (Severity.WARNING, "catalogs.prod: sales.orders")
+
+
+async def test_a_catalog_without_tables_is_warned_of(world: World) -> None:
+    finding = await world.wrong(f"{LOCAL}exclude = ['sales.**']\n")
+    assert "lists no table that would get files" in finding.text
+
+
+async def test_one_table_of_each_namespace_is_loaded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogs, "NAMESPACES", 3)
+    world.create("items")
+    for number in range(5):
+        world.create("t", f"n{number}")
+    assert "one table loaded in 3 namespaces, --all for every one" in (await world.found())[-1].text
+    assert len(world.catalog.loads) == 3
+    world.catalog.loads.clear()
+    assert "one table loaded in 6 namespaces" in (await world.found(thorough=True))[-1].text
+    assert len(world.catalog.loads) == 6
+
+
+@pytest.mark.parametrize(
+    ("more", "where"),
+    [
+        ("replica_lag = 0", "catalogs.prod.replica_lag"),
+        ("token = 'x'", "catalogs.prod.uri"),
+        ("credential = 'x'", "catalogs.prod.uri"),
+    ],
+)
+async def test_settings_that_fit_one_machine_are_warned_of_elsewhere(world: World, more: str, where: str) -> None:
+    finding = await world.wrong(f"[catalogs.prod]\nuri = 'http://catalog.example'\n{more}\n")
+    assert (finding.severity, finding.where) == (Severity.WARNING, where)
+    assert all(one.severity is Severity.OK for one in await world.found(f"{LOCAL}{more}\n"))

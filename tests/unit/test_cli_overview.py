@@ -1,0 +1,84 @@
+"""What an operator at 3 a.m. reads first: whether all is well, else what to look at and what to type."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from sfn.cli.answers import Brake, Status, Tables
+from sfn.cli.overview import LATE, attention, overview, sweep_in_words
+from sfn.cli.pages import plain
+from tests.unit.operators import CALM, ENDED, NOON, SILENT, WELL, catalog, swept
+
+URL = "http://127.0.0.1:8085"
+
+
+def changed(**more: object) -> Status:
+    return msgspec.structs.replace(WELL, **more)
+
+
+def test_all_is_well() -> None:
+    assert attention(WELL, NOON) == []
+    lines = plain(overview(WELL, URL, NOON)).splitlines()
+    assert lines[0] == "all is well: 3 tables, nothing waits"
+    assert f"sfn 1.2.3 at {URL}, up 3 h" in lines
+    assert " ".join(lines[-1].split()) == "prod 0 3 0 0 0 0 - 1 min ago: 3 tables, 0 differed"
+
+
+def test_work_under_way_is_well() -> None:
+    busy = catalog(tables=Tables(due=2, scheduled=3, retrying=1, leased=1, dead=0, held=0), oldest_due_at=NOON - LATE)
+    assert attention(busy, NOON) == []
+    assert plain(overview(busy, URL, NOON)).splitlines()[0] == "all is well: 7 tables, 4 being seen to"
+
+
+@pytest.mark.parametrize(
+    ("status", "what", "command"),
+    [
+        (changed(ready=False, reasons=["draining"]), "not ready: draining", ""),
+        (changed(breakers=[SILENT]), "the catalog prod is in trouble: asked again in 4 s", "sfn check"),
+        (
+            changed(dead_letters={"poison": 1, "exhausted": 2}),
+            "3 dead letters: 2 exhausted, 1 poison",
+            "dead-letters list",
+        ),
+        (catalog(catalog_id=None), "prod: not reached yet", "sfn check"),
+        (
+            catalog(brake=Brake(tripped=True, held=2, steps=12, limit=10)),
+            "prod: the brake holds 2 tables",
+            "release prod",
+        ),
+        (catalog(brake=Brake(tripped=True, held=0, steps=12, limit=10)), "prod: the brake is on", "sfn release prod"),
+        (catalog(oldest_due_at=NOON - LATE - timedelta(seconds=1)), "prod: late by 5 min 1 s", ""),
+        (swept(state="failed", error="it said no"), "prod: the last sweep failed: it said no", "sfn check"),
+        (swept(withheld=["a", ""]), "prod: may not list 2 namespaces: a, (all)", "sfn check"),
+        (swept(failed=list("abcd")), "prod: could not look at 4 tables: a, b, c, …", "sfn check"),
+    ],
+)
+def test_what_needs_somebody_comes_with_the_command_that_helps(status: Status, what: str, command: str) -> None:
+    (found,) = attention(status, NOON)
+    assert found.what.startswith(what)
+    assert command in found.command
+    first, second, *_ = plain(overview(status, URL, NOON)).splitlines()
+    assert (first, second) == ("1 thing needs attention", f"  ! {found.what}")
+
+
+def test_what_the_brake_holds_is_said_once() -> None:
+    held = catalog(brake=Brake(tripped=True, held=2, steps=12, limit=10))
+    assert len(attention(msgspec.structs.replace(held, dead_letters={"held-drop": 2}), NOON)) == 1
+
+
+def test_a_retired_catalog_says_so() -> None:
+    assert "prod (retired)" in plain(overview(catalog(retired=True, brake=CALM), URL, NOON))
+
+
+def test_a_sweep_that_runs_says_how_far_it_is() -> None:
+    running = msgspec.structs.replace(ENDED, state="running", ended_at=None, tables=1, known=3)
+    assert sweep_in_words(running, NOON) == "running for 2 min: 1 of 3"
+    assert sweep_in_words(None, NOON) == "none yet"
+    assert sweep_in_words(msgspec.structs.replace(ENDED, state="stopped"), NOON) == "stopped 1 min ago"
+
+
+def test_names_of_others_steer_no_terminal() -> None:
+    assert "\x1b" not in plain(overview(swept(failed=["\x1b[2J"]), URL, NOON))

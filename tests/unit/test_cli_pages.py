@@ -1,0 +1,67 @@
+"""Texts for people: stretches of time, numbers of things, columns, and what must not steer a terminal."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from sfn.cli.pages import Grid, Line, ago, counted, lasting, plain, safe
+from tests.unit.operators import NOON
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (-1, "0 s"),
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (3_605, "1 h"),
+        (3_661, "1 h 1 min"),
+        (86_399, "23 h 59 min"),
+        (90_000, "1 d 1 h"),
+    ],
+)
+def test_a_stretch_of_time_is_said_by_its_two_largest_units(seconds: float, said: str) -> None:
+    assert lasting(timedelta(seconds=seconds)) == said
+
+
+def test_a_moment_is_behind_or_ahead() -> None:
+    assert ago(NOON - timedelta(seconds=5), NOON) == "5 s ago"
+    assert ago(NOON + timedelta(seconds=5), NOON) == "in 5 s"
+
+
+@pytest.mark.parametrize(
+    ("number", "thing", "said"), [(1, "table", "1 table"), (1_204, "table", "1,204 tables"), (2, "entry", "2 entries")]
+)
+def test_things_are_counted(number: int, thing: str, said: str) -> None:
+    assert counted(number, thing) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("sales.ördérs", "sales.ördérs"),
+        ("a\x1b[31mb", r"a\x1b[31mb"),
+        ("a\nb\tc", r"a\nb\tc"),
+        ("\x9b\u2028\u202e", r"\x9b\u2028\u202e"),
+    ],
+)
+def test_what_would_steer_a_terminal_is_spelled_out(text: str, shown: str) -> None:
+    assert safe(text) == shown
+
+
+def test_columns_are_aligned_and_nothing_is_cut_off() -> None:
+    grid = Grid(("NAME", "N", "WHY"), [("a", "1", "x" * 200), ("long name", "1,204", "")], frozenset({"N"}))
+    assert plain([Line("first"), grid]).splitlines() == [
+        "first",
+        "NAME           N  WHY",
+        "a              1  " + "x" * 200,
+        "long name  1,204",
+    ]
+
+
+def test_columns_without_heads_have_no_row_of_them() -> None:
+    assert plain([Grid(("", " "), [("a", "b")])]) == "a  b"

@@ -1,0 +1,199 @@
+"""The service asked over HTTP: what it is shown, how long it is waited for, and what stands in the way."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+import pytest
+import trustme
+
+from sfn.cli.access import Access, operators
+from sfn.cli.answers import Adoption, Batch, Filter
+from sfn.cli.options import Flags
+from sfn.cli.service import LONGEST_WAIT, TRIES, NotKnown, Service, asker
+from sfn.errors import SfnError
+from sfn.settings import Misconfigured
+from tests.unit.admin_server import AdminServer, Reply, admin_server
+from tests.unit.operators import LETTER, NOON, ORDERS, PROD, WELL
+
+STATUS = Reply(200, msgspec.to_builtins(WELL))
+
+
+@pytest.fixture(name="server")
+def fixture_server() -> Iterator[AdminServer]:
+    with admin_server() as server:
+        server.tell("GET /admin/v1/status", STATUS)
+        server.tell("GET /livez", Reply(200, {}))
+        yield server
+
+
+@pytest.fixture(name="slept")
+def fixture_slept() -> list[float]:
+    return []
+
+
+@pytest.fixture(name="service")
+def fixture_service(server: AdminServer, slept: list[float]) -> Iterator[Service]:
+    with Service(Access(server.url, "secret"), slept.append) as service:
+        yield service
+
+
+def refusal(service: Service) -> str:
+    with pytest.raises(SfnError) as caught:
+        service.status()
+    assert "secret" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_it_is_shown_the_token_and_who_asks(server: AdminServer, service: Service) -> None:
+    assert service.status() == WELL
+    (asked,) = server.asked
+    assert asked.headers["Authorization"] == "Bearer secret"
+    assert asked.headers["From"] == asker()
+    assert asked.headers["User-Agent"] == f"sfn/{version('iceberg-sfn')}"
+
+
+def test_who_asks_fits_into_a_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "jürgen smith")
+    assert asker() == f"j?rgen?smith@{socket.gethostname()}"
+
+
+def test_a_503_that_says_when_is_asked_again(server: AdminServer, service: Service, slept: list[float]) -> None:
+    server.tell(
+        "GET /admin/v1/status", Reply(503, {}, {"Retry-After": "2"}), Reply(503, {}, {"Retry-After": "900"}), STATUS
+    )
+    assert service.status() == WELL
+    assert slept == [2.0, LONGEST_WAIT]
+
+
+def test_it_is_not_asked_for_ever(server: AdminServer, service: Service) -> None:
+    server.tell("GET /admin/v1/status", Reply(503, {"detail": "the inbox is full"}, {"Retry-After": "1"}))
+    assert "found status 503: the inbox is full" in refusal(service)
+    assert len(server.asked) == TRIES
+
+
+def test_a_503_that_does_not_say_when_is_an_answer(server: AdminServer, service: Service, slept: list[float]) -> None:
+    server.tell("GET /admin/v1/status", Reply(503, b"<html>"))
+    assert "that is no problem document" in refusal(service)
+    assert slept == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (
+            Reply(401, {"detail": "a valid bearer token is needed"}),
+            "give --token-file, or the --config of that very service",
+        ),
+        (Reply(302, b"", {"Location": "http://elsewhere/"}), "set --url to where it leads, http://elsewhere/"),
+        (Reply(500, {"title": "Internal Server Error"}), "found status 500: Internal Server Error"),
+        (Reply(422, {"detail": "catalog:\x1b[2J"}), r"found status 422: catalog:\x1b[2J"),
+        (Reply(200, {"version": "9"}), "use the `sfn` of the service's own version"),
+        (Reply(200, b"<html>"), "use the `sfn` of the service's own version"),
+    ],
+)
+def test_what_is_no_answer_says_what_to_do(server: AdminServer, service: Service, reply: Reply, said: str) -> None:
+    server.tell("GET /admin/v1/status", reply)
+    assert said in refusal(service)
+
+
+def test_a_service_without_admin_routes_is_told_from_another_server(server: AdminServer, service: Service) -> None:
+    server.tell("GET /admin/v1/status", Reply(404, {"detail": "Not Found"}))
+    assert "set admin.token or admin.token_file in the service's configuration" in refusal(service)
+    server.tell("GET /livez", Reply(404, b""))
+    assert "something else answers there" in refusal(service)
+
+
+def test_a_thing_that_is_not_there_is_told_from_routes_that_are_not(server: AdminServer, service: Service) -> None:
+    server.tell("GET /admin/v1/dead-letters/7", Reply(404, {"detail": "no dead letter has the id 7"}))
+    with pytest.raises(NotKnown, match="no dead letter has the id 7"):
+        service.letter(7)
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    with Service(Access(url, "secret")) as service:
+        said = refusal(service)
+    assert said.startswith(f"{url}: expected a running service, found Connection refused; start it with `sfn serve`")
+
+
+def test_a_port_without_tls_is_told_from_one_with(server: AdminServer) -> None:
+    with Service(Access(server.url.replace("http:", "https:"), "secret")) as service:
+        assert "see whether the port speaks TLS" in refusal(service)
+
+
+def test_a_certificate_is_verified_and_can_be_trusted(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    trusted, token = tmp_path / "ca.pem", tmp_path / "token"
+    authority.cert_pem.write_to_path(str(trusted))
+    token.write_text("secret")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with admin_server(context) as server:
+        server.tell("GET /admin/v1/status", STATUS)
+        with Service(Access(server.url, "secret")) as service:
+            assert "name its authority's certificates with --ca-file" in refusal(service)
+        with Service(operators(Flags(url=server.url, token_file=token, ca_file=trusted))) as service:
+            assert service.status() == WELL
+
+
+def test_the_service_on_this_machine_is_known_by_the_certificate_of_its_configuration(tmp_path: Path) -> None:
+    # Its file holds the one that signed it too.
+    authority = trustme.CA().create_child_ca()
+    ours, theirs = authority.issue_cert("sfn.example"), authority.issue_cert("sfn.example")
+    (tmp_path / "chain.pem").write_bytes(b"".join(part.bytes() for part in ours.cert_chain_pems))
+    for shown, is_known in ((ours, True), (theirs, False)):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        shown.configure_cert(context)
+        with admin_server(context) as server:
+            server.tell("GET /admin/v1/status", STATUS)
+            port = server.url.rpartition(":")[2]
+            (tmp_path / "sfn.toml").write_text(
+                f"[listener]\nport = {port}\ntls_certificate_file = '{tmp_path}/chain.pem'\n[admin]\ntoken = 'secret'\n"
+            )
+            with Service(operators(Flags(config=tmp_path / "sfn.toml"))) as service:
+                if is_known:
+                    assert service.status() == WELL
+                else:
+                    assert "expected a certificate that is trusted" in refusal(service)
+
+
+def test_the_only_catalog_need_not_be_named(server: AdminServer, service: Service) -> None:
+    assert service.the_catalog(None) == "prod"
+    assert service.the_catalog("other") == "other"
+    both = msgspec.structs.replace(WELL, catalogs=[PROD, msgspec.structs.replace(PROD, name="dev")])
+    server.tell("GET /admin/v1/status", Reply(200, msgspec.to_builtins(both)))
+    with pytest.raises(Misconfigured, match="expected one of prod, dev, as there are several"):
+        service.the_catalog(None)
+
+
+def test_names_are_encoded_in_paths(server: AdminServer, service: Service) -> None:
+    server.tell("GET /admin/v1/tables/prod/a.b%1Fc/d%20%C3%BC", Reply(200, msgspec.to_builtins(ORDERS)))
+    assert service.table("prod", ("a.b", "c"), "d ü") == ORDERS
+
+
+def test_requests_say_no_more_than_is_meant(server: AdminServer, service: Service) -> None:
+    server.tell("POST /admin/v1/dead-letters:replay", Reply(200, {"replayed": 1, "failed": [], "next": None}))
+    server.tell("POST /admin/v1/catalogs/prod:adopt", Reply(200, {"tables": 1}))
+    service.replay(Batch(ids=[7]))
+    service.replay(Batch(filter=Filter(reason="poison", before=NOON), after=7, limit=1000))
+    service.adopt("prod", Adoption("theirs", None))
+    assert [msgspec.json.decode(asked.body) for asked in server.asked] == [
+        {"ids": [7]},
+        {"filter": {"reason": "poison", "before": "2026-08-21T12:00:00Z"}, "after": 7, "limit": 1000},
+        {"from": "theirs", "tables": None},
+    ]
+
+
+def test_a_letter_has_its_event(server: AdminServer, service: Service) -> None:
+    event = {"path": "/v1/events", "content_type": None, "size": 2, "body": "{}"}
+    server.tell("GET /admin/v1/dead-letters/7", Reply(200, {**msgspec.to_builtins(LETTER), "event": event}))
+    found = service.letter(7).event
+    assert found is not None
+    assert found.body == "{}"

@@ -1,0 +1,131 @@
+"""One table's story: the verdict first, then what is held, wanted and was tried."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from sfn.cli.answers import Last, LastEvent, Letter, Table, Wanted
+from sfn.cli.pages import Tone, plain
+from sfn.cli.story import about, story, verdict
+from tests.unit.operators import LETTER, NOON, ORDERS
+
+NEWS = Wanted(metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, news=True)
+
+
+def table(**more: object) -> Table:
+    return msgspec.structs.replace(ORDERS, **more)
+
+
+def letter(reason: str) -> Letter:
+    return msgspec.structs.replace(LETTER, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("shown", "said", "tone", "command"),
+    [
+        (table(), "is published, as the catalog said 5 min ago", Tone.GOOD, ""),
+        (table(state="leased"), "is being published just now", Tone.GOOD, ""),
+        (table(published=None), "has no live file, and nothing new was told of", Tone.WARNING, ""),
+        (table(wanted=NEWS, due_at=NOON), "something new was told of; its turn: 0 s ago", Tone.WARNING, ""),
+        (
+            table(failing_since=NOON - timedelta(minutes=2), attempt=4, due_at=NOON + timedelta(seconds=9)),
+            "fails since 2 min, attempt 4; again in 9 s",
+            Tone.WARNING,
+            "",
+        ),
+        (
+            table(held=True),
+            "a step that is not forward is held until somebody lets it pass",
+            Tone.BAD,
+            "sfn release prod",
+        ),
+        (
+            table(state="dead", dead_letters=[letter("held-drop")]),
+            "is held by the brake until somebody looks; where it is right:",
+            Tone.BAD,
+            "sfn dead-letters replay 7",
+        ),
+        (
+            table(state="dead", dead_letters=[letter("foreign-catalog")]),
+            "is kept from us by another catalog's file; where that is ours:",
+            Tone.BAD,
+            "sfn adopt prod --from CATALOG_ID sales.orders",
+        ),
+        (
+            table(state="dead", dead_letters=[LETTER]),
+            "was given up (location-refused); once its cause is mended:",
+            Tone.BAD,
+            "sfn dead-letters replay 7",
+        ),
+        (
+            table(state="dead", reason="poison"),
+            "was given up (poison); once its cause is mended:",
+            Tone.BAD,
+            "sfn dead-letters replay",
+        ),
+    ],
+)
+def test_the_verdict_says_how_it_stands_and_what_to_type(shown: Table, said: str, tone: Tone, command: str) -> None:
+    found = verdict(shown, NOON)
+    assert (found.text, found.tone, found.command) == (said, tone, command)
+    lines = plain(story(shown, NOON)).splitlines()
+    assert lines[0] == f"prod:sales.orders {said}"
+    assert lines[1] == (f"  → {command}" if command else "")
+
+
+def test_a_letter_that_is_not_open_any_more_is_history() -> None:
+    replayed = msgspec.structs.replace(LETTER, status="replayed")
+    shown = table(dead_letters=[replayed])
+    assert verdict(shown, NOON).tone is Tone.GOOD
+    assert "replayed" in plain(story(shown, NOON))
+
+
+def test_the_story_has_everything() -> None:
+    told = plain(
+        story(
+            table(
+                wanted=msgspec.structs.replace(NEWS, drop=True, purge=True, renamed_to="sales.sold"),
+                last=Last("retry", "the disk is full", NOON - timedelta(seconds=3)),
+                last_event=LastEvent("etl", "e1", NOON - timedelta(seconds=9)),
+                failing_since=NOON - timedelta(minutes=2),
+                attempt=1,
+                due_at=NOON - timedelta(seconds=1),
+                not_before=NOON + timedelta(seconds=1),
+            ),
+            NOON,
+        )
+    ).splitlines()
+    for line in (
+        "published   file:///w/m/1.json",
+        "            uuid u1, written 5 min ago",
+        "wanted      at least file:///w/m/2.json; a rename to sales.sold; a drop with purge",
+        "last look   retry 3 s ago: the disk is full",
+        "fails       since 2 min, 1 attempt",
+        "next look   due, waits for its turn, not before 1 s from now",
+        "refresh     in 8 h",
+        "last event  9 s ago from etl, event e1",
+        "location    file:///w",
+    ):
+        assert line in told
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (table(state="leased"), "next look  now"),
+        (table(state="dead"), "next look  in 8 h, or with the next event"),
+        (table(state="dead", due_at=NOON), "next look  with the next event"),
+    ],
+)
+def test_the_next_look(shown: Table, said: str) -> None:
+    assert said in plain(story(shown, NOON))
+
+
+def test_what_a_letter_is_about_can_be_typed_again() -> None:
+    dotted = msgspec.structs.replace(LETTER, namespace=["a.b"], name="c")
+    assert about(dotted) == "prod:a%2Eb.c"
+    assert about(msgspec.structs.replace(LETTER, namespace=None, name=None, table=None)) == "prod"
+    assert about(msgspec.structs.replace(LETTER, catalog=None, namespace=None, sender="etl")) == "sender etl"

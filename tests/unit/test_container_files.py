@@ -1,0 +1,161 @@
+"""What no linter knows of the Dockerfile and the Compose file: that they fit each other and the project."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from sfn import sources
+from sfn.settings import Settings, load
+from sfn.settings.quantities import duration
+from tests.unit.deployment import BUILD, COMPOSE, IMAGE, PROJECT, ROOT, SERVICES, Mount, files, mounts
+
+LEAST = {"SFN_CATALOGS__PROD__URI": "http://catalog", "SFN_SENDERS__ETL__SECRETS__MAIN": "t"}
+OURS = ["commit", "sfn"]
+"""Services of the image that is built here."""
+
+
+def image_settings(text: str | None, folder: Path) -> Settings:
+    """The settings of a container: of the image's own file, or of another one in its place."""
+    file = ROOT / "deploy" / "image.toml"
+    if text is not None:
+        file = folder / "sfn.toml"
+        file.write_text(text)
+    return load(file, {**IMAGE.pairs("ENV"), **LEAST})
+
+
+def test_the_image_is_built_from_one_base_of_a_python_that_the_project_names() -> None:
+    build, image = BUILD.the("FROM").removesuffix(" AS build"), IMAGE.the("FROM")
+    assert build == image
+    version = re.fullmatch(r"python:(3\.\d+)-slim-[a-z]+", image)
+    assert version is not None
+    assert f"Programming Language :: Python :: {version[1]}" in PROJECT["project"]["classifiers"]
+
+
+def test_the_image_says_of_itself_what_the_project_says() -> None:
+    told = {name.removeprefix("org.opencontainers.image."): value for name, value in IMAGE.pairs("LABEL").items()}
+    project = PROJECT["project"]
+    assert [told[name] for name in ("version", "description", "licenses")] == [
+        project[key] for key in ("version", "description", "license")
+    ]
+
+
+def test_the_container_is_not_root_and_says_so_in_numbers() -> None:
+    uid, gid = IMAGE.the("USER").split(":")
+    assert int(uid) > 0
+    assert int(gid) > 0
+    made = IMAGE.the("RUN")
+    assert f"groupadd --gid {gid} sfn" in made
+    assert f"useradd --uid {uid} --gid sfn" in made
+
+
+@pytest.mark.parametrize("text", [None, "[listener]\nport = 9000\n"])
+def test_the_default_inbox_lies_in_the_one_volume(text: str | None, tmp_path: Path) -> None:
+    volume, folder = Path(IMAGE.the("VOLUME")), Path(IMAGE.the("WORKDIR"))
+    assert (folder / image_settings(text, tmp_path).inbox.path).parent == volume
+    assert f"install --directory --owner=sfn --group=sfn --mode=0750 {volume}" in IMAGE.the("RUN")
+
+
+def test_a_published_port_leads_to_the_image_as_it_is() -> None:
+    settings = image_settings(None, Path())
+    assert str(settings.listener.port) == IMAGE.the("EXPOSE")
+    assert settings.listener.host == "0.0.0.0"  # noqa: S104 - what is asserted
+
+
+def test_no_variable_of_the_image_wins_over_a_file() -> None:
+    assert not [name for name in IMAGE.pairs("ENV") if name.startswith("SFN_") and "__" in name]
+
+
+def test_every_command_of_the_image_reads_the_file_that_is_mounted() -> None:
+    (target,) = [one.split()[-1] for one in IMAGE.every("COPY") if "image.toml" in one]
+    assert IMAGE.pairs("ENV")["SFN_CONFIG"] == target
+    assert [*IMAGE.command("ENTRYPOINT"), *IMAGE.command("CMD")] == ["sfn", "serve", "--config", target]
+    assert IMAGE.command("HEALTHCHECK") == ["sfn", "healthcheck"]
+
+
+def test_what_is_copied_is_there_and_not_ignored_and_nothing_else_is_let_in() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    let_in = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    copied = {source.removesuffix("/") for stage in (BUILD, IMAGE) for source in stage.copied()}
+    assert let_in == copied
+    assert all((ROOT / source).exists() for source in copied)
+    assert "*" in lines
+    assert not fnmatch.filter(let_in, "*compose*")
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_each_service_has_only_the_rights_that_it_needs(name: str) -> None:
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+    # Who makes a volume somebody's is root, and can do nothing else.
+    rights = (service.get("user") == "0:0", service.get("cap_add", []), service.get("network_mode"))
+    assert rights == ((True, ["CHOWN"], "none") if name == "lake" else (False, [], None))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_image_runs_on_a_root_file_system_that_is_read_only(name: str) -> None:
+    service = SERVICES[name]
+    assert (service["read_only"], service["tmpfs"]) == (True, ["/tmp"])  # noqa: S108 - the container's
+    assert "user" not in service
+    assert service["image"] == f"iceberg-sfn:{PROJECT['project']['version']}"
+
+
+def test_those_who_write_into_the_lake_are_one_user() -> None:
+    user = IMAGE.the("USER")
+    assert SERVICES["catalog"]["user"] == user
+    assert SERVICES["lake"]["entrypoint"] == ["chown", user, "/lake"]
+    assert [name for name in SERVICES if not mounts(name)["/lake"].writable] == ["commit"]
+
+
+def test_a_table_has_one_path_in_every_container() -> None:
+    (store,) = compose_settings().stores.values()
+    assert SERVICES["catalog"]["environment"]["CATALOG_WAREHOUSE"] == store.prefix
+    assert all(mounts(name)["/lake"].volume == "lake" for name in SERVICES)
+
+
+def test_the_volume_of_the_image_is_kept() -> None:
+    assert mounts("sfn")[IMAGE.the("VOLUME")] == Mount("inbox", writable=True)
+
+
+def compose_settings() -> Settings:
+    environ = {**IMAGE.pairs("ENV"), **SERVICES["sfn"].get("environment", {})}
+    return load(files("sfn")[environ["SFN_CONFIG"]], environ)
+
+
+def test_the_mounted_configuration_is_right_and_names_what_is_there() -> None:
+    settings = compose_settings()
+    sources.check(settings)
+    (catalog,), (sender,) = settings.catalogs.values(), settings.senders.values()
+    parts = urlsplit(catalog.uri)
+    assert parts.hostname in SERVICES
+    assert SERVICES["catalog"]["ports"] == [f"127.0.0.1:{parts.port}:{parts.port}"]
+    assert SERVICES["sfn"]["ports"] == [f"127.0.0.1:{settings.listener.port}:{settings.listener.port}"]
+    assert {str(file) for file in (sender.secrets_file, settings.admin.token_file)} <= files("sfn").keys()
+
+
+def test_it_may_end_as_slowly_as_it_does() -> None:
+    longest = compose_settings().listener.drain + timedelta(seconds=40)
+    assert duration(SERVICES["sfn"]["stop_grace_period"]) >= longest
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_what_a_service_refers_to_is_defined(name: str) -> None:
+    service = SERVICES[name]
+    assert {mount.volume for mount in mounts(name).values()} <= COMPOSE["volumes"].keys()
+    assert all(file.is_file() for file in files(name).values())
+    for other, how in service.get("depends_on", {}).items():
+        has_a_check = "healthcheck" in SERVICES[other] or other in OURS
+        assert how["condition"] == ("service_healthy" if has_a_check else "service_completed_successfully")
+
+
+def test_the_catalog_is_the_one_that_the_tests_run() -> None:
+    jars = (ROOT / "deploy" / "rest-fixture" / "jars.sha256").read_text()
+    version = SERVICES["catalog"]["image"].removeprefix("apache/iceberg-rest-fixture:")
+    assert f"iceberg-open-api-{version}" in jars

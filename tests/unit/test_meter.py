@@ -1,0 +1,278 @@
+"""The worker's metrics after real stories: what was published, tried again, given up, fenced, swept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from typing_extensions import override
+
+from sfn.errors import LocationRefused, Permanent, Scope, Transient
+from sfn.inbox.letters import poisoned
+from sfn.telemetry.gauges import Bounds
+from sfn.telemetry.scrape import Scrape, Watched
+from sfn.words import (
+    CatalogName,
+    Claim,
+    Done,
+    Findings,
+    Hint,
+    Lane,
+    Memo,
+    Outcome,
+    Published,
+    Released,
+    Story,
+    Table,
+    TableName,
+    Urgency,
+)
+from sfn.work.meter import Meter
+from sfn.work.worker import SURPRISES
+from tests.promises.inboxes import PLENTY, TERMS, HandClock
+from tests.unit.scraping import Page, read
+from tests.unit.working import TABLE, Desk, WatchedInbox
+
+PROD = CatalogName("prod")
+SECRET = TableName("prod", ("s3cret",), "s3cret-table")
+ENDED = ("outcome", "error_class")
+
+
+def desk(inbox: WatchedInbox | None = None, clock: HandClock | None = None) -> Desk:
+    """A worker, and the table that it is told of."""
+    made = Desk(clock=clock, inbox=inbox)
+    made.catalog.create(TABLE)
+    return made
+
+
+async def page(made: Desk) -> Page:
+    """What a scrape says now."""
+    watched = Watched(made.inbox.figures, {}, lambda: True, lambda: ["prod"], made.worker.breakers)
+    return await read(Scrape(made.metrics.registry, watched, Bounds(("prod", "dev"), {}), made.clock))
+
+
+def trouble(scope: Scope) -> Callable[[], Exception]:
+    return lambda: Transient("s3cret", scope=scope, expected="an answer", found="none")
+
+
+def refused() -> Exception:
+    return LocationRefused("s3cret", expected="a location below a store", found="another one")
+
+
+def forbidden() -> Exception:
+    return Permanent("s3cret", scope=Scope.TABLE, expected="leave", found="none")
+
+
+async def test_a_published_table_is_counted_and_scheduled() -> None:
+    made = desk()
+    await made.hear()
+    told = await page(made)
+    assert told.of("sfn_publications_total", "catalog", *ENDED) == {("prod", "done", ""): 1}
+    assert told.of("sfn_publication_duration_seconds_count", "catalog") == {("prod",): 1}
+    assert told.of("sfn_pending_tables", "catalog", "state") == {("prod", "scheduled"): 1}
+
+
+async def test_staleness_is_the_age_of_a_commit_whose_pointer_replaced_another() -> None:
+    made = desk()
+    await made.hear()
+    assert (await page(made)).of("sfn_staleness_seconds_count", "catalog") == {}
+    ages = []
+    for _ in range(2):
+        table = made.catalog.commit(TABLE)
+        made.clock.turn(7)
+        ages.append(made.clock.now().timestamp() - table.last_updated_ms / 1000)
+        await made.hear()
+    # Nothing new was committed: nothing was stale.
+    await made.hear()
+    told = await page(made)
+    assert told.value("sfn_staleness_seconds_count", catalog="prod") == 2
+    assert told.value("sfn_staleness_seconds_sum", catalog="prod") == pytest.approx(sum(ages))
+    assert told.value("sfn_publications_total", catalog="prod", outcome="done", error_class="") == 4
+
+
+@pytest.mark.parametrize(
+    ("why", "error_class"),
+    [(trouble(Scope.TABLE), "table"), (RuntimeError, "defect")],
+    ids=["trouble", "surprise"],
+)
+async def test_an_attempt_that_is_repeated_says_why(why: Callable[[], Exception], error_class: str) -> None:
+    made = desk()
+    made.trouble = why
+    await made.hear()
+    told = await page(made)
+    assert told.of("sfn_publications_total", *ENDED) == {("retry", error_class): 1}
+    assert told.of("sfn_pending_tables", "catalog", "state") == {("prod", "retrying"): 1}
+    assert told.of("sfn_publication_duration_seconds_count", "catalog") == {}
+    made.trouble = None
+    await made.wait_until(made.inbox.due_at(TABLE))
+    await made.work()
+    told = await page(made)
+    assert told.of("sfn_publications_total", *ENDED) == {("retry", error_class): 1, ("done", ""): 1}
+
+
+@pytest.mark.parametrize("scope", [Scope.CATALOG, Scope.STORE, Scope.INBOX])
+async def test_an_attempt_that_was_given_back_says_whose_trouble_it_was(scope: Scope) -> None:
+    made = desk()
+    made.trouble = trouble(scope)
+    await made.hear()
+    told = await page(made)
+    assert told.of("sfn_publications_total", *ENDED) == {("released", scope.value): 1}
+    opened = {} if scope is Scope.INBOX else {(scope.value, "prod" if scope is Scope.CATALOG else ""): 1}
+    assert told.of("sfn_breaker_open", "scope", "name") == opened
+    made.trouble = None
+    await made.wait_until(made.inbox.due_at(TABLE))
+    await made.work()
+    assert (await page(made)).of("sfn_breaker_open", "scope", "name") == {}
+
+
+@pytest.mark.parametrize(("why", "reason"), [(refused, "location-refused"), (forbidden, "permanent")])
+async def test_a_table_that_is_given_up_is_an_open_dead_letter(why: Callable[[], Exception], reason: str) -> None:
+    made = desk()
+    made.trouble = why
+    await made.hear()
+    told = await page(made)
+    assert told.of("sfn_publications_total", *ENDED) == {("dead", reason): 1}
+    assert told.of("sfn_dead_letters", "catalog", "reason") == {("prod", reason): 1}
+    assert told.of("sfn_pending_tables", "catalog", "state") == {("prod", "dead"): 1}
+    made.trouble = None
+    await made.wait_until(made.inbox.due_at(TABLE))
+    await made.work()
+    assert (await page(made)).of("sfn_dead_letters", "catalog", "reason") == {}
+
+
+async def test_what_nobody_expected_is_poison_in_the_end() -> None:
+    made = desk()
+    made.trouble = RuntimeError
+    await made.hear()
+    for _ in range(SURPRISES - 1):
+        await made.wait_until(made.inbox.due_at(TABLE))
+        await made.work()
+    told = await page(made)
+    assert told.of("sfn_publications_total", *ENDED) == {("retry", "defect"): SURPRISES - 1, ("dead", "poison"): 1}
+
+
+async def test_a_lease_that_ran_out_is_counted() -> None:
+    made = desk()
+    await made.inbox.put([Hint(TABLE)])
+    await made.inbox.claim(PLENTY, made.clock.now())
+    made.clock.turn(TERMS.lease.total_seconds())
+    await made.work()
+    assert (await page(made)).value("sfn_lease_expirations_total") == 1
+    await made.hear()
+    assert (await page(made)).value("sfn_lease_expirations_total") == 1
+
+
+async def test_a_table_that_nobody_comes_back_from_is_poison() -> None:
+    made = desk()
+    await made.inbox.put([Hint(TABLE)])
+    for _ in range(TERMS.crashes):
+        await made.inbox.claim(PLENTY, made.clock.now())
+        made.clock.turn(TERMS.lease.total_seconds())
+    await made.work()
+    told = await page(made)
+    assert told.of("sfn_publications_total", *ENDED) == {("dead", "poison"): 1}
+    assert told.of("sfn_dead_letters", "catalog", "reason") == {("prod", "poison"): 1}
+
+
+class Fencing(WatchedInbox):
+    """Another worker has every row when it is settled."""
+
+    @override
+    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+        return False
+
+
+async def test_an_attempt_whose_lease_was_lost_is_fenced_and_nothing_else() -> None:
+    clock = HandClock()
+    made = desk(Fencing(clock), clock)
+    await made.hear()
+    told = await page(made)
+    assert told.value("sfn_fenced_writes_total") == 1
+    assert told.of("sfn_publications_total", *ENDED) == {}
+    assert told.of("sfn_pending_tables", "catalog", "state") == {("prod", "leased"): 1}
+
+
+async def test_a_sweep_is_no_publication() -> None:
+    made = desk()
+    made.catalog.trouble = Transient("s3cret", scope=Scope.TABLE, expected="an answer", found="none")
+    await made.hear(PROD)
+    made.catalog.trouble = None
+    await made.wait_until(made.inbox.due_at(PROD))
+    await made.work()
+    told = await page(made)
+    assert told.of("sfn_sweeps_total", "catalog", "outcome") == {("prod", "retry"): 1, ("prod", "swept"): 1}
+    assert told.of("sfn_sweep_last_tables", "catalog") == {("prod",): 1}
+    assert told.of("sfn_sweep_last_differing", "catalog") == {("prod",): 1}
+    assert told.of("sfn_sweep_last_end_timestamp_seconds", "catalog") == {("prod",): made.clock.now().timestamp()}
+    assert told.of("sfn_publications_total", *ENDED) == {}
+    assert told.of("sfn_pending_tables", "catalog", "state") == {("prod", "due"): 1}
+
+
+async def test_no_story_puts_a_name_into_the_page() -> None:
+    made = desk()
+    made.catalog.create_namespace("s3cret")
+    made.catalog.create(SECRET, location="file:///s3cret-place")
+    for why in (trouble(Scope.TABLE), trouble(Scope.STORE), trouble(Scope.CATALOG), RuntimeError, refused, forbidden):
+        made.trouble = why
+        await made.inbox.put([Hint(SECRET, "s3cret-sender", floor="s3cret", event_id="s3cret")])
+        made.clock.turn(timedelta(hours=1).total_seconds())
+        await made.work()
+    made.trouble = None
+    made.clock.turn(timedelta(hours=1).total_seconds())
+    await made.hear(SECRET, PROD)
+    told = await page(made)
+    assert len(told.of("sfn_publications_total", *ENDED)) > 4
+    assert "s3cret" not in told.text
+
+
+NOW = HandClock().now()
+BEFORE = Published("file:///t/metadata/1.json", "u1", "file:///t", NOW)
+AFTER = replace(BEFORE, pointer="file:///t/metadata/2.json")
+COMMITTED = Table("u1", "file:///t", AFTER.pointer, last_updated_ms=int((NOW.timestamp() - 5) * 1000))
+WROTE = Findings(Story(live=AFTER), Memo(COMMITTED), did=("file:///t/metadata/_sfn/t_main.ver",))
+
+
+@pytest.mark.parametrize(
+    ("before", "findings", "count"),
+    [
+        pytest.param(BEFORE, WROTE, 1, id="a newer pointer"),
+        pytest.param(BEFORE, replace(WROTE, did=()), 0, id="which was there already"),
+        pytest.param(None, WROTE, 0, id="the first pointer"),
+        pytest.param(AFTER, WROTE, 0, id="a refresh"),
+        pytest.param(BEFORE, replace(WROTE, story=Story()), 0, id="a tombstone"),
+        pytest.param(BEFORE, replace(WROTE, memo=Memo()), 0, id="no answer remembered"),
+        pytest.param(
+            BEFORE, replace(WROTE, memo=Memo(replace(COMMITTED, metadata_location="elsewhere"))), 0, id="another's"
+        ),
+    ],
+)
+async def test_only_a_pointer_that_was_written_over_an_older_one_was_stale(
+    before: Published | None, findings: Findings, count: int
+) -> None:
+    made = desk()
+    claim = Claim(TABLE, Lane("prod", "", Urgency.LIVE), 1, 1, 1, NOW, story=Story(live=before))
+    Meter(made.metrics.work, made.clock).settled(claim, Done(NOW, findings), 0.5)
+    told = await page(made)
+    assert told.value("sfn_staleness_seconds_count", catalog="prod") == count
+    assert told.value("sfn_staleness_seconds_sum", catalog="prod") == 5 * count
+
+
+async def test_a_writers_clock_that_is_ahead_makes_nothing_stale() -> None:
+    made = desk()
+    claim = Claim(TABLE, Lane("prod", "", Urgency.LIVE), 1, 1, 1, NOW, story=Story(live=BEFORE))
+    ahead = Memo(replace(COMMITTED, last_updated_ms=int((NOW.timestamp() + 5) * 1000)))
+    Meter(made.metrics.work, made.clock).settled(claim, Done(NOW, replace(WROTE, memo=ahead)), 0.5)
+    told = await page(made)
+    assert told.value("sfn_staleness_seconds_count", catalog="prod") == 1
+    assert told.value("sfn_staleness_seconds_sum", catalog="prod") == 0
+
+
+async def test_a_stop_and_poison_have_names_too() -> None:
+    made = desk()
+    meter = Meter(made.metrics.work, made.clock)
+    claim = Claim(TABLE, Lane("prod", "", Urgency.LIVE), 1, 1, 1, NOW)
+    meter.settled(claim, Released(NOW, "the service stops"), 0.5)
+    meter.poisoned(poisoned(TABLE, 5, 5))
+    assert (await page(made)).of("sfn_publications_total", *ENDED) == {("released", "stop"): 1, ("dead", "poison"): 1}

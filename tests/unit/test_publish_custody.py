@@ -1,0 +1,138 @@
+"""Whose files they are: another catalog's are taken over on an operator's word alone, and who retires leaves none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from sfn.inbox.letters import Order, Status, Wanted
+from sfn.words import Dead, Done, Hint, Reason
+from tests.unit.publishing import AT, LAG, A, B, Line, key_of
+
+HOUR = 3600.0
+MINUTE = 60.0
+LEFT = f"{AT}/metadata/00000-left.metadata.json"
+"""What a drop without purge leaves behind."""
+
+
+async def made_foreign(line: Line) -> None:
+    """A's file is another catalog's, as after a change of the catalog's address, and its row was given up."""
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=MINUTE)
+    line.policy = replace(line.policy, catalog_id="c2")
+    line.catalog.commit(A)
+    await line.hear(Hint(A), seconds=MINUTE)
+    dead = line.outcomes[-1]
+    assert isinstance(dead, Dead)
+    assert "--from c1" in dead.detail
+    assert line.document(A)["catalog_id"] == "c1"
+
+
+async def adopt(line: Line, catalog_id: str = "c1") -> None:
+    await line.inbox.adopt([Hint(A, sender="operator", adopts=catalog_id)], Order("ann", "", line.clock.now()))
+    await line.work(HOUR)
+
+
+async def test_an_adopted_file_names_its_new_catalog_and_the_newest_pointer() -> None:
+    line = Line()
+    await made_foreign(line)
+    before = line.document(A)
+    table = line.catalog.commit(A)
+    await adopt(line)
+    after = line.document(A)
+    assert (after["catalog_id"], after["metadata_file_path"]) == ("c2", table.metadata_location)
+    assert after["Ordinal"] > before["Ordinal"]
+    assert line.hint() == table.metadata_location.rpartition("/")[2].removesuffix(".metadata.json").encode()
+    assert [letter.status for letter in await line.inbox.find(Wanted(status=None), 0, 9)] == [Status.SUPERSEDED]
+
+
+async def test_an_adopted_file_that_is_right_already_is_written_once_for_its_catalog() -> None:
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=MINUTE)
+    line.policy = replace(line.policy, catalog_id="c2")
+    await line.hear(Hint(A, anew=True), seconds=MINUTE)
+    await adopt(line)
+    assert line.document(A)["catalog_id"] == "c2"
+    await line.hear(Hint(A), seconds=MINUTE)
+    done = line.outcomes[-1]
+    assert isinstance(done, Done)
+    assert done.findings.did == ()
+
+
+async def test_a_file_of_a_third_catalog_is_left_alone() -> None:
+    line = Line()
+    await made_foreign(line)
+    await adopt(line, "c9")
+    assert line.document(A)["catalog_id"] == "c1"
+    assert [letter.reason for letter in await line.inbox.find(Wanted(), 0, 9)] == [Reason.FOREIGN_CATALOG]
+
+
+async def test_an_adopted_file_still_does_not_go_back_to_what_a_lagging_replica_says() -> None:
+    line = Line()
+    await made_foreign(line)
+    line.policy = replace(line.policy, catalog_id="c1")
+    await line.hear(Hint(A))
+    newest = line.document(A)["metadata_file_path"]
+    line.policy = replace(line.policy, catalog_id="c2")
+    await line.hear(Hint(A, anew=True))
+    line.catalog.roll_back(A)
+    await line.inbox.adopt([Hint(A, adopts="c1")], Order("ann", "", line.clock.now()))
+    await line.hear(Hint(B), seconds=LAG.total_seconds() / 2)
+    assert line.document(A)["metadata_file_path"] == newest
+
+
+RETIREMENTS: dict[str, Callable[[Line], object]] = {
+    "it is still there": lambda _: None,
+    "it was dropped": lambda line: line.catalog.drop(A),
+    "it moved": lambda line: line.catalog.commit(A, f"{AT}-elsewhere"),
+}
+
+
+@pytest.mark.parametrize("then", list(RETIREMENTS))
+async def test_who_retires_leaves_no_file(then: str) -> None:
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=MINUTE)
+    RETIREMENTS[then](line)
+    line.policy = replace(line.policy, retired=True)
+    await line.hear(Hint(A, anew=True), seconds=MINUTE)
+    assert line.store.files == {}
+
+
+async def test_who_retires_leaves_no_tombstone() -> None:
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=MINUTE)
+    line.catalog.drop(A)
+    line.store.files[LEFT] = b"{}"
+    await line.hear(Hint(A, drop=True), seconds=HOUR)
+    assert line.document(A)["state"] == "dropped"
+    line.policy = replace(line.policy, retired=True)
+    await line.hear(Hint(A, anew=True), seconds=MINUTE)
+    assert line.store.files == {LEFT: b"{}"}
+
+
+async def test_who_retires_leaves_other_catalogs_files() -> None:
+    line = Line()
+    await made_foreign(line)
+    before = dict(line.store.files)
+    line.policy = replace(line.policy, retired=True)
+    await line.hear(Hint(A, anew=True), seconds=HOUR)
+    assert line.store.files == before
+
+
+async def test_a_retirement_that_is_undone_publishes_again() -> None:
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=MINUTE)
+    policy = line.policy
+    line.policy = replace(policy, retired=True)
+    await line.hear(Hint(A, anew=True), seconds=MINUTE)
+    line.policy = policy
+    await line.hear(Hint(A), seconds=MINUTE)
+    assert line.document(A)["state"] == "current"
+    assert key_of(A) in line.store.files
+    assert isinstance(line.outcomes[-1], Done)

@@ -1,0 +1,243 @@
+"""A walk that tells what a sweep would find: each way in which files differ, and nothing changed by looking."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from sfn.catalog import Skip, Withheld
+from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.pointer import document, hintfile
+from sfn.pointer.document import State
+from sfn.publish.comparison import Difference, Kind
+from sfn.publish.facts import IsListed, Lacking
+from sfn.publish.policy import Interest
+from sfn.words import Held, Hint, TableName
+from sfn.work.survey import Found, Survey, learnt
+from tests.unit.publishing import AT, A, B, CountingCatalog, CountingStore, Line, key_of, named
+
+
+class Torn(CountingStore):
+    """A store that refuses to read some files.
+
+    Attributes:
+        refused: the trouble, by what its key contains.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: dict[str, Trouble] = {}
+
+    @override
+    def at(self, _location: str) -> Torn:
+        return self
+
+    @override
+    async def read(self, key: str) -> Held | None:
+        for part, trouble in self.refused.items():
+            if part in key:
+                raise trouble
+        return await super().read(key)
+
+
+class Defective(CountingCatalog):
+    """A catalog whose walk ends as nobody foresaw."""
+
+    @override
+    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+        yield A
+        raise ZeroDivisionError
+
+
+async def line(*tables: TableName) -> Line:
+    """A catalog whose tables are published."""
+    made = Line()
+    made.store = Torn()
+    for table in tables or (A,):
+        made.catalog.create(table)
+        await made.hear(Hint(table), seconds=1)
+    return made
+
+
+async def walked(world: Line) -> Found:
+    """One walk, which changes no file."""
+    before = dict(world.store.files)
+    found = await Survey(world.catalog, world.store, world.policy, lambda _: None).run()
+    assert world.store.files == before
+    return found
+
+
+async def difference(world: Line) -> Difference:
+    (found,) = (await walked(world)).differences
+    return found
+
+
+def rewrite(world: Line, **more: Any) -> None:  # noqa: ANN401 - any attribute
+    """Change what A's file says."""
+    key = key_of(A)
+    doc = document.parse(world.store.files[key])
+    world.store.files[key] = document.render(replace(doc, **more))
+
+
+async def test_nothing_differs_once_all_is_published() -> None:
+    found = await walked(await line(A, B))
+    assert (found.tables, found.listed, found.complete) == (2, 2, True)
+    assert (found.differences, found.withheld, found.failed) == ([], [], [])
+
+
+async def test_a_table_that_nobody_told_of_is_missing() -> None:
+    world = await line(A)
+    world.catalog.create(B)
+    found = await difference(world)
+    assert (found.table, found.kind) == (B, Kind.MISSING)
+
+
+async def test_a_commit_that_nobody_told_of_leaves_the_file_behind() -> None:
+    world = await line(A)
+    pointer = world.catalog.commit(A).metadata_location
+    found = await difference(world)
+    assert found.kind is Kind.BEHIND
+    assert found.detail.endswith(f"the catalog {pointer}")
+
+
+async def test_a_rollback_leaves_the_file_ahead() -> None:
+    world = await line(A)
+    world.catalog.commit(A)
+    await world.hear(Hint(A), seconds=1)
+    world.catalog.roll_back(A)
+    assert (await difference(world)).kind is Kind.AHEAD
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "said"),
+    [
+        ({"state": State.DROPPED}, Kind.BEHIND, "it says dropped"),
+        ({"guid": "another"}, Kind.OTHER, "it is of the table another"),
+        ({"metadata_file_path": "file:///elsewhere/x.metadata.json"}, Kind.OTHER, "none is known to be newer"),
+        ({"catalog_id": "theirs"}, Kind.FOREIGN_CATALOG, "carries the catalog_id theirs"),
+    ],
+)
+async def test_what_another_document_is(more: dict[str, Any], kind: Kind, said: str) -> None:
+    world = await line(A)
+    rewrite(world, **more)
+    found = await difference(world)
+    assert found.kind is kind
+    assert said in found.detail
+
+
+async def test_what_is_no_document_is_foreign() -> None:
+    world = await line(A)
+    world.store.files[key_of(A)] = b"no document"
+    assert (await difference(world)).kind is Kind.FOREIGN_FILE
+
+
+async def test_a_hint_of_ours_that_is_behind_is_told() -> None:
+    world = await line(A)
+    before = world.hint()
+    world.catalog.commit(A)
+    await world.hear(Hint(A), seconds=1)
+    assert before is not None
+    world.store.files[hintfile.key(AT)] = before
+    assert (await difference(world)).kind is Kind.HINT_BEHIND
+    world.policy = replace(world.policy, version_hint=False)
+    assert (await walked(world)).differences == []
+
+
+@pytest.mark.parametrize("body", [None, b"somebody-elses"])
+async def test_a_hint_that_is_not_ours_to_write_is_none_of_our_business(body: bytes | None) -> None:
+    world = await line(A)
+    del world.store.files[hintfile.key(AT)]
+    if body is not None:
+        world.store.files[hintfile.key(AT)] = body
+    assert (await walked(world)).differences == []
+
+
+async def test_a_table_that_gets_no_files_and_has_one_is_told() -> None:
+    world = await line(A)
+    world.catalog.commit(A, left_alone="encrypted")
+    assert (await difference(world)).kind is Kind.LEFT_OVER
+    world.store.files.clear()
+    assert (await walked(world)).differences == []
+
+
+async def test_a_location_that_is_refused_is_told() -> None:
+    world = await line()
+    world.catalog.create(B, location="http://elsewhere/b")
+    assert (await difference(world)).kind is Kind.LOCATION_REFUSED
+    world.policy = replace(world.policy, allowed=("file:///other",))
+    assert [one.kind for one in (await walked(world)).differences] == [Kind.LOCATION_REFUSED] * 2
+
+
+async def test_a_file_that_may_not_be_read_is_told() -> None:
+    world = await line(A, B)
+    assert isinstance(world.store, Torn)
+    world.store.refused["n_a_"] = Permanent("a", scope=Scope.TABLE, expected="a file", found="a pipe")
+    world.store.refused["n_b_"] = Transient("b", scope=Scope.TABLE, expected="a file", found="a busy one")
+    found = await walked(world)
+    assert [(one.table, one.kind) for one in found.differences] == [(A, Kind.PERMANENT)]
+    assert [table for table, _ in found.failed] == [B]
+
+
+async def test_trouble_of_a_store_ends_the_walk() -> None:
+    world = await line(A)
+    assert isinstance(world.store, Torn)
+    world.store.refused["n_a_"] = Transient("lake", scope=Scope.STORE, expected="a mount", found="none")
+    with pytest.raises(Transient, match="expected a mount"):
+        await walked(world)
+
+
+async def test_trouble_of_the_catalog_ends_the_walk() -> None:
+    world = await line(A)
+    world.catalog.trouble = Transient("prod", scope=Scope.CATALOG, expected="an answer", found="none")
+    with pytest.raises(Transient, match="expected an answer"):
+        await walked(world)
+
+
+async def test_what_nobody_foresaw_is_raised_as_it_is() -> None:
+    world = await line(A)
+    world.catalog = Defective("prod")
+    with pytest.raises(ExceptionGroup) as caught:
+        await walked(world)
+    assert caught.group_contains(ZeroDivisionError)
+
+
+async def test_what_is_withheld_is_told_and_what_is_excluded_is_not_asked_about() -> None:
+    world = await line(A, B)
+    world.catalog.create_namespace("closed")
+    world.catalog.create(TableName("prod", ("closed",), "c"))
+    world.catalog.close_namespace("closed")
+    world.policy = replace(world.policy, interest=Interest(exclude=("n.b",)))
+    world.store.files.clear()
+    found = await walked(world)
+    assert [one.namespace for one in found.withheld] == [("closed",)]
+    assert [one.table for one in found.differences] == [A]
+
+
+async def test_a_table_that_goes_while_it_is_looked_at_differs_in_nothing() -> None:
+    world = await line(A)
+    world.catalog.create(B)
+    world.catalog.hidden = frozenset({B})
+    assert (await walked(world)).differences == []
+
+
+async def test_differences_come_in_order_and_each_table_is_told_of() -> None:
+    world = Line()
+    tables = [named(f"t{number:02}") for number in range(40)]
+    for table in tables:
+        world.catalog.create(table)
+    seen: list[int] = []
+    found = await Survey(world.catalog, world.store, world.policy, lambda so_far: seen.append(so_far.tables)).run()
+    assert [one.table for one in found.differences] == tables
+    assert seen == list(range(1, 41))
+
+
+async def test_only_files_are_learnt() -> None:
+    def wants_more(_: object) -> None:
+        raise Lacking(IsListed(A))
+
+    with pytest.raises(TypeError):
+        await learnt(wants_more, CountingStore())
