@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from typing import Any
 
+import anyio
 import pytest
 import requests
 import sqlalchemy.exc
@@ -106,6 +108,24 @@ async def test_an_error_of_every_question_is_the_catalogs(error: Exception) -> N
     assert trouble.scope is Scope.CATALOG
     assert "; and of catalog lake: list" in trouble.found
     assert questions.count("namespaces") == 1
+
+
+async def test_many_who_meet_the_same_error_share_the_question_that_decides() -> None:
+    together, pause = threading.Barrier(8), threading.Event()
+    questions: list[str] = []
+
+    def plan(_: NoopCatalog, verb: str) -> list[str]:
+        questions.append(verb)
+        if verb == "load":
+            together.wait(5)
+            raise KeyError
+        pause.wait(0.2)
+        return []
+
+    async with planned(plan, max_in_flight=together.parties) as catalog, anyio.create_task_group() as tasks:
+        for _ in range(together.parties):
+            tasks.start_soon(trouble_of, catalog)
+    assert questions.count("namespaces") < together.parties
 
 
 async def test_a_namespace_that_may_not_be_listed_is_withheld() -> None:

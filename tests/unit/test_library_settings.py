@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
@@ -141,10 +143,27 @@ def test_secrets_are_all_that_is_not_known_to_be_none() -> None:
     assert "s3cret" not in repr(told(SQL))
 
 
-def python(code: str) -> str:
+def python(code: str, **environ: str) -> str:
+    """What a process prints."""
+    surroundings = {**os.environ, **environ}  # noqa: TID251 - a child's
+    command = [sys.executable, "-c", code]
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        command, capture_output=True, text=True, timeout=60, check=True, env=surroundings
     ).stdout.strip()
+
+
+def test_what_pyiceberg_is_configured_with_elsewhere_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / ".pyiceberg.yaml").write_text("catalog:\n  prod:\n    warehouse: elsewhere\n")
+    environ = {"HOME": str(tmp_path), "PYICEBERG_CATALOG__PROD__S3__REGION": "elsewhere"}
+    code = f"""
+from pyiceberg.catalog import load_catalog
+from sfn.catalog.library import LibrarySettings
+from sfn.catalog.library.opening import opened
+settings = {{"type": "sql", "uri": "sqlite:///{tmp_path}/catalog.db"}}
+for catalog in load_catalog("prod", **settings), opened(LibrarySettings(name="prod", properties=settings)):
+    print(list(catalog.properties.values()).count("elsewhere"))
+"""
+    assert python(code, **environ).split() == ["2", "0"]
 
 
 def test_without_such_a_catalog_pyiceberg_is_not_imported() -> None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
+from sfn.catalog import Withheld
 from sfn.catalog.library import LibraryCatalog
 from sfn.errors import Permanent, Scope, Transient
 from sfn.words import Loaded, Missing, NotModified, TableName, Unwritten
@@ -129,18 +129,19 @@ async def test_a_name_that_would_be_mistaken_is_refused_and_nothing_else_is(
     assert isinstance(await catalog.load(ORDERS, None), Loaded)
 
 
-async def test_a_database_with_other_catalogs_only_is_told_of(database: Database) -> None:
-    async with opening(database.properties) as catalog:
-        with capture_logs() as records:
-            await catalog.identity()
-        assert records == []
+async def test_a_catalog_of_whose_name_its_database_knows_nothing_is_withheld(database: Database) -> None:
     async with opening({**database.properties, "name": "default"}) as catalog:
-        with capture_logs() as records:
-            await catalog.identity()
-        assert await catalog.load(ORDERS, None) == Missing()
-    (record,) = records
-    assert (record["log_level"], record["expected"], record["found"]) == ("warning", "default", ["lake"])
-    assert record["remedy"] == "set catalogs.lake.properties.name"
+        assert [one async for one in catalog.tables()] == [
+            Withheld((), "its database holds lake, and nothing of default: set catalogs.lake.properties.name")
+        ]
+
+
+async def test_an_empty_catalog_is_no_wrong_name(database: Database, catalog: LibraryCatalog) -> None:
+    database.execute("DELETE FROM iceberg_tables")
+    assert [one async for one in catalog.tables()] == []
+    assert [one async for one in catalog.tables(lambda _: True)] == []
+    database.execute("DELETE FROM iceberg_namespace_properties")
+    assert [one async for one in catalog.tables()] == []
 
 
 async def test_a_catalog_may_be_called_otherwise_in_its_database(database: Database) -> None:

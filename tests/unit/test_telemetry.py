@@ -15,6 +15,7 @@ import structlog
 
 from sfn.telemetry import configure
 
+TALKATIVE = ("boto3", "botocore", "pyiceberg", "sqlalchemy", "urllib3")
 SERVERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "aiohttp")
 
 
@@ -28,6 +29,8 @@ def as_before() -> Iterator[None]:
     for name in SERVERS:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate, logger.disabled = [], True, False
+    for name in (*TALKATIVE, "thrift"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
     structlog.reset_defaults()
 
 
@@ -59,6 +62,24 @@ def test_a_record_is_one_json_line_with_a_utc_time() -> None:
         "level": "info",
         "logger": "sfn.receiver",
     }
+
+
+@pytest.mark.parametrize("name", TALKATIVE)
+def test_libraries_that_tell_of_each_call_only_warn(name: str) -> None:
+    stream = Stream()
+    configure("debug", "json", stream)
+    log = logging.getLogger(f"{name}.part")
+    log.debug("signing with s3cret")
+    log.info("Loaded FileIO")
+    log.warning("yes")
+    assert [record["event"] for record in stream.records()] == ["yes"]
+
+
+def test_a_library_that_tells_of_what_it_raises_says_nothing() -> None:
+    stream = Stream()
+    configure("debug", "json", stream)
+    logging.getLogger("thrift.transport.TSocket").error("Could not connect")
+    assert stream.records() == []
 
 
 def test_less_severe_records_are_left_out() -> None:

@@ -15,11 +15,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from sfn.errors import Broken, Transient
-from sfn.receiver import ingest, openapi, problem
+from sfn.receiver import faces, ingest, openapi, problem
 from sfn.receiver.body import Receive
+from sfn.receiver.bounded import Bounded
 from sfn.receiver.readiness import Readiness
 
-Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, ingest.Send], Awaitable[None]]
+Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, faces.Send], Awaitable[None]]
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -56,11 +57,13 @@ def application(
 
     api.add_api_route("/openapi.json", description, methods=["GET", "HEAD"], include_in_schema=False)
 
-    async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: ingest.Send) -> None:
+    others = Bounded(api)
+
+    async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: faces.Send) -> None:
         if scope["type"] == "http" and ingest.takes(scope):
             await events(scope, receive, send)
         else:
-            await api(scope, receive, send)
+            await others(scope, receive, send)
 
     return dispatch
 
@@ -120,7 +123,8 @@ def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None)
 def _schema(api: FastAPI, version: str) -> dict[str, Any]:
     schema = get_openapi(title="Iceberg SFN listener", version=version, routes=api.routes)
     components = schema.setdefault("components", {})
-    components["schemas"] = openapi.SCHEMAS | components.get("schemas", {})
+    own = {name: one for name, one in components.get("schemas", {}).items() if name not in openapi.FOREIGN}
+    components["schemas"] = openapi.SCHEMAS | own
     components["securitySchemes"] = openapi.SECURITY
-    schema["paths"] = openapi.PATHS | schema["paths"]
+    schema["paths"] = openapi.PATHS | openapi.with_problems(schema["paths"])
     return schema

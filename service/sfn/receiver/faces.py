@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from http import HTTPStatus
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from sfn.errors import Rejected
 from sfn.receiver import problem
 from sfn.words import Accepted
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+CLOSE: Final = (b"connection", b"close")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,21 @@ class Face:
         """An error."""
         content = self.document(status, detail, where)
         return Answer(status, content, [*headers, (b"content-type", self.media_type)])
+
+    def refused(self, refusal: Rejected) -> Answer:
+        """What a sender is told of a refusal."""
+        # The client of a 408 is in the middle of its body: no next request could be told from it.
+        closing = [CLOSE] if refusal.status == HTTPStatus.REQUEST_TIMEOUT else []
+        return self.error(refusal.status, problem.detail(refusal), closing, where=refusal.where)
+
+
+async def respond(send: Send, answer: Answer) -> None:
+    """Send a response (ASGI 3)."""
+    headers, content = [*answer.headers], answer.content
+    if content is not None:
+        headers.append((b"content-length", str(len(content)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": content or b""})
 
 
 def _counted(taken: Accepted, ignored: int) -> Answer:

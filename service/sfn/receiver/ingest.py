@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import structlog
 
@@ -23,10 +23,8 @@ from sfn.words import BODY_KEPT, Accepted, CatalogName, Hint, TableName, Undecod
 PATH: Final = "/v1/events"
 """Where all dialects are understood but for Polaris' notifications, which have paths of their own."""
 
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _NOTHING: Final = Accepted(0, 0)
-_CLOSE: Final = (b"connection", b"close")
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -70,13 +68,13 @@ class Ingest:
         self._seldom = Seldom()
         self._refusals = Refusals("events", self._seldom)
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: body.Receive, send: Send) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: body.Receive, send: faces.Send) -> None:
         """Answer one request (ASGI 3, scope `http`)."""
         face = faces.OWN if scope["path"] == PATH else faces.ICEBERG
         try:
             answer = await self._answer(face, scope, receive)
         except Rejected as refusal:
-            answer = _refused(face, refusal)
+            answer = face.refused(refusal)
         except Transient as trouble:
             self._tell_not_taken(trouble)
             answer = _unavailable(face, "the events could not be stored", trouble.retry_after)
@@ -90,13 +88,13 @@ class Ingest:
             return
         if answer.status >= HTTPStatus.BAD_REQUEST:
             self._counted.turned_down(answer.status, None if face is faces.OWN else POLARIS)
-        await _respond(send, answer)
+        await faces.respond(send, answer)
 
     async def _answer(self, face: Face, scope: MutableMapping[str, Any], receive: body.Receive) -> Answer | None:
         if scope["method"] != "POST":
             return self._turned_away(face, scope, 405, "events are sent with POST", (b"allow", b"POST"))
         if self._readiness.draining:
-            return _unavailable(face, "the service is shutting down", None, [_CLOSE])
+            return _unavailable(face, "the service is shutting down", None, [faces.CLOSE])
         asked = _read_headers(scope["headers"])
         sender = self._senders.verify(asked.authorization)
         if sender is None:
@@ -194,20 +192,6 @@ def _tell(refusal: Rejected, sender: Sender) -> None:
     _log.info("events refused", sender=sender.name, status=refusal.status, error=str(refusal))
 
 
-def _refused(face: Face, refusal: Rejected) -> Answer:
-    # The client of a 408 is in the middle of its body: no next request could be told from it.
-    closing = [_CLOSE] if refusal.status == HTTPStatus.REQUEST_TIMEOUT else []
-    return face.error(refusal.status, problem.detail(refusal), closing, where=refusal.where)
-
-
 def _unavailable(face: Face, detail: str, retry_after: float | None, headers: faces.Headers = ()) -> Answer:
     seconds = str(problem.whole_seconds(retry_after)).encode()
     return face.error(503, detail, [*headers, (b"retry-after", seconds)])
-
-
-async def _respond(send: Send, answer: Answer) -> None:
-    headers, content = [*answer.headers], answer.content
-    if content is not None:
-        headers.append((b"content-length", str(len(content)).encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": content or b""})

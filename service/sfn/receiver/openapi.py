@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from sfn.dialects import MAX_EVENTS
@@ -82,9 +84,32 @@ _EVENT: Final = {"$ref": "#/components/schemas/Event"}
 RETRY_AFTER: Final = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
 
 
+_MALFORMED: Final = "a parameter or the body is malformed, or they do not fit together"
+
+
 def refusal(description: str, **headers: dict[str, Any]) -> dict[str, Any]:
     """An answer that is a problem document."""
     return {"description": description, "content": _PROBLEM, **({"headers": headers} if headers else {})}
+
+
+def with_problems(paths: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """FastAPI's description of routes, with our own errors: every refusal is a problem document, whatever it says."""
+    return {
+        path: {method: _with_problems(operation) for method, operation in methods.items()}
+        for path, methods in paths.items()
+    }
+
+
+def _with_problems(operation: Mapping[str, Any]) -> dict[str, Any]:
+    answers = dict(operation["responses"])
+    if "requestBody" in operation:
+        answers |= {"400": {"description": "no text in UTF-8"}, "408": {"description": "the body came too slowly"}}
+        answers["413"] = {"description": "the body is too large"}
+    for status, answer in answers.items():
+        if int(status) >= HTTPStatus.BAD_REQUEST:
+            headers = RETRY_AFTER if int(status) == HTTPStatus.SERVICE_UNAVAILABLE else {}
+            answers[status] = refusal(_MALFORMED if status == "422" else answer["description"], **headers)
+    return {**operation, "responses": answers}
 
 
 PATHS: Final[dict[str, Any]] = {
@@ -122,6 +147,9 @@ PATHS: Final[dict[str, Any]] = {
     },
     **openapi_polaris.paths(RETRY_AFTER),
 }
+
+FOREIGN: Final = frozenset({"HTTPValidationError", "ValidationError"})
+"""FastAPI's own error, which we never answer."""
 
 SECURITY: Final[dict[str, Any]] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "not needed where no sender is configured"},

@@ -16,8 +16,11 @@ Format: TypeAlias = Literal["auto", "json", "console"]
 
 REDACTED: Final = "***"
 
-_TALKATIVE: Final = ("boto3", "botocore", "pyiceberg", "sqlalchemy", "thrift", "urllib3")
-"""Libraries that tell of each of their calls, botocore with what it signs."""
+_TALKATIVE: Final = {
+    **dict.fromkeys(("boto3", "botocore", "pyiceberg", "sqlalchemy", "urllib3"), logging.WARNING),
+    "thrift": logging.CRITICAL,
+}
+"""Libraries that tell of each of their calls, botocore with what it signs, and thrift of all that they raise too."""
 
 _SECRET: Final = re.compile(r"token|authorization|credential|secret|password|cookie|api.?key", re.IGNORECASE)
 _DEEPEST: Final = 8
@@ -108,5 +111,5 @@ def _route_servers() -> None:
     access.handlers = []
     access.propagate = False
     access.disabled = True
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, level in _TALKATIVE.items():
+        logging.getLogger(name).setLevel(level)

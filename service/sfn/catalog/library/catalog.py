@@ -7,7 +7,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
-import structlog
 
 from sfn.catalog import Skip, Withheld
 from sfn.catalog.library.settings import LibrarySettings
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from sfn.catalog.library.desk import Desk
 
 T = TypeVar("T")
-
-_log = structlog.stdlib.get_logger(__name__)
 
 LEFT_BEHIND: Final = 56
 """Calls that may hang for ever without keeping others from being made: Hive's socket and REST's have no time-out."""
@@ -71,10 +68,22 @@ class LibraryCatalog:
         return False
 
     async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
-        """As the port promises."""
+        """As the port promises.
+
+        A SQL catalog is withheld as a whole where its database holds others and nothing under its own name: PyIceberg's
+        users often call theirs `default`, and under a wrong name all tables would be gone.
+        """
+        is_empty = True
         async with aclosing(walk(self._settings.name, self._tables, self._namespaces, skip)) as found:
             async for one in found:
+                is_empty = False
                 yield one
+        if is_empty and self._settings.kind == "sql":
+            others = await self._told("list the catalogs", self._desk.namesakes)
+            if others:
+                names = ", ".join(others)
+                why = f"its database holds {names}, and nothing of {self._settings.own_name}: "
+                yield Withheld((), f"{why}set {self._settings.place('name')}")
 
     async def identity(self) -> str:
         """Whose tables these are, for `catalog_id` in our files; see `LibrarySettings.identity`.
@@ -85,25 +94,12 @@ class LibraryCatalog:
         refusal = await self._decided()
         if refusal is not None:
             raise self._trouble(refusal, Scope.CATALOG)
-        if self._settings.kind == "sql":
-            await self._warn_of_namesakes()
         return self._settings.identity()
 
     async def close(self) -> None:
         """Close all connections but those that hang."""
         with anyio.move_on_after(CLOSED_WITHIN, shield=True):
             await self._threads.run(f"catalog {self._settings.name}: close", lambda _: self._desk.close())
-
-    async def _warn_of_namesakes(self) -> None:
-        """PyIceberg's users often call a catalog `default`: under another name the same database is empty."""
-        if others := await self._told("list the catalogs", self._desk.namesakes):
-            _log.warning(
-                "the database holds other catalogs only",
-                catalog=self._settings.name,
-                expected=self._settings.own_name,
-                found=others,
-                remedy=f"set {self._settings.place('name')}",
-            )
 
     async def _tables(self, namespace: tuple[str, ...]) -> AsyncGenerator[tuple[tuple[str, ...], str]]:
         for found in await self._told(f"list {'.'.join(namespace)}", lambda: self._desk.tables(namespace)):

@@ -1,0 +1,65 @@
+"""What an operator's order may cost before anybody knows whether an operator sent it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sfn.receiver.app import application
+from sfn.receiver.body import Limits
+from sfn.receiver.bounded import LIMITS, Bounded
+from tests.integration.listening import CHUNKED, Service, answer, assert_problem, chunk, listening, request
+from tests.integration.operating import Office
+
+REPLAY = "/admin/v1/dead-letters:replay"
+OPERATOR = "an-operators-token"
+
+
+def served() -> Any:  # noqa: ANN401 - an application
+    service = Service()
+    return application(
+        service.ingest(),
+        service.readiness,
+        version="1",
+        on_broken=service.broken.append,
+        routers=[Office().router()],
+    )
+
+
+async def test_a_body_that_says_how_large_it_is_is_not_read() -> None:
+    async with listening(served()) as connect:
+        head = request(f"Content-Length: {LIMITS.size + 1}", path=REPLAY, token=None)
+        assert_problem(await answer(connect, head), 413)
+
+
+async def test_a_body_that_grows_is_read_no_further() -> None:
+    async with listening(served()) as connect, connect() as wire:
+        await wire.send(request(CHUNKED, path=REPLAY, token=None))
+        for _ in range(LIMITS.size // 65_536 + 1):
+            await wire.send(chunk(b" " * 65_536))
+        assert_problem(await wire.reply(), 413)
+
+
+async def test_an_order_of_an_allowed_size_arrives_whole() -> None:
+    async with listening(served()) as connect:
+        body = b" " * (LIMITS.size - 20) + b'{"ids": [1]}'
+        assert (
+            await answer(connect, request("Content-Type: application/json", path=REPLAY, body=body, token=OPERATOR))
+        ).status == 200
+
+
+async def test_a_body_that_never_ends_is_given_up() -> None:
+    async def never(*_: object) -> None:
+        raise AssertionError
+
+    async with listening(Bounded(never, Limits(size=100, deadline=0.2))) as connect, connect() as wire:
+        await wire.send(request("Content-Length: 50", path=REPLAY, token=None), b"{")
+        assert_problem(await wire.reply(), 408)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_what_has_no_body_is_answered_without_one(method: str) -> None:
+    async with listening(served()) as connect, connect() as wire:
+        await wire.send(request("Content-Length: 5", path="/livez", method=method, token=None))
+        assert (await wire.reply(headless=method == "HEAD")).status == 200
