@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn.catalog.metadata import Unintelligible
 from sfn.catalog.rest import answers
-from sfn.catalog.rest.answers import Config, Page, Unintelligible
+from sfn.catalog.rest.answers import Config, Page
 from sfn.words import Table
 from tests.unit.rest_server import table
 

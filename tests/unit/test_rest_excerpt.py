@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn.catalog.excerpt import Wanted, excerpt
+from sfn.catalog.metadata import Unintelligible
 from sfn.catalog.rest import answers
-from sfn.catalog.rest.excerpt import Wanted, excerpt
 
 WANTED: Wanted = {"a": None, "b": {"c": None, "d": {"a": None, '"e\\': None}}}
 STEP = 2**16
@@ -168,5 +169,5 @@ async def test_a_cut_table_reads_like_the_whole(table: object, pointer: str | No
 def outcome(body: bytes) -> object:
     try:
         return answers.read_table(body)
-    except answers.Unintelligible as error:
+    except Unintelligible as error:
         return str(error)

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import anyio
 from anyio import to_thread
 
-from sfn.catalog.rest import answers
+from sfn.catalog.metadata import Unintelligible
 from sfn.catalog.rest.client import Client, Cut
 from sfn.catalog.rest.directions import Directions, Route
 from sfn.catalog.rest.paths import Paths
@@ -69,7 +69,7 @@ class Asking:
             if len(reply.body) <= _DECODED_IN_LOOP:
                 return read(reply.body)
             return await to_thread.run_sync(read, reply.body, limiter=self._decoding)
-        except answers.Unintelligible as error:
+        except Unintelligible as error:
             found = str(error)
         raise Refused(garbled(reply, expected=expected, found=found))
 

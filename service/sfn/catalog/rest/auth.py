@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 
+from sfn.catalog.metadata import Unintelligible
 from sfn.catalog.rest import answers, paths
 from sfn.catalog.rest.refusals import Refusal, Refused, Reply, retry_after
 from sfn.catalog.rest.settings import RestSettings, sendable
@@ -185,7 +186,7 @@ class ClientCredentials:
         if reply.status == HTTPStatus.OK:
             try:
                 token = answers.read_token(reply.body)
-            except answers.Unintelligible as error:
+            except Unintelligible as error:
                 found = str(error)
             else:
                 if sendable("Authorization", token.value):

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import anyio
 from yarl import URL
 
+from sfn.catalog.metadata import Unintelligible
 from sfn.catalog.rest import answers, paths
 from sfn.catalog.rest.client import Client
 from sfn.catalog.rest.refusals import Refusal, Refused, Reply, garbled, of_status
@@ -138,7 +139,7 @@ def route(settings: RestSettings, reply: Reply) -> Route | Refusal:
     """
     try:
         config = answers.read_config(reply.body)
-    except answers.Unintelligible as error:
+    except Unintelligible as error:
         refusal = garbled(reply, expected=_EXPECTED, found=str(error))
         return replace(refusal, remedy=_check(settings, "uri (without /v1)"), reach=Scope.CATALOG)
     uri = config.uri or settings.uri

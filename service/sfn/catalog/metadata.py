@@ -1,0 +1,137 @@
+"""Iceberg table metadata, as a catalog sends it or a file holds it, parsed into our words: only what is needed of it.
+
+Fields not named here are skipped without being built: 8 MiB of snapshots take 6 ms. What is longer is cut first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, inspect
+
+from sfn.catalog.excerpt import Wanted, excerpt
+from sfn.words import Table
+
+LAST_MILLISECOND = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z: past it no date of ours can be written."""
+
+T = TypeVar("T")
+
+
+class Unintelligible(Exception):
+    """A body is no JSON or not of the expected shape; the message says where, and quotes nothing of it."""
+
+
+class _Logged(msgspec.Struct, gc=False):
+    file: str = msgspec.field(name="metadata-file")
+
+
+class _Ref(msgspec.Struct, rename="kebab"):
+    snapshot_id: int
+
+
+class _Refs(msgspec.Struct):
+    main: _Ref | None = None
+
+
+class _Properties(msgspec.Struct):
+    key: str | bool | None = msgspec.field(name="encryption.key-id", default=None)
+    enabled: str | bool | None = msgspec.field(name="sfn.enabled", default=None)
+
+
+class Metadata(msgspec.Struct, rename="kebab"):
+    """The fields of the Iceberg specification, "Table Metadata Fields", that `table_of` reads."""
+
+    format_version: int
+    location: Annotated[str, Meta(min_length=1)]
+    last_updated_ms: Annotated[int, Meta(ge=0, le=LAST_MILLISECOND)]
+    table_uuid: Annotated[str, Meta(min_length=1)] | None = None
+    current_snapshot_id: int | None = None
+    metadata_log: list[_Logged] | None = None
+    properties: _Properties | None = None
+    refs: _Refs | None = None
+
+
+def table_of(metadata: Metadata, metadata_location: str) -> Table:
+    """The table that metadata at a location describes.
+
+    Raises:
+        Unintelligible: it has no uuid, which it must have from format version 2 on.
+    """
+    if metadata.table_uuid is None and metadata.format_version > 1:
+        raise Unintelligible("no table-uuid in metadata of format version 2 or higher")
+    return Table(
+        uuid=metadata.table_uuid,
+        location=metadata.location.rstrip("/") or metadata.location,
+        metadata_location=metadata_location,
+        metadata_log=tuple(entry.file for entry in metadata.metadata_log or ()),
+        last_updated_ms=metadata.last_updated_ms,
+        snapshot_id=_head(metadata),
+        left_alone=_left_alone(metadata.properties or _Properties()),
+    )
+
+
+def read_metadata(body: bytes | bytearray, metadata_location: str) -> Table:
+    """The table that the content of a metadata file describes.
+
+    Raises:
+        Unintelligible: any other content.
+    """
+    return table_of(decoded(body, Metadata), metadata_location)
+
+
+async def cut_metadata(begun: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
+    """A content of which `read_metadata` makes the same as of the whole of a metadata file; see `excerpt`."""
+    return await excerpt(begun, parts, _NEEDED)
+
+
+def wanted_of(shape: type) -> Wanted:
+    """The members of which a struct is made."""
+    return _needed(inspect.type_info(shape)) or {}
+
+
+def decoded(body: bytes | bytearray, shape: type[T], *, strict: bool = True) -> T:
+    """JSON of a shape.
+
+    Raises:
+        Unintelligible: any other body.
+    """
+    try:
+        return msgspec.json.decode(body, type=shape, strict=strict)
+    except msgspec.ValidationError as error:
+        raise Unintelligible(f"JSON of another shape ({error})") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Unintelligible("no whole JSON document") from None
+    except RecursionError:
+        raise Unintelligible("JSON nested too deeply") from None
+
+
+def _needed(kind: inspect.Type) -> Wanted | None:
+    """The members of which a type is made; None where it is no object with members of its own."""
+    match kind:
+        case inspect.StructType():
+            return {field.encode_name: _needed(field.type) for field in kind.fields}
+        case inspect.UnionType():
+            return next((members for each in kind.types if (members := _needed(each)) is not None), None)
+        case _:
+            return None
+
+
+_NEEDED: Final = wanted_of(Metadata)
+
+
+def _head(metadata: Metadata) -> int | None:
+    main = metadata.refs.main if metadata.refs else None
+    head = main.snapshot_id if main else metadata.current_snapshot_id
+    # Old writers say -1 for "none".
+    return None if head == -1 else head
+
+
+def _left_alone(properties: _Properties) -> str | None:
+    if properties.key:
+        return "encrypted: the table property encryption.key-id is set"
+    if str(properties.enabled).strip().lower() == "false":
+        return "switched off: the table property sfn.enabled is false"
+    return None
