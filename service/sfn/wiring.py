@@ -15,6 +15,7 @@ from fastapi import APIRouter
 
 from sfn.admin.app import routes
 from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.catalog.told import ToldCatalog
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Sender
 from sfn.errors import Broken, SfnError
@@ -49,6 +50,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 Adapter: TypeAlias = Callable[[PointerStore], PointerStore]
 """Puts something around a store: a test's delay."""
+Asked: TypeAlias = RestCatalog | ToldCatalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ async def assembled(
     """
     clock = SystemClock()
     stores = Router({at: through(store) if through else store for at, store in _stores(settings).items()})
-    catalogs = {name: RestCatalog(rest_settings(name, one), clock) for name, one in settings.catalogs.items()}
+    catalogs = {name: _catalog(name, one, stores, clock) for name, one in settings.catalogs.items()}
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
     async with (
         SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit) as inbox,
@@ -112,7 +114,7 @@ class Reached:
     Nothing is published for a catalog before: its claims end as trouble of the catalog, which costs no attempt.
     """
 
-    def __init__(self, settings: Settings, catalogs: Mapping[str, RestCatalog]) -> None:
+    def __init__(self, settings: Settings, catalogs: Mapping[str, Asked]) -> None:
         self._settings, self._catalogs = settings, catalogs
         self._sources: dict[str, Source] = {}
 
@@ -130,7 +132,8 @@ class Reached:
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
     """How a catalog's tables are published."""
-    ours, every = settings.catalogs[catalog], settings.sweep.every
+    ours = settings.catalogs[catalog]
+    every = None if ours.is_told else settings.sweep.every
     return Policy(
         catalog_id=catalog_id,
         replica_lag=ours.replica_lag,
@@ -143,6 +146,7 @@ def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
         allowed=ours.allowed_locations,
         swept=every is not None,
         sweep_every=_NEVER if every is None else every,
+        told=ours.is_told,
         interest=_interest(ours),
         writer=f"{DISTRIBUTION} {version(DISTRIBUTION)}",
     )
@@ -152,7 +156,8 @@ def inbox_terms(settings: Settings) -> InboxTerms:
     """What the inbox is told."""
     limits = {name: one.max_drops for name, one in settings.catalogs.items() if one.max_drops is not None}
     stores = tuple(one.prefix for one in settings.stores.values())
-    return InboxTerms(lease=settings.worker.lease, cap=settings.retry.cap, max_drops=limits, stores=stores)
+    cap, told = settings.retry.cap, settings.told
+    return InboxTerms(lease=settings.worker.lease, cap=cap, max_drops=limits, stores=stores, told=told)
 
 
 def worker_terms(settings: Settings) -> Terms:
@@ -175,7 +180,8 @@ def check(settings: Settings) -> None:
     problems: list[SfnError] = []
     for name, one in settings.catalogs.items():
         try:
-            rest_settings(name, one)
+            if not one.is_told:
+                rest_settings(name, one)
         except Misconfigured as error:
             problems.extend(error.problems)
     if problems:
@@ -191,7 +197,7 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
     try:
         return RestSettings(
             name=name,
-            uri=catalog.uri,
+            uri=catalog.uri or "",
             warehouse=catalog.warehouse,
             catalog_id=catalog.catalog_id,
             token=None if catalog.token is None else catalog.token.get_secret_value(),
@@ -208,8 +214,14 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
         raise Misconfigured([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
 
 
+def _catalog(name: str, catalog: CatalogSettings, stores: Router, clock: Clock) -> Asked:
+    if catalog.is_told:
+        return ToldCatalog(name, catalog.catalog_id or "", stores.part, catalog.allowed_locations)
+    return RestCatalog(rest_settings(name, catalog), clock)
+
+
 def _worker(
-    settings: Settings, inbox: SqliteInbox, catalogs: Mapping[str, RestCatalog], stores: Stores, clock: Clock
+    settings: Settings, inbox: SqliteInbox, catalogs: Mapping[str, Asked], stores: Stores, clock: Clock
 ) -> Worker:
     return Worker(
         Inbox(inbox, inbox, inbox, inbox),
@@ -234,8 +246,10 @@ def _application(
     def concerns(table: TableName) -> bool:
         return interests[table.catalog].covers(table)
 
-    limits = Limits(settings.listener.body_limit)
-    events = Ingest(inbox, _senders(settings), readiness, limits=limits, interest=concerns, on_broken=on_broken)
+    limits, told = Limits(settings.listener.body_limit), settings.told
+    events = Ingest(
+        inbox, _senders(settings), readiness, limits=limits, interest=concerns, told=told, on_broken=on_broken
+    )
     return application(
         events,
         readiness,
@@ -268,7 +282,7 @@ def _senders(settings: Settings) -> Senders:
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:
     if settings.sweep.every is None:
         return ()
-    return tuple(Hint(CatalogName(catalog), sender="start") for catalog in settings.catalogs)
+    return tuple(Hint(CatalogName(name), sender="start") for name, one in settings.catalogs.items() if not one.is_told)
 
 
 def _interest(catalog: CatalogSettings) -> Interest:

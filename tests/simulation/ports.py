@@ -26,6 +26,7 @@ from sfn.words import (
     Step,
     Table,
     TableName,
+    Told,
 )
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ class SimulatedInbox:
 
     async def carrying(self, catalog: str, uuid: str) -> list[Known]:
         return await self._node.transact("carrying", lambda: self._service.ledger.roster.carrying(catalog, uuid))
+
+    async def told(self, table: TableName) -> Told | None:
+        return await self._node.transact("told", lambda: self._service.ledger.told(table))
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         return await self._node.transact("neighbours", lambda: self._service.ledger.neighbours(table, location))

@@ -11,6 +11,7 @@ from sfn.clock import Clock
 from sfn.inbox import Claimed
 from sfn.inbox.bell import Bell
 from sfn.inbox.letters import Letter, Status, poisoned
+from sfn.inbox.tellings import taken, told_of
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import (
     Row,
@@ -19,7 +20,6 @@ from sfn.inbox.transitions import (
     claim_of,
     claimed,
     expired,
-    hinted,
     is_held_by,
     is_poison,
     lane_of,
@@ -46,6 +46,7 @@ from sfn.words import (
     Subject,
     Swept,
     TableName,
+    Told,
 )
 
 
@@ -74,7 +75,8 @@ class MemoryInbox:
                 new += 1
                 if note.event_id is not None:
                     self._events.add((note.sender, note.event_id))
-                self._save(hinted(self._rows.get(note.subject), note, self._next(), now, self._terms.cap))
+                for row in taken(note, self._next(), now, self._terms, self._rows.get).values():
+                    self._save(row)
         self._bell.ring()
         return Accepted(new, len(notes) - new)
 
@@ -156,6 +158,11 @@ class MemoryInbox:
         """See `Roster.carrying`."""
         live = self._live(catalog)
         return [_known(name, row) for name, (row, published) in sorted(live.items()) if published.uuid == uuid]
+
+    async def told(self, table: TableName) -> Told | None:
+        """See `Roster.told`."""
+        row = self._rows.get(table)
+        return told_of(row) if row is not None else None
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         """See `Roster.neighbours`."""

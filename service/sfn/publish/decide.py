@@ -88,6 +88,8 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
         return _held(scene, replace(draft.dead, findings=Findings(story)), refresh=refresh, jitter=jitter)
     if refresh:
         _touch(scene, draft)
+    if scene.look.unheard:
+        draft.look_again(scene.look.answered + scene.policy.pause, "a metadata file that was told of can't be read yet")
     return _concluded(scene, draft, refresh=refresh, jitter=jitter)
 
 

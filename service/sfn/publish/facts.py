@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TypeAlias, TypeVar
 
 from sfn.store import Guarantees
-from sfn.words import Held, Known, Missing, Published, Step, Table, TableName, Unwritten
+from sfn.words import Held, Known, Missing, Published, Step, Table, TableName, Telling, Told, Unwritten
 
 T = TypeVar("T")
 
@@ -104,6 +104,7 @@ class Look:
         etag: its entity tag.
         asked, answered: when the request left, when the answer arrived.
         turn: how many answers were learnt before it.
+        told: what a catalog that can't be asked wants to be given the next time.
     """
 
     found: Table | Missing | Unwritten
@@ -111,6 +112,12 @@ class Look:
     asked: datetime
     answered: datetime
     turn: int
+    told: Told | None = None
+
+    @property
+    def unheard(self) -> tuple[Telling, ...]:
+        """What was told and can't be read yet."""
+        return self.told.tellings if self.told is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

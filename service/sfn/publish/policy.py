@@ -57,6 +57,7 @@ class Policy:
         allowed: canonical prefixes that locations must lie below; empty for any.
         swept: sweeps of this catalog are made, so an absence waits for one.
         sweep_every: how often.
+        told: nobody can ask this catalog: what was told of its tables is the truth.
         interest: which tables.
         writer: what documents say wrote them.
     """
@@ -72,6 +73,7 @@ class Policy:
     allowed: tuple[str, ...] = ()
     swept: bool = True
     sweep_every: timedelta = timedelta(minutes=15)
+    told: bool = False
     interest: Interest = field(default_factory=Interest)
     writer: str = "iceberg-sfn"
 

@@ -12,7 +12,7 @@ from sfn.publish.changes import Change, Draft, Put, Stage
 from sfn.publish.facts import Look
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene
-from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Memo, Published, Story, TableName
+from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Memo, Published, Story, TableName, Told
 
 
 def conclude(
@@ -34,6 +34,7 @@ def conclude(
         outlasts = any(later > at for later, _ in draft.looks)
         wish = scene.claim.wish if outlasts else replace(scene.claim.wish, floor=None)
         wish = replace(wish, looked_again=wish.looked_again or draft.echo, purge=_still_purged(scene, story))
+        wish = replace(wish, tellings=scene.look.unheard)
         return Later(at, why, wish, findings)
     due = min([story.refresh_at or scene.look.answered, *_expiries(after.values(), scene.look.answered)])
     if scene.obstacle is not None:
@@ -52,17 +53,29 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later:
     for own in scene.own.values():
         scene.facts.require_read(own.key)
     policy, story, answered = scene.policy, scene.claim.story, scene.look.answered
-    patience = policy.expire_after // policy.refresh_after + 1 if scene.claim.locations else 0
-    if story.misses == 0 and not story.visited:
+    told = _told(scene)
+    # What was told of a name is remembered too, longer than an event can be late.
+    remembers = bool(scene.claim.locations) or told is not None
+    patience = policy.expire_after // policy.refresh_after + 1
+    if scene.look.unheard:
+        at = answered + policy.pause
+    elif story.misses == 0 and not story.visited:
         at = answered + policy.replica_lag
-    elif story.misses <= patience and scene.claim.locations:
+    elif story.misses <= patience and remembers:
         at = answered + policy.refresh_after
     else:
         return Done(answered, Findings(asks=tuple(draft.asks), stirs=scene.claim.locations), forget=True)
     stirs = scene.claim.locations if story.misses == 0 else frozenset()
-    story = replace(story, misses=story.misses + 1, live=None)
+    story = replace(story, misses=story.misses + 1, live=None, told=told)
     findings = Findings(story, asks=tuple(draft.asks), stirs=stirs)
-    return Later(at, "neither a table nor a file of ours", scene.claim.wish, findings)
+    wish = replace(scene.claim.wish, tellings=scene.look.unheard)
+    return Later(at, "neither a table nor a file of ours", wish, findings)
+
+
+def _told(scene: Scene) -> Told | None:
+    """What is known of the name's tables in a catalog that can't be asked."""
+    told = replace(scene.look.told, tellings=()) if scene.look.told is not None else Told()
+    return told if told != Told() else scene.claim.story.told
 
 
 def unwritten(claim: Claim, look: Look, policy: Policy, jitter: float) -> Done:
@@ -99,6 +112,7 @@ def _story(
         hints=_hints(scene, changes),
         refresh_at=next_refresh(scene.look, scene.policy, jitter) if renew else before.refresh_at,
         misses=0,
+        told=_told(scene),
     )
 
 

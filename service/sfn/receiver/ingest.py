@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
@@ -24,6 +24,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 _NOTHING: Final = Accepted(0, 0)
+_SEND_FEWER: Final = "let the sender send these events again, fewer in one request, or raise listener.body_limit"
 _CLOSE: Final = (b"connection", b"close")
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -53,6 +54,7 @@ class Ingest:
         readiness: whether anything is taken at all.
         limits: what a body may cost.
         interest: whether a table is published; hints for others are counted as ignored.
+        told: catalogs that nobody can ask: what events do not say of them nobody will ever know.
         on_broken: told once the inbox can't be trusted any more, so that the process may end.
     """
 
@@ -64,6 +66,7 @@ class Ingest:
         *,
         limits: body.Limits,
         interest: Callable[[TableName], bool],
+        told: Collection[str] = (),
         on_broken: Callable[[Broken], None],
     ) -> None:
         self._intake = intake
@@ -71,6 +74,7 @@ class Ingest:
         self._readiness = readiness
         self._limits = limits
         self._interest = interest
+        self._told = frozenset(told)
         self._on_broken = on_broken
         self._refusals = Refusals()
 
@@ -108,10 +112,11 @@ class Ingest:
             if content is None:
                 return None
             decoded = decode(Arrived(scope["path"], scope["headers"], content, sender))
+            self._check_told(decoded.hints)
         except Rejected as refusal:
             _log.info("events refused", sender=sender.name, status=refusal.status, error=str(refusal))
             if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-                await self._intake.put(_sweeps(sender))
+                await self._intake.put(self._sweeps(sender))
             raise
         wanted = [hint for hint in decoded.hints if self._concerns(hint)]
         taken = await self._intake.put(wanted) if wanted else _NOTHING
@@ -124,6 +129,23 @@ class Ingest:
         client = scope.get("client")
         self._refusals.tell(status, why, client[0] if client else None)
         return _problem(status, why, [header])
+
+    def _sweeps(self, sender: Sender) -> list[Hint]:
+        """What was in a body that nobody read, a walk over the sender's catalogs finds; but for those told of alone."""
+        catalogs = list(dict.fromkeys(sender.catalogs.values()))
+        if lost := sorted(self._told.intersection(catalogs)):
+            _log.error("events lost", sender=sender.name, catalogs=lost, remedy=_SEND_FEWER)
+        return [Hint(CatalogName(catalog), sender.name) for catalog in catalogs if catalog not in self._told]
+
+    def _check_told(self, hints: Iterable[Hint]) -> None:
+        """Raise `Rejected` where a catalog would have to be asked that nobody can ask."""
+        for hint in hints:
+            is_news = (
+                hint.floor is not None or hint.drop or hint.renamed_to is not None or hint.renamed_from is not None
+            )
+            if hint.subject.catalog in self._told and not is_news:
+                expected = f"metadata_location, as nobody can ask {hint.subject.catalog} for it"
+                raise Rejected("#", status=422, expected=expected, found=f"none for {hint.subject}")
 
     def _concerns(self, hint: Hint) -> bool:
         return isinstance(hint.subject, CatalogName) or self._interest(hint.subject)
@@ -149,11 +171,6 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _Asked:
         elif name == b"content-encoding":
             encoding = value.strip().lower()
     return _Asked(authorization, length, encoding)
-
-
-def _sweeps(sender: Sender) -> list[Hint]:
-    """What was in a body that nobody read, a walk over the sender's catalogs finds."""
-    return [Hint(CatalogName(catalog), sender.name) for catalog in dict.fromkeys(sender.catalogs.values())]
 
 
 def _accepted(taken: Accepted, ignored: int) -> Answer:

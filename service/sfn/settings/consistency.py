@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from typing import Final
 
 from sfn.errors import SfnError
 from sfn.settings.complaints import nearest
 from sfn.settings.model import SenderSettings, Settings
-from sfn.settings.sources import Sources
+from sfn.settings.sources import Sources, variable
+
+_FOR_ASKING: Final = (
+    *("uri", "warehouse", "ca_file", "headers"),
+    *("token", "token_file", "credential", "credential_file", "oauth2_uri", "scope"),
+)
+"""Keys of a catalog that say where, and as whom, it is asked."""
 
 
 def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...]:
     """Everything that does not fit together."""
     return (
         *_catalogs(settings, sources),
+        *_told(settings, sources),
         *_open_to_the_network(settings, sources),
         *_senders(settings, sources),
         *_secrets_shared(settings, sources),
@@ -32,6 +40,29 @@ def _catalogs(settings: Settings, sources: Sources) -> Iterator[SfnError]:
             found="none",
             remedy='write [catalogs.NAME] uri = "https://…", or set SFN_CATALOGS__NAME__URI',
         )
+
+
+def _told(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    for name, catalog in settings.catalogs.items():
+        if not catalog.is_told:
+            continue
+        for key in ("catalog_id", "allowed_locations"):
+            if not getattr(catalog, key):
+                keys = ("catalogs", name, key)
+                yield SfnError(
+                    sources.place(keys),
+                    expected="a value, as a catalog of type told can't be asked for it",
+                    found="none",
+                    remedy=f"set it there or as {variable(keys)}",
+                )
+        for key in _FOR_ASKING:
+            if key in catalog.model_fields_set:
+                yield SfnError(
+                    sources.place(("catalogs", name, key)),
+                    expected="no such key, as a catalog of type told is never asked",
+                    found="one",
+                    remedy='remove it, or set type = "rest"',
+                )
 
 
 def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnError]:

@@ -10,7 +10,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from sfn.settings import texts
 from sfn.settings.quantities import Duration, DurationOrOff, PositiveDuration, Size, between
@@ -136,7 +147,7 @@ class CatalogSettings(Section):
     """A catalog whose tables get files.
 
     Attributes:
-        type: how it is spoken to.
+        type: how it is spoken to: `told` is not at all, and then its events are the truth.
         uri: where its REST API begins, without `/v1`; may hold a user and a password.
         warehouse: which warehouse of that server.
         catalog_id: its identity in our files, None for one derived from where it is.
@@ -159,8 +170,8 @@ class CatalogSettings(Section):
         min_publish_interval: from one publish of a table to the next.
     """
 
-    type: Literal["rest"] = "rest"
-    uri: Url = Field(repr=False)
+    type: Literal["rest", "told"] = "rest"
+    uri: Url | None = Field(default=None, repr=False, validate_default=True)
     warehouse: Text | None = None
     catalog_id: Text | None = None
     ca_file: File | None = None
@@ -182,6 +193,18 @@ class CatalogSettings(Section):
     expire_after: PositiveDuration = timedelta(days=7)
     refresh_after: PositiveDuration = timedelta(hours=8)
     min_publish_interval: Pause = timedelta(seconds=1)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether nobody can ask it, or list it: its events are the truth."""
+        return self.type == "told"
+
+    @field_validator("uri")
+    @classmethod
+    def _where_it_is_asked(cls, uri: str | None, others: ValidationInfo) -> str | None:
+        if uri is None and others.data.get("type") == "rest":
+            raise PydanticCustomError("missing", "a value")
+        return uri
 
 
 class StoreSettings(Section):
@@ -232,6 +255,11 @@ class Settings(Section):
     stores: Mapping[Name, StoreSettings] = Field(default_factory=dict)
     admin: AdminSettings = AdminSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+
+    @property
+    def told(self) -> frozenset[str]:
+        """The catalogs that nobody can ask."""
+        return frozenset(name for name, one in self.catalogs.items() if one.is_told)
 
     def catalogs_of(self, sender: str) -> Mapping[str, str]:
         """The catalogs that a configured sender speaks for: its own names of them, and ours.

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from sfn.words.table import Subject, Table, TableName
+from sfn.words.told import Telling, Told
 
 
 class Urgency(StrEnum):
@@ -100,6 +101,7 @@ class Wish:
         vague: some hint said no more than "look".
         looked_again: the one more look that a hint gets which the answer does not show was taken.
         anew: nothing remembered may be trusted.
+        tellings: of a catalog that can't be asked: what the events said, at most `sfn.inbox.tellings.KEPT`.
     """
 
     floor: str | None = None
@@ -109,6 +111,7 @@ class Wish:
     vague: bool = False
     looked_again: bool = False
     anew: bool = False
+    tellings: tuple[Telling, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,7 @@ class Story:
         hints: contents of the version hint that we wrote, by location.
         refresh_at: when all of it is looked at anew.
         misses: looks in a row that found neither a table nor a file.
+        told: of a catalog that can't be asked: what is known of the name's tables.
     """
 
     live: Published | None = None
@@ -151,6 +155,7 @@ class Story:
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     refresh_at: datetime | None = None
     misses: int = 0
+    told: Told | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,14 @@ from sfn.inbox.sqlite.events import Entry, EventLog
 from sfn.inbox.sqlite.roster import RosterQueries
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.sqlite.schema import prepare
+from sfn.inbox.tellings import taken, told_of
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import (
+    Row,
     asked,
     claim_of,
     claimed,
     expired,
-    hinted,
     is_held_by,
     is_poison,
     released,
@@ -48,8 +49,10 @@ from sfn.words import (
     Reason,
     Slots,
     Step,
+    Subject,
     Swept,
     TableName,
+    Told,
 )
 
 __all__ = ["Ledger", "Terms"]
@@ -138,9 +141,9 @@ class Ledger:
             new = self._events.write([entry for each in entries for entry in each])
             for entry in (entry for each in entries for entry in each):
                 if entry.seq in new:
-                    before = self._rows.load(entry.key)
-                    after = hinted(before, entry.note, entry.seq, entry.received, self._terms.cap)
-                    self._rows.save(entry.key, after)
+                    rows = taken(entry.note, entry.seq, entry.received, self._terms, self._load)
+                    for subject, row in rows.items():
+                        self._rows.save(key_of(subject), row)
         counts = [(sum(entry.seq in new for entry in each), len(each)) for each in entries]
         return [Accepted(fresh, total - fresh) for fresh, total in counts]
 
@@ -203,6 +206,11 @@ class Ledger:
             self._note(claim, key, outcome, before.attempt, now)
         return True
 
+    def told(self, table: TableName) -> Told | None:
+        """See `Roster.told`."""
+        row = self._load(table)
+        return told_of(row) if row is not None else None
+
     def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         """See `Roster.neighbours`."""
         return frozenset(name for name, _ in self.roster.live_at(table.catalog, location)) - {table}
@@ -233,6 +241,9 @@ class Ledger:
         """Delete the oldest events received before a moment, so many at most; how many."""
         with self.transaction():
             return self._events.prune(before, most)
+
+    def _load(self, subject: Subject) -> Row | None:
+        return self._rows.load(key_of(subject))
 
     def _next(self) -> int:
         """A number greater than all before; one whose transaction is undone is skipped."""
