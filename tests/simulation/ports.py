@@ -107,7 +107,7 @@ class SimulatedCatalog:
     def __init__(self, node: Node) -> None:
         self._node, self._truth = node, node.service.truth
 
-    async def load(self, table: TableName, known: str | None) -> Answer:
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         found = await self._answer(f"load {table}", lambda at: self._truth.get(table, at))
         if isinstance(found, Missing):
             return found
@@ -149,6 +149,12 @@ class SimulatedStore:
         held = self._held(key)
         await self._node.step(f"after read {key}")
         return held
+
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        await self._begin("open", key)
+        body = self._service.files.bodies.get(key)
+        await self._node.step(f"after open {key}")
+        return None if body is None else body[start : start + most]
 
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         await self._begin("write", key)

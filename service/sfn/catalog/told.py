@@ -11,11 +11,24 @@ from typing import Final
 from sfn.catalog import Skip, Withheld
 from sfn.catalog.contents import Part, metadata_at
 from sfn.catalog.metadata import Unintelligible
-from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.errors import LocationRefused, Permanent, Scope, Transient
 from sfn.pointer import hearsay
 from sfn.pointer.lineage import Relation, version
 from sfn.pointer.location import canonical, checked
-from sfn.words import Answer, Birth, Loaded, Missing, NotModified, Table, TableName, Telling, Told
+from sfn.words import (
+    Answer,
+    Birth,
+    Hearing,
+    Loaded,
+    Missing,
+    NotModified,
+    Reason,
+    Table,
+    TableName,
+    Telling,
+    Told,
+    Unheard,
+)
 
 REMEMBERED: Final = 64
 """Metadata files of which is remembered what they say: one publish asks for the same a few times."""
@@ -25,7 +38,7 @@ class ToldCatalog:
     """A catalog that is only told of.
 
     An answer is what the newest of all told metadata files says, by metadata-log or number; which table has the name is
-    said by births and ends alone (`sfn.pointer.hearsay`). What can't be read yet is tried once all else was answered.
+    said by births and ends alone (`sfn.pointer.hearsay`). What can't be read keeps nothing else from being heard.
 
     Args:
         name: the name that the configuration gives it.
@@ -39,19 +52,13 @@ class ToldCatalog:
         self._remembered: OrderedDict[str, Table] = OrderedDict()
 
     async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
-        """As the port promises, by what was told.
-
-        Raises:
-            Transient: scope table: nothing is new but a metadata file that is not there yet.
-            LocationRefused: nothing is new but a location below none of `allowed`, or of the stores.
-            Permanent: scope table: nothing is new but a file that is no metadata.
-        """
-        after = await self._heard(told or Told())
-        now = hearsay.current(after)
+        """As the port promises, by what was told; nothing told is a table that is missing."""
+        heard = await self._heard(told or Told())
+        now = hearsay.current(heard.told)
         if now is None or now.location is None:
-            return Missing(after)
+            return Missing(heard)
         etag = _etag(now.location)
-        return NotModified(after) if etag == known else Loaded(await self._opened(now.location), etag, after)
+        return NotModified(heard) if etag == known else Loaded(await self._opened(now.location), etag, heard)
 
     async def listed(self, table: TableName) -> bool:
         """False: there is no listing that could name a table whose end was told of."""
@@ -70,25 +77,25 @@ class ToldCatalog:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def _heard(self, told: Told) -> Told:
-        """What is known once all that can be read was heard; the rest is left as tellings."""
-        tellings = sorted(told.tellings, key=lambda telling: telling.seq)
+    async def _heard(self, told: Told) -> Hearing:
+        """All that can be heard, in the order in which it was told."""
         looks = await self._looked_into(told)
-        waiting: list[Telling] = []
-        told = replace(told, tellings=())
-        for telling in tellings:
+        unheard: list[Telling] = []
+        news = False
+        after = replace(told, tellings=())
+        for telling in hearsay.in_order(told.tellings):
+            if telling.location in looks.troubles:
+                unheard.append(telling)
+                continue
+            news = news or not telling.is_doubtful
             if telling.ends:
-                told = hearsay.after_end(told, telling)
-            elif telling.location in looks.troubles:
-                waiting.append(telling)
+                after = hearsay.after_end(after, telling)
             elif telling.location is not None:
                 look = looks.seen[telling.location]
-                order = await self._order(told, look, telling.location)
-                told = hearsay.after(told, telling, look.uuid, order)
-        waiting = [telling for telling in waiting if not _is_passed_over(told, telling, looks)]
-        if waiting and len(waiting) == len(tellings):
-            raise looks.gravest(waiting)
-        return replace(told, tellings=tuple(waiting))
+                order = await self._order(after, look, telling.location)
+                after = hearsay.after(after, telling, look.uuid, order)
+        kept = [one for one in unheard if not (one.is_doubtful and news) and not _is_gone(after, one, looks)]
+        return Hearing(after, tuple(looks.unheard(telling) for telling in kept))
 
     async def _looked_into(self, told: Told) -> _Looks:
         """Look into as few files as tell whose they are: one whose log names the others, mostly."""
@@ -112,7 +119,7 @@ class ToldCatalog:
     async def _look_into(self, location: str, looks: _Looks) -> None:
         try:
             table = await self._opened(location)
-        except Trouble as trouble:
+        except (_NotThere, Permanent) as trouble:
             if trouble.scope is not Scope.TABLE:
                 raise
             looks.troubles[location] = trouble
@@ -131,7 +138,7 @@ class ToldCatalog:
             return order
         try:
             held = await self._opened(known.location)
-        except Trouble as trouble:
+        except (_NotThere, Permanent) as trouble:
             if trouble.scope is not Scope.TABLE:
                 raise
             return order
@@ -205,24 +212,27 @@ class _Looks:
 
     seen: dict[str, _Look]
     log: dict[str, str | None] = field(default_factory=dict)
-    troubles: dict[str, Trouble] = field(default_factory=dict)
+    troubles: dict[str, _NotThere | Permanent] = field(default_factory=dict)
 
     def logged(self, table: Table) -> None:
         """Know the metadata-log of a table."""
         self.log.update({canonical(entry): table.uuid for entry in table.metadata_log})
 
-    def gravest(self, tellings: Sequence[Telling]) -> Trouble:
-        """Of what some could not be read for, what somebody must look at; else what comes by itself."""
-        troubles = [self.troubles[telling.location] for telling in tellings if telling.location is not None]
-        return next((trouble for trouble in troubles if isinstance(trouble, Permanent)), troubles[0])
+    def unheard(self, telling: Telling) -> Unheard:
+        """Why a telling can't be read."""
+        trouble = self.troubles[telling.location or ""]
+        if isinstance(trouble, _NotThere):
+            return Unheard(telling, None, str(trouble))
+        reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
+        return Unheard(telling, reason, str(trouble))
 
 
-def _is_passed_over(told: Told, telling: Telling, looks: _Looks) -> bool:
-    """Whether what can't be read is not waited for: it was given up, or is most likely gone for good."""
-    if telling.is_doubtful:
-        return True
-    if telling.birth is not None or not isinstance(looks.troubles.get(telling.location or ""), _NotThere):
+def _is_gone(told: Told, telling: Telling, looks: _Looks) -> bool:
+    """Whether a file that is not there is not waited for: most likely it was deleted with its table, or as too old."""
+    if not isinstance(looks.troubles[telling.location or ""], _NotThere):
         return False
+    if telling.birth is not None:
+        return telling.seq < told.ended_at
     now = hearsay.current(told)
     if now is None:
         return told != Told()

@@ -115,16 +115,18 @@ def _addressed(
 
 def _added(tellings: tuple[Telling, ...], telling: Telling) -> tuple[Telling, ...]:
     kept = [*(one for one in tellings if not _is_superseded(one, telling)), telling]
+    if telling.ends and tellings and replace(telling, seq=tellings[-1].seq) == tellings[-1]:
+        return tellings
     while len(kept) > KEPT:
         kept.remove(_least(kept))
     return tuple(kept)
 
 
 def _is_superseded(one: Telling, by: Telling) -> bool:
-    """Whether what was told need not be heard any more: it was told once more, or of the same table a higher number."""
-    if one.birth is not None or by.birth is not None or one.ends != by.ends:
+    """Whether a commit need not be heard any more: it was told once more, or of the same table a higher number."""
+    if one.birth is not None or by.birth is not None or one.ends or by.ends:
         return False
-    if (one.location, one.uuid, one.to) == (by.location, by.uuid, by.to):
+    if (one.location, one.uuid) == (by.location, by.uuid):
         return True
     return one.uuid is not None and one.uuid == by.uuid and _is_lower(one, by)
 

@@ -71,10 +71,15 @@ def after(told: Told, telling: Telling, uuid: str | None, order: Relation) -> To
     return _with(told, table)
 
 
+def in_order(tellings: Iterable[Telling]) -> list[Telling]:
+    """As they were told; what a table takes along to a new name before that it came there."""
+    return sorted(tellings, key=lambda telling: (telling.seq, telling.birth is not None))
+
+
 def foreseen(told: Told) -> Told:
     """What is known without a look into any metadata file; what is left to be heard says no uuid."""
     unplaced = []
-    for telling in told.tellings:
+    for telling in in_order(told.tellings):
         if telling.ends:
             told = after_end(told, telling)
         elif telling.uuid is not None and telling.location is not None:
@@ -96,9 +101,10 @@ def _born(told: Told, table: ToldTable, telling: Telling, order: Relation) -> To
     if table.born_at < 0:
         overtaken = table.ended_at >= 0
         return replace(table, born_at=telling.seq, ended_at=max(table.ended_at, telling.seq) if overtaken else -1)
-    # What was created is never created again: such an event is a late one. And no birth leads back to an older file.
-    again = telling.birth is Birth.REGISTER and order is not Relation.OLDER and not is_alive(told, table)
-    if again and telling.seq > max(table.ended_at, told.ended_at):
+    # What was created is never created again: such an event is a late one. So is a birth that leads to an older file
+    # than was told of before, unless both were told at once: then it is what a table takes along to a new name.
+    is_late = telling.birth is Birth.CREATE or (order is Relation.OLDER and table.told_at != telling.seq)
+    if not is_late and not is_alive(told, table) and telling.seq > max(table.ended_at, told.ended_at):
         return replace(table, born_at=telling.seq)
     return table
 

@@ -151,15 +151,15 @@ class _Publish:
         if isinstance(answer, Loaded):
             if table == self.name:
                 self.latest = replace(self.latest, table=answer.table, etag=answer.etag)
-            return Look(answer.table, answer.etag, asked, answered, facts.next_turn(), answer.told)
+            return Look(answer.table, answer.etag, asked, answered, facts.next_turn(), answer.heard)
         if isinstance(answer, NotModified) and memo.table is not None:
-            return Look(memo.table, memo.etag, asked, answered, facts.next_turn(), answer.told)
+            return Look(memo.table, memo.etag, asked, answered, facts.next_turn(), answer.heard)
         if isinstance(answer, NotModified):
             raise Transient(
                 str(table), scope=Scope.TABLE, expected="a table or its absence", found="304 without being asked for it"
             )
-        told = answer.told if isinstance(answer, Missing) else None
-        return Look(answer, None, asked, answered, facts.next_turn(), told)
+        heard = answer.heard if isinstance(answer, Missing) else None
+        return Look(answer, None, asked, answered, facts.next_turn(), heard)
 
     async def _told(self, table: TableName, facts: Facts) -> Told | None:
         """What was told of a table by now: the claim may be older, and a tag must be older than the answer."""
@@ -167,7 +167,9 @@ class _Publish:
         if table != self.name:
             # What can't be read is that row's trouble.
             return replace(told, tellings=doubted(told.tellings)) if told is not None else None
-        if self.claim.story.told is not None:
+        story = self.claim.story
+        if story.told is not None or (self.claim.locations and not story.visited):
+            # In the second case whatever lies there was written for what is told, by a process that did not settle.
             return told
         for key in self._own_keys():
             if key not in facts.files:

@@ -1,6 +1,6 @@
 """The domain's words: frozen, checked values without behaviour of their own."""
 
-from sfn.words.answer import Answer, Loaded, Missing, NotModified, Unwritten
+from sfn.words.answer import Answer, Hearing, Loaded, Missing, NotModified, Unheard, Unwritten
 from sfn.words.claim import Claim, Held, Lane, Memo, Published, Slots, Story, Urgency, Wish
 from sfn.words.hint import BODY_KEPT, Accepted, Hint, Undecodable
 from sfn.words.outcome import (
@@ -33,6 +33,7 @@ __all__ = [
     "Dead",
     "Done",
     "Findings",
+    "Hearing",
     "Held",
     "Hint",
     "Known",
@@ -58,6 +59,7 @@ __all__ = [
     "Told",
     "ToldTable",
     "Undecodable",
+    "Unheard",
     "Unwritten",
     "Urgency",
     "Wish",

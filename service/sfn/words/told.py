@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from sfn.words.table import TableName
@@ -28,7 +29,8 @@ class Telling:
         birth: how the table came to the name; None for a commit, and for an end.
         ends: the table was dropped or has another name now.
         to: that name.
-        is_doubtful: its row was given up with it: it is passed over where it still can't be read.
+        missed_at: since when its metadata file is looked for in vain.
+        is_doubtful: its row was given up with it: where it can't be read, it stands back for what else is told.
     """
 
     seq: int
@@ -37,6 +39,7 @@ class Telling:
     birth: Birth | None = None
     ends: bool = False
     to: TableName | None = None
+    missed_at: datetime | None = None
     is_doubtful: bool = False
 
 
