@@ -44,10 +44,9 @@ class Checker:
         ignore_moves_back: a script looks at that itself.
         stated: how often a case was met that can't be promised.
         strict: readers never go back, not even until the next look; else that too is a stated case.
-        told: nobody can ask the catalogs: by its new name a reader may see what a table was before it had that name, as
-            later commits under the old one are still to be told of.
-        is_overdue: whether the end of a table under one of its names was not told within the lag: what is told
-            under both may then lead a reader back.
+        told: nobody can ask the catalogs. By its new name a reader may see what a table was before it had that name, as
+            later commits under the old one are still to be told of. By its directory it may be led back while a file
+            is there of a name that the table lost: that is still to be told of, or to be seen through.
         lived: keys of documents, each with a table uuid that was live there.
         last: by reader: the highest rank that it saw.
         late: keys written long after the catalog was asked, by a process that was suspended meanwhile. If it is killed
@@ -62,7 +61,6 @@ class Checker:
     stated: int = 0
     strict: bool = True
     told: bool = False
-    is_overdue: Callable[[str | None], bool] = lambda _uuid: False
     ignore_moves_back: bool = False
     places: set[str] = field(default_factory=set)
     last: dict[tuple[str, ...], int] = field(default_factory=dict)
@@ -199,11 +197,21 @@ class Checker:
         rank = min((rank for rank in had if rank >= before), default=max(had))
         if rank < before and not self.ignore_moves_back:
             rolled_back = self.ranks.rolled_back[uuid]
-            if self.is_overdue(uuid) or (at and any(self._is_stated(reader, at, back) for back in rolled_back)):
+            has_two_names = self.told and reader[0] != "name" and self._is_left_over(reader[1], uuid)
+            if has_two_names or (at and any(self._is_stated(reader, at, back) for back in rolled_back)):
                 self.stated += 1
             else:
                 self._blame_for_now(f"moved back: {reader[0]}", f"{reader} to rank {rank} ({pointer}) after {before}")
         self.last[reader] = max(before, rank)
+
+    def _is_left_over(self, place: str, uuid: str | None) -> bool:
+        """Whether a live file is there of a name that the table does not have any more."""
+        return any(
+            doc["state"] == "current"
+            and doc["guid"] == uuid
+            and not self.is_live(doc["catalog_id"], (*doc["namespace"], doc["name"]), uuid)
+            for _, doc in self.documents(place)
+        )
 
     def _blame_for_now(self, kind: str, what: str) -> None:
         """A promise was broken that is right again after the next look."""

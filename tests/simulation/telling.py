@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 BY_UUID, IN_ORDER = "by uuid", "in order"
-ANSWERED_WITHIN, LAG, LEASE = 5.0, 6.0, 20.0
+ANSWERED_WITHIN = 5.0
+"""Seconds after which a sender takes a request for lost, and sends it again."""
 
 TELLABLE = {name: weight for name, weight in OPERATIONS.items() if name != "rollback"} | {"register": 1.0}
 """A step back can't be told: what is older by log or number is taken for a late event."""
@@ -25,52 +25,27 @@ CONVERGING = {name: weight for name, weight in TELLABLE.items() if name not in {
 """What comes to the same whatever the order in which its events arrive: no table comes back to a name that it had."""
 
 
-@dataclass(slots=True)
-class End:
-    """When a table ceased to have a name, and when that was acknowledged, if it was."""
-
-    at: float
-    told_at: float | None = None
-
-
 class Post:
     """How events get to the service.
 
     Attributes:
         told: metadata locations that are on their way, or arrived.
-        ends: by table uuid: when each of its ends was, and when it was acknowledged.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._line = asyncio.Lock()
         self.told: set[str] = set()
-        self.ends: dict[str | None, list[End]] = defaultdict(list)
 
-    def send(self, hints: list[Hint], delay: float, end_of: str | None = None) -> None:
-        """Send one request, after a while.
-
-        Args:
-            end_of: the uuid of a table that was dropped or renamed.
-        """
+    def send(self, hints: list[Hint], delay: float) -> None:
+        """Send one request, after a while."""
         self.told.update(hint.floor for hint in hints if hint.floor is not None)
-        self._world.loop.create_task(self._send(hints, delay, End(self._world.time) if end_of else None, end_of))
+        in_order = self._world.setting.told == IN_ORDER
+        self._world.loop.create_task(self._in_line(hints, delay) if in_order else self._sent(hints, delay))
 
-    def is_overdue(self, uuid: str | None) -> bool:
-        """Whether the end of a table was told of late, and may not have been seen through yet."""
-        now = self._world.time
-        return any(end.at + LAG <= now and (end.told_at or now) + LEASE >= now for end in self.ends[uuid])
-
-    async def _send(self, hints: list[Hint], delay: float, end: End | None, uuid: str | None) -> None:
-        if end is not None:
-            self.ends[uuid].append(end)
-        if self._world.setting.told == IN_ORDER:
-            async with self._line:
-                await self._sent(hints, delay)
-        else:
+    async def _in_line(self, hints: list[Hint], delay: float) -> None:
+        async with self._line:
             await self._sent(hints, delay)
-        if end is not None:
-            end.told_at = self._world.time
 
     async def _sent(self, hints: list[Hint], delay: float) -> None:
         await asyncio.sleep(delay)
@@ -164,5 +139,4 @@ class ToldLife(Life):
                 replace(one, sender="test", event_id=f"e{number}.{part}", uuid=uuid)
                 for part, one in enumerate((hint, *more))
             ]
-            is_end = hint.drop or hint.renamed_to is not None
-            self.world.post.send(hints, self.rng.expovariate(0.5), table.uuid if is_end else None)
+            self.world.post.send(hints, self.rng.expovariate(0.5))

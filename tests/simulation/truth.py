@@ -110,7 +110,7 @@ def metadata_file(table: Table) -> bytes:
         "format-version": 2,
         "table-uuid": table.uuid,
         "location": table.location,
-        "last-updated-ms": table.last_updated_ms,
+        "last-updated-ms": max(0, table.last_updated_ms),
         "current-snapshot-id": table.snapshot_id,
         "metadata-log": [{"metadata-file": entry, "timestamp-ms": 0} for entry in table.metadata_log],
         "properties": {"sfn.enabled": "false"} if table.left_alone is not None else {},

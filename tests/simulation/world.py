@@ -50,7 +50,7 @@ class World:
         self.truths = [CatalogTruth(f"cat{index}", self.loop.time) for index in range(setting.catalogs)]
         self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
         self.checker.is_live, self.checker.strict = self._is_live, setting.strict
-        self.checker.told, self.checker.is_overdue = bool(setting.told), self._is_overdue
+        self.checker.told = bool(setting.told)
         self.services: list[Service] = []
         self._switched: set[str | None] = set()
         self.post = Post(self)
@@ -200,9 +200,6 @@ class World:
             for truth in self.truths
             for name, table in truth.live().items()
         )
-
-    def _is_overdue(self, uuid: str | None) -> bool:
-        return self.post.is_overdue(uuid)
 
     def _count(self, what: str) -> None:
         self.counts[what] += 1

@@ -66,7 +66,9 @@ def after(told: Told, telling: Telling, uuid: str | None, order: Relation) -> To
         order: what the location is to the one that is known of that table. Where it is unknown the later told counts.
     """
     table = _born(told, of_uuid(told, uuid), telling, order)
-    if order is Relation.NEWER or (order is Relation.UNKNOWN and telling.seq >= table.told_at):
+    if order is Relation.SAME:
+        table = replace(table, told_at=max(table.told_at, telling.seq))
+    elif order is Relation.NEWER or (order is Relation.UNKNOWN and telling.seq >= table.told_at):
         table = replace(table, location=telling.location, told_at=telling.seq)
     return _with(told, table)
 

@@ -50,7 +50,7 @@ class ToldTable:
     Attributes:
         uuid: its uuid.
         location: its newest metadata location, None while only its end was told of.
-        told_at: when that was.
+        told_at: when that was told last.
         born_at: when it came to the name.
         ended_at: when it was dropped or renamed.
         to: the name that it was renamed to.
