@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from sfn.catalog import Catalog, library
+from sfn.catalog.contents import Part
 from sfn.catalog.library import LibraryCatalog, LibrarySettings
 from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.catalog.told import ToldCatalog
 from sfn.clock import Clock
 from sfn.errors import SfnError
 from sfn.settings import CatalogSettings, Misconfigured, Settings
@@ -28,13 +30,16 @@ class Identified(Catalog, Protocol):
         ...
 
 
-def adapters(settings: Settings, clock: Clock) -> dict[str, Identified]:
+def adapters(settings: Settings, clock: Clock, part: Part) -> dict[str, Identified]:
     """All configured catalogs, by their names; none has been asked anything yet.
+
+    Args:
+        part: reads the metadata files of catalogs that can't be asked for what is in them.
 
     Raises:
         Misconfigured: one can't be asked.
     """
-    return {name: _adapter(name, one, clock) for name, one in settings.catalogs.items()}
+    return {name: _adapter(name, one, clock, part) for name, one in settings.catalogs.items()}
 
 
 def check(settings: Settings) -> None:
@@ -46,10 +51,13 @@ def check(settings: Settings) -> None:
     problems: list[SfnError] = []
     for name, one in settings.catalogs.items():
         try:
-            if one.type == "rest":
-                rest_settings(name, one)
-            else:
-                library.check(library_settings(name, one))
+            match one.type:
+                case "rest":
+                    rest_settings(name, one)
+                case "pyiceberg":
+                    library.check(library_settings(name, one))
+                case "told":
+                    pass
         except Misconfigured as error:
             problems.extend(error.problems)
         except SfnError as error:
@@ -97,7 +105,11 @@ def library_settings(name: str, catalog: CatalogSettings) -> LibrarySettings:
     )
 
 
-def _adapter(name: str, catalog: CatalogSettings, clock: Clock) -> Identified:
-    if catalog.type == "rest":
-        return RestCatalog(rest_settings(name, catalog), clock)
-    return LibraryCatalog(library_settings(name, catalog))
+def _adapter(name: str, catalog: CatalogSettings, clock: Clock, part: Part) -> Identified:
+    match catalog.type:
+        case "rest":
+            return RestCatalog(rest_settings(name, catalog), clock)
+        case "pyiceberg":
+            return LibraryCatalog(library_settings(name, catalog))
+        case "told":
+            return ToldCatalog(name, catalog.catalog_id or "", part, catalog.allowed_locations)

@@ -27,7 +27,7 @@ from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
-from sfn.receiver.ingest import Ingest
+from sfn.receiver.ingest import Concern, Ingest
 from sfn.receiver.readiness import Readiness
 from sfn.settings import CatalogSettings, Settings
 from sfn.sources import Identified, adapters
@@ -93,7 +93,7 @@ async def assembled(
     """
     clock, certificate = SystemClock(), _certificate(settings)
     stores = Router({at: through(store) if through else store for at, store in stores_of(settings).items()})
-    catalogs = adapters(settings, clock)
+    catalogs = adapters(settings, clock, stores.part)
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
     metering = Metering(settings, version(DISTRIBUTION), clock)
     observe = metering.metrics.commits.observe
@@ -165,7 +165,8 @@ class Reached:
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
     """How a catalog's tables are published."""
-    ours, every = settings.catalogs[catalog], settings.sweep.every
+    ours = settings.catalogs[catalog]
+    every = None if ours.is_told else settings.sweep.every
     return Policy(
         catalog_id=catalog_id,
         replica_lag=ours.replica_lag,
@@ -178,6 +179,7 @@ def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
         allowed=ours.allowed_locations,
         swept=every is not None,
         sweep_every=_NEVER if every is None else every,
+        told=ours.is_told,
         interest=_interest(ours),
         writer=f"{DISTRIBUTION} {version(DISTRIBUTION)}",
     )
@@ -187,7 +189,8 @@ def inbox_terms(settings: Settings) -> InboxTerms:
     """What the inbox is told."""
     limits = {name: one.max_drops for name, one in settings.catalogs.items() if one.max_drops is not None}
     stores = tuple(one.prefix for one in settings.stores.values())
-    return InboxTerms(lease=settings.worker.lease, cap=settings.retry.cap, max_drops=limits, stores=stores)
+    cap, told = settings.retry.cap, settings.told
+    return InboxTerms(lease=settings.worker.lease, cap=cap, max_drops=limits, stores=stores, told=told)
 
 
 def worker_terms(settings: Settings) -> Terms:
@@ -235,14 +238,14 @@ def _application(
         admitted.senders,
         readiness,
         limits=Limits(settings.listener.body_limit),
-        interest=concerns,
+        concern=Concern(concerns, settings.told),
         on_broken=on_broken,
         counted=metering.metrics.events,
     )
     operations = Operations(
         inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
         process=process,
-        catalogs={name: Followed(one.type) for name, one in settings.catalogs.items()},
+        catalogs={name: Followed(one.type, swept=not one.is_told) for name, one in settings.catalogs.items()},
         understand=partial(_understood, settings, concerns),
         clock=clock,
     )
@@ -277,7 +280,7 @@ def _understood(settings: Settings, concerns: Callable[[TableName], bool], event
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:
     if settings.sweep.every is None:
         return ()
-    return tuple(Hint(CatalogName(catalog), sender="start") for catalog in settings.catalogs)
+    return tuple(Hint(CatalogName(name), sender="start") for name, one in settings.catalogs.items() if not one.is_told)
 
 
 def _interest(catalog: CatalogSettings) -> Interest:

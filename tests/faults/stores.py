@@ -33,6 +33,10 @@ class CountingStore:
         self._count("read", key)
         return await self.inner.read(key)
 
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        self._count("part", key)
+        return await self.inner.part(key, start, most)
+
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         self._count("write", key)
         self.written[key] += 1
@@ -69,6 +73,10 @@ class SlowStore:
         held = await self.inner.read(key)
         await anyio.sleep(self.seconds)
         return held
+
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        await anyio.sleep(2 * self.seconds)
+        return await self.inner.part(key, start, most)
 
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         await anyio.sleep(self.seconds)

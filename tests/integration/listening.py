@@ -21,7 +21,7 @@ from sfn.errors import Broken
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
-from sfn.receiver.ingest import Ingest
+from sfn.receiver.ingest import Concern, Ingest
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.problem import MEDIA_TYPE
 from sfn.receiver.readiness import Readiness
@@ -90,7 +90,7 @@ class Service:
             self.senders,
             self.readiness,
             limits=Limits(self.limit, self.deadline),
-            interest=covers_all_but_scratch,
+            concern=Concern(covers_all_but_scratch),
             on_broken=self.broken.append,
             counted=self.metrics.events,
         )

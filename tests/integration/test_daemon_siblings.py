@@ -24,7 +24,7 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.receiver.app import application
 from sfn.receiver.body import Limits
-from sfn.receiver.ingest import Ingest
+from sfn.receiver.ingest import Concern, Ingest
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import anonymous
 from sfn.store.router import Router
@@ -135,7 +135,7 @@ def service(
         senders,
         readiness,
         limits=Limits(1000),
-        interest=lambda _: True,
+        concern=Concern(lambda _: True),
         on_broken=failure.tell,
         counted=metrics.events,
     )

@@ -40,6 +40,9 @@ class OddStore:
         self._enter("read")
         return await self.inner.read(key)
 
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        return await self.inner.part(key, start, most)
+
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         verb = "create" if replacing is None else "swap"
         self._enter(verb)

@@ -43,6 +43,16 @@ async def test_what_was_written_is_read_with_the_same_tag(ground: Ground) -> Non
     assert await ground.store.read(ground.key) == newer
 
 
+async def test_a_file_of_any_length_is_read_in_parts(ground: Ground) -> None:
+    assert await ground.store.part(ground.key, 0, 10) is None
+    body = bytes(range(256)) * (LIMIT // 64)
+    ground.plant(ground.key, body)
+    assert await ground.store.part(ground.key, 0, 2 * len(body)) == body
+    assert await ground.store.part(ground.key, LIMIT, 1000) == body[LIMIT : LIMIT + 1000]
+    assert await ground.store.part(ground.key, len(body) - 3, 1000) == body[-3:]
+    assert await ground.store.part(ground.key, len(body), 1000) == b""
+
+
 async def test_a_stale_writer_loses(ground: Ground) -> None:
     stale = await created(ground)
     newer = await replaced(ground, b"2", stale)

@@ -44,6 +44,9 @@ class Checker:
         ignore_moves_back: a script looks at that itself.
         stated: how often a case was met that can't be promised.
         strict: readers never go back, not even until the next look; else that too is a stated case.
+        told: nobody can ask the catalogs. By its new name a reader may see what a table was before it had that name, as
+            later commits under the old one are still to be told of. By its directory it may be led back while a file
+            is there of a name that the table lost: that is still to be told of, or to be seen through.
         lived: keys of documents, each with a table uuid that was live there.
         last: by reader: the highest rank that it saw.
         late: keys written long after the catalog was asked, by a process that was suspended meanwhile. If it is killed
@@ -57,6 +60,7 @@ class Checker:
     bad: list[tuple[str, str]] = field(default_factory=list)
     stated: int = 0
     strict: bool = True
+    told: bool = False
     ignore_moves_back: bool = False
     places: set[str] = field(default_factory=set)
     last: dict[tuple[str, ...], int] = field(default_factory=dict)
@@ -183,7 +187,7 @@ class Checker:
     def _saw(self, reader: tuple[str, ...], catalog: str, uuid: str | None, pointer: str, at: datetime | None) -> None:
         """A reader saw a pointer: the catalog must have had it, and the reader must not have seen a later one."""
         had = self.ranks.order.get((catalog, uuid), {}).get(pointer)
-        if reader[0] == "name" and not reader[3]:
+        if reader[0] == "name" and not reader[3] and not self.told:
             had = self.ranks.under.get((catalog, tuple(reader[2].split("."))), {}).get(pointer)
         if had is None:
             self.blame(f"lie: {reader[0]}", f"{reader} {pointer}")
@@ -192,11 +196,22 @@ class Checker:
         # A pointer that was stepped back to has two ranks: it counts as the first that is no step back from the last.
         rank = min((rank for rank in had if rank >= before), default=max(had))
         if rank < before and not self.ignore_moves_back:
-            if at is not None and any(self._is_stated(reader, at, back) for back in self.ranks.rolled_back[uuid]):
+            rolled_back = self.ranks.rolled_back[uuid]
+            has_two_names = self.told and reader[0] != "name" and self._is_left_over(reader[1], uuid)
+            if has_two_names or (at and any(self._is_stated(reader, at, back) for back in rolled_back)):
                 self.stated += 1
             else:
                 self._blame_for_now(f"moved back: {reader[0]}", f"{reader} to rank {rank} ({pointer}) after {before}")
         self.last[reader] = max(before, rank)
+
+    def _is_left_over(self, place: str, uuid: str | None) -> bool:
+        """Whether a live file is there of a name that the table does not have any more."""
+        return any(
+            doc["state"] == "current"
+            and doc["guid"] == uuid
+            and not self.is_live(doc["catalog_id"], (*doc["namespace"], doc["name"]), uuid)
+            for _, doc in self.documents(place)
+        )
 
     def _blame_for_now(self, kind: str, what: str) -> None:
         """A promise was broken that is right again after the next look."""

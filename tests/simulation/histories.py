@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from tests.simulation.life import OPERATIONS, SWITCHES
 from tests.simulation.setting import Report, Setting
+from tests.simulation.telling import BY_UUID, CONVERGING, IN_ORDER, TELLABLE
 from tests.simulation.world import World
 
 
@@ -31,6 +32,8 @@ KINDS = {
     "twice": Setting(inboxes=2),
     "switched": Setting(OPERATIONS | SWITCHES),
     "poison": Setting(crashes=2),
+    "told": Setting(CONVERGING, told=BY_UUID),
+    "told-in-order": Setting(TELLABLE, told=IN_ORDER, store_outage=True),
 }
 
 

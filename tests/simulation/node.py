@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import anyio
 
+from sfn.catalog.told import ToldCatalog
 from sfn.errors import Scope, Transient
 from sfn.inbox.bell import Bell
 from sfn.inbox.letters import Letter
@@ -30,6 +31,8 @@ from tests.simulation.ports import SimulatedCatalog, SimulatedInbox, SimulatedSt
 from tests.simulation.truth import CatalogTruth, Files
 
 T = TypeVar("T")
+LAKE = "s3://lake"
+"""Where all tables lie."""
 
 
 @dataclass(slots=True)
@@ -126,11 +129,13 @@ class Node:
         self.bell = Bell(self.clock)
         self.inbox = SimulatedInbox(self)
         self.stop = anyio.Event()
-        source = Source(SimulatedCatalog(self), service.policy)
+        store = SimulatedStore(self)
+        told = ToldCatalog(service.truth.name, service.truth.catalog_id, store.part, (LAKE,))
+        source = Source(told if service.policy.told else SimulatedCatalog(self), service.policy)
         self.worker = Worker(
             Inbox(self.inbox, self.inbox, self.inbox, self.inbox),
             OneSource(service.truth.name, source),
-            SimulatedStore(self),
+            store,
             clock=self.clock,
             chance=service.rng,
             journal=Tally(service.count, service.say, service.looked),
@@ -139,7 +144,7 @@ class Node:
 
     async def run(self) -> None:
         """What the daemon does: a first sweep for an inbox that never had one, and the worker until it is stopped."""
-        if not self.service.started:
+        if not self.service.started and not self.service.policy.told:
             name = self.service.truth.name
             await self.inbox.put([Hint(CatalogName(name), sender="start")])
             self.service.started = True
@@ -236,7 +241,7 @@ class Tally:
         raise AssertionError(f"{claim.subject}: unexpected {error!r}") from error
 
 
-def policy_of(truth: CatalogTruth) -> Policy:
+def policy_of(truth: CatalogTruth, *, told: bool) -> Policy:
     """The times of the simulation: short enough to pass many of them in one history."""
     return Policy(
         catalog_id=truth.catalog_id,
@@ -246,6 +251,8 @@ def policy_of(truth: CatalogTruth) -> Policy:
         refresh_after=timedelta(seconds=1000),
         min_publish_interval=timedelta(seconds=1),
         sweep_every=timedelta(seconds=120),
+        swept=not told,
+        told=told,
     )
 
 

@@ -27,6 +27,7 @@ from sfn.words import (
     Step,
     Table,
     TableName,
+    Told,
     Undecodable,
 )
 
@@ -89,6 +90,9 @@ class SimulatedInbox:
     async def carrying(self, catalog: str, uuid: str) -> list[Known]:
         return await self._node.transact("carrying", lambda: self._service.ledger.roster.carrying(catalog, uuid))
 
+    async def told(self, table: TableName) -> Told | None:
+        return await self._node.transact("told", lambda: self._service.ledger.told(table))
+
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         return await self._node.transact("neighbours", lambda: self._service.ledger.neighbours(table, location))
 
@@ -105,7 +109,7 @@ class SimulatedCatalog:
     def __init__(self, node: Node) -> None:
         self._node, self._truth = node, node.service.truth
 
-    async def load(self, table: TableName, known: str | None) -> Answer:
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         found = await self._answer(f"load {table}", lambda at: self._truth.get(table, at))
         if isinstance(found, Missing):
             return found
@@ -147,6 +151,12 @@ class SimulatedStore:
         held = self._held(key)
         await self._node.step(f"after read {key}")
         return held
+
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        await self._begin("open", key)
+        body = self._service.files.bodies.get(key)
+        await self._node.step(f"after open {key}")
+        return None if body is None else body[start : start + most]
 
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         await self._begin("write", key)

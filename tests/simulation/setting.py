@@ -20,6 +20,8 @@ class Setting:
         outage: the catalog is away for a while; "blank" answers 404 to everything.
         inbox_lost: once.
         crashes: leases that may run out in a row before a table counts as poison.
+        told: nobody can ask the catalogs, and no event is lost; "by uuid" events say whose they are and come in any
+            order, "in order" they come as they happened and say no more than they must.
         inboxes: how many services follow each catalog, each with an inbox of its own: it was installed twice.
     """
 
@@ -31,6 +33,7 @@ class Setting:
     catalogs: int = 1
     inboxes: int = 1
     outage: str = ""
+    told: str = ""
     store_outage: bool = False
     inbox_lost: bool = False
     conditional_delete: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -101,6 +102,20 @@ class Ranks:
         self.names[catalog_id, identifier].add(table.uuid)
         self.places[table.uuid].add(table.location)
         self.owner[table.metadata_location] = table.uuid
+
+
+def metadata_file(table: Table) -> bytes:
+    """What a table's metadata file says."""
+    content = {
+        "format-version": 2,
+        "table-uuid": table.uuid,
+        "location": table.location,
+        "last-updated-ms": max(0, table.last_updated_ms),
+        "current-snapshot-id": table.snapshot_id,
+        "metadata-log": [{"metadata-file": entry, "timestamp-ms": 0} for entry in table.metadata_log],
+        "properties": {"sfn.enabled": "false"} if table.left_alone is not None else {},
+    }
+    return json.dumps(content).encode()
 
 
 def new_uuid(rng: random.Random) -> str:

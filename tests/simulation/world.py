@@ -23,7 +23,8 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.node import TERMS, Service, Weather, policy_of
 from tests.simulation.rest import Resting, at_rest
 from tests.simulation.setting import Report, Setting
-from tests.simulation.truth import CatalogTruth, Files, Ranks
+from tests.simulation.telling import Post, ToldLife
+from tests.simulation.truth import CatalogTruth, Files, Ranks, metadata_file
 
 QUIET = 420.0
 REFRESHED = 2300.0
@@ -50,8 +51,10 @@ class World:
         self.truths = [CatalogTruth(f"cat{index}", self.loop.time) for index in range(setting.catalogs)]
         self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
         self.checker.is_live, self.checker.strict = self._is_live, setting.strict
+        self.checker.told = bool(setting.told)
         self.services: list[Service] = []
         self._switched: set[str | None] = set()
+        self.post = Post(self)
         self._looks: dict[Subject, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
     @property
@@ -72,7 +75,7 @@ class World:
                 self.checker.places.add(value.location)
             if value.left_alone is not None:
                 self._switched.add(value.uuid)
-            self.files.bodies.setdefault(value.metadata_location, b"")
+            self.files.bodies.setdefault(value.metadata_location, metadata_file(value))
             self.say(f"{name} = {value.metadata_location} {value.uuid} at {value.location}")
         else:
             self.say(f"{name} is gone")
@@ -175,11 +178,12 @@ class World:
             crashes=self.setting.crashes,
             poison_pause=POISON_PAUSE,
             max_drops={truth.name: self.setting.max_drops},
+            told=frozenset({truth.name} if self.setting.told else ()),
         )
         return Service(
             truth,
             self.files,
-            policy_of(truth),
+            policy_of(truth, told=bool(self.setting.told)),
             self.weather,
             loop=self.loop,
             rng=self.rng,
@@ -210,6 +214,10 @@ class World:
 
     def _watch(self, key: str, old: bytes | None, new: bytes | None, writer: str) -> None:
         self.say(f"  {writer[:4]} {key} = {_brief(new)}")
+        if self.setting.told and new is not None and key.endswith(".ver"):
+            pointer = json.loads(new)["metadata_file_path"]
+            if pointer not in self.post.told:
+                self.checker.blame("never told", f"{key} {pointer}")
         self.checker.changed(key, old, new, writer)
 
     def _life(self, index: int) -> Life:
@@ -218,7 +226,8 @@ class World:
         if self.setting.shared:
             names = [TableName(catalog, ("a_b",), "c"), TableName(catalog, ("a",), "b_c"), *names[:1]]
         places = [f"s3://lake/{number}" for number in range(self.setting.places)]
-        return Life(self, index, names, places, dict(self.setting.operations), shared=self.setting.shared)
+        kind = ToldLife if self.setting.told else Life
+        return kind(self, index, names, places, dict(self.setting.operations), shared=self.setting.shared)
 
     def _disasters(self, lives: list[Life]) -> None:
         rng, setting = self.rng, self.setting

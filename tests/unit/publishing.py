@@ -15,7 +15,7 @@ from sfn.pointer import hintfile, naming
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import Ports, publish
 from sfn.store.memory import MemoryStore
-from sfn.words import Answer, Claim, Held, Hint, Missing, Outcome, Slots, TableName
+from sfn.words import Answer, Claim, Held, Hint, Missing, Outcome, Slots, TableName, Told
 from tests.promises.inboxes import TERMS, HandClock
 
 AT = "file:///warehouse/n/a"
@@ -55,7 +55,7 @@ class CountingCatalog(MemoryCatalog):
         return table not in self.unlisted and await super().listed(table)
 
     @override
-    async def load(self, table: TableName, known: str | None) -> Answer:
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         self.loads += 1
         return Missing() if table in self.hidden else await super().load(table, known)
 

@@ -29,6 +29,7 @@ from sfn.words import (
     Swept,
     Table,
     TableName,
+    Told,
     Undecodable,
 )
 from sfn.work.sweep import Sweep, SweepPorts
@@ -57,7 +58,7 @@ class Slow(MemoryCatalog):
         self.before_load: Callable[[], object] = lambda: None
 
     @override
-    async def load(self, table: TableName, known: str | None) -> Answer:
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         await anyio.sleep(0.003)
         self.before_load()
         self.fails_after -= 1

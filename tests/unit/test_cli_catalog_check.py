@@ -16,7 +16,7 @@ from sfn.pointer import document, naming
 from sfn.pointer.document import Document
 from sfn.store.memory import MemoryStore
 from sfn.store.router import Router
-from sfn.words import Answer, TableName
+from sfn.words import Answer, TableName, Told
 from tests.unit.operators import NOON
 from tests.unit.settings_ground import Ground
 
@@ -46,7 +46,7 @@ class Known(MemoryCatalog):
         return "ours"
 
     @override
-    async def load(self, table: TableName, known: str | None) -> Answer:
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         self.loads.append(table)
         if table in self.refused:
             raise self.refused[table]

@@ -14,12 +14,14 @@ import pytest
 from sfn.admin.operators import Retirement
 from sfn.catalog.library import LibraryCatalog, LibrarySettings
 from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.catalog.told import ToldCatalog
 from sfn.clock import SystemClock
 from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.settings import Misconfigured, Settings
 from sfn.sources import adapters, check, library_settings, rest_settings
+from sfn.store.router import Router
 from sfn.wiring import Reached, assembled, inbox_terms, policy, worker_terms
 from sfn.words import CatalogName, Hint
 from sfn.work.retry import RetryPolicy
@@ -158,8 +160,10 @@ def test_pyiceberg_is_told_what_its_settings_say(ground: Ground) -> None:
 
 
 async def test_each_type_of_catalog_has_its_adapter(ground: Ground) -> None:
-    both = adapters(ground.load(CATALOG + PYICEBERG), SystemClock())
-    assert {name: type(one) for name, one in both.items()} == {"prod": RestCatalog, "lake": LibraryCatalog}
+    told = '[catalogs.heard]\ntype = "told"\ncatalog_id = "c"\nallowed_locations = ["/lake"]\n'
+    both = adapters(ground.load(CATALOG + PYICEBERG + told), SystemClock(), Router({}).part)
+    kinds = {name: type(one) for name, one in both.items()}
+    assert kinds == {"prod": RestCatalog, "lake": LibraryCatalog, "heard": ToldCatalog}
     for one in both.values():
         await one.close()
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from sfn.words import Answer, TableName
+from sfn.words import Answer, TableName, Told
 
 Skip: TypeAlias = Callable[[tuple[str, ...]], bool]
 """Whether a namespace, and all that lies below it, is left out."""
@@ -32,12 +32,13 @@ class Catalog(Protocol):
     refused connections, 401, 403, 429, 5xx, a body that is no JSON, a 404 that is not in Iceberg's error shape.
     """
 
-    async def load(self, table: TableName, known: str | None) -> Answer:
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         """What the catalog says about a table now.
 
         Args:
             table: whose metadata.
             known: entity tag of an answer that the caller still has; `NotModified` is returned only where it was given.
+            told: all that was told of the table, for a catalog that has no other source; every other passes over it.
         """
         ...
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sfn.catalog import Skip, Withheld
 from sfn.errors import Permanent, Scope, Trouble
-from sfn.words import Answer, Loaded, Missing, NotModified, Table, TableName, Unwritten
+from sfn.words import Answer, Loaded, Missing, NotModified, Table, TableName, Told, Unwritten
 
 _EPOCH_MS = 1_700_000_000_000
 
@@ -42,7 +42,7 @@ class MemoryCatalog:
         self._closed: set[tuple[str, ...]] = set()
         self._rows: dict[TableName, _Row] = {}
 
-    async def load(self, table: TableName, known: str | None) -> Answer:
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         self._raise_trouble()
         row = self._rows.get(table)
         if row is None:

@@ -5,12 +5,13 @@ Fields not named here are skipped without being built: 8 MiB of snapshots take 6
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, inspect
 
-from sfn.catalog.excerpt import Wanted
+from sfn.catalog.excerpt import Wanted, excerpt
 from sfn.words import Table
 
 LAST_MILLISECOND: Final = 253_402_300_799_999
@@ -73,6 +74,20 @@ def table_of(metadata: Metadata, metadata_location: str) -> Table:
     )
 
 
+def read_metadata(body: bytes | bytearray, metadata_location: str) -> Table:
+    """The table that the content of a metadata file describes.
+
+    Raises:
+        Unintelligible: any other content.
+    """
+    return table_of(decoded(body, Metadata), metadata_location)
+
+
+async def cut_metadata(begun: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
+    """A content of which `read_metadata` makes the same as of the whole of a metadata file; see `excerpt`."""
+    return await excerpt(begun, parts, _NEEDED)
+
+
 def decoded(body: bytes | bytearray, shape: type[T], *, strict: bool = True) -> T:
     """A JSON document of that shape.
 
@@ -106,6 +121,9 @@ def _needed(kind: inspect.Type) -> Wanted | None:
             return next((members for each in kind.types if (members := _needed(each)) is not None), None)
         case _:
             return None
+
+
+_NEEDED: Final = needed(Metadata)
 
 
 def _head(metadata: Metadata) -> int | None:

@@ -62,9 +62,9 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
     """
     settings = load(config)
     sources.check(settings)
-    names = list(settings.catalogs)
+    names = [name for name in settings.catalogs if name not in settings.told]
     if catalog is not None and catalog not in names:
-        expected = f"a configured catalog ({', '.join(names)})"
+        expected = f"a configured catalog that can be asked ({', '.join(names)})"
         raise Misconfigured([SfnError("--catalog", expected=expected, found=catalog)])
     # What the adapters log would stand among what the command prints.
     telemetry.configure("error", "console")
@@ -73,7 +73,7 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
         stores = Router(places.stores_of(settings))
         found = []
         async with AsyncExitStack() as stack:
-            catalogs = sources.adapters(settings, SystemClock())
+            catalogs = sources.adapters(settings, SystemClock(), stores.part)
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
             for name in names if catalog is None else [catalog]:

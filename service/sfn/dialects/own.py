@@ -6,8 +6,8 @@
      "purge": true,                                                           with drop, and only there
      "catalog": …, "event_id": …, "metadata_location": …, "table_uuid": …, "ref": …, "occurred_at": …}
 
-Null is the same as absent, an unknown key is passed over. `table_uuid`, `ref` and `occurred_at` are checked and then
-left to the event log: the catalog knows better.
+Null is the same as absent, an unknown key is passed over. `ref` and `occurred_at` are checked and then left to the
+event log: the catalog knows better. So is `table_uuid`, unless there is no catalog to ask.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, checked, kind, text, wrong
-from sfn.words import Hint, TableName
+from sfn.words import Birth, Hint, TableName
 
 OPERATIONS: Final = ("commit", "create", "register", "rename", "drop")
+
+_BIRTHS: Final = {"create": Birth.CREATE, "register": Birth.REGISTER}
 
 _DESTINATION_ID: Final = "\x1fdestination"
 """Ends the event id of a rename's second hint: no id that arrives holds a control character."""
@@ -64,7 +66,7 @@ def recognises(event: Told) -> bool:
 
 
 def hints(event: Told) -> tuple[Hint, ...]:
-    """One hint, or for a rename two: the old name with `renamed_to`, and the new one, of which no location was told.
+    """One hint, or for a rename two: the old name with `renamed_to`, and the new one, of which the location was told.
 
     Raises:
         Rejected: 422, with the JSON pointer of the wrong field.
@@ -74,7 +76,7 @@ def hints(event: Told) -> tuple[Hint, ...]:
     table = _table(content, at, event.catalog(text(content, "catalog", at), f"{at}/catalog"))
     event_id = text(content, "event_id", at)
     floor = text(content, "metadata_location", at, MAX_LOCATION)
-    text(content, "table_uuid", at)
+    uuid = text(content, "table_uuid", at)
     text(content, "ref", at)
     _timestamp(content, "occurred_at", at)
     destination = _destination(content, at, table, operation)
@@ -83,12 +85,12 @@ def hints(event: Told) -> tuple[Hint, ...]:
     if destination is not None:
         arrival = None if event_id is None else event_id + _DESTINATION_ID
         return (
-            Hint(table, sender, event_id, renamed_to=destination, body=body),
-            Hint(destination, sender, arrival, body=body),
+            Hint(table, sender, event_id, renamed_to=destination, uuid=uuid, body=body),
+            Hint(destination, sender, arrival, floor, uuid=uuid, renamed_from=table, body=body),
         )
     if operation == "drop":
-        return (Hint(table, sender, event_id, drop=True, purge=purge, body=body),)
-    return (Hint(table, sender, event_id, floor, body=body),)
+        return (Hint(table, sender, event_id, drop=True, purge=purge, uuid=uuid, body=body),)
+    return (Hint(table, sender, event_id, floor, uuid=uuid, birth=_BIRTHS.get(operation), body=body),)
 
 
 def _operation(content: Mapping[str, object], at: str) -> str:

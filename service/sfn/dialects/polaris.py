@@ -22,7 +22,7 @@ import msgspec
 
 from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, checked, kind, wrong
 from sfn.errors import Rejected
-from sfn.words import Hint, TableName
+from sfn.words import Birth, Hint, TableName
 
 TYPES: Final = ("CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN")
 SEPARATOR: Final = "\x1f"
@@ -116,10 +116,10 @@ def hints(table: TableName, sender: str, content: object, body: bytes) -> tuple[
     event_id = _digest(table, told, timestamp, uuid, location)
     match told:
         case "CREATE" | "UPDATE":
-            # One upsert for Polaris too: whether a table is new, its catalog knows.
-            return (Hint(table, sender, event_id, location, body=body),)
+            birth = Birth.CREATE if told == "CREATE" else None
+            return (Hint(table, sender, event_id, location, uuid=uuid, birth=birth, body=body),)
         case "DROP":
-            return (Hint(table, sender, event_id, drop=True, body=body),)
+            return (Hint(table, sender, event_id, drop=True, uuid=uuid, body=body),)
         case _:
             return ()
 

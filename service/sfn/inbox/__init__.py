@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Protocol
 
 from sfn.inbox.letters import Letter, Order
-from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName, Undecodable
+from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName, Told, Undecodable
 
 
 class Intake(Protocol):
@@ -92,6 +92,10 @@ class Roster(Protocol):
 
     async def carrying(self, catalog: str, uuid: str) -> list[Known]:
         """The rows whose live file carries this table uuid, by name."""
+        ...
+
+    async def told(self, table: TableName) -> Told | None:
+        """All that was told of a table in a catalog that nobody can ask; None for nothing, and in any other catalog."""
         ...
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:

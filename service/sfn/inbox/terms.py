@@ -19,6 +19,7 @@ class Terms:
         brake_window: how far back the brake counts.
         stores: canonical prefixes of locations, each a store with lanes and a breaker of its own.
         poison_pause: until a row that counts as poison is looked at again.
+        told: catalogs that nobody can ask: what hints tell of their tables is kept until it was heard.
     """
 
     lease: timedelta = timedelta(seconds=30)
@@ -28,6 +29,7 @@ class Terms:
     brake_window: timedelta = timedelta(hours=1)
     poison_pause: timedelta = timedelta(hours=8)
     stores: tuple[str, ...] = ()
+    told: frozenset[str] = frozenset()
 
     def allowance(self, catalog: str, live: int) -> int:
         """Steps back an hour, and absences a sweep, that are let pass.

@@ -28,6 +28,7 @@ from typing import assert_never
 from sfn.inbox.row import Row, State
 from sfn.inbox.standing import Said
 from sfn.inbox.terms import Terms
+from sfn.pointer.hearsay import doubted
 from sfn.pointer.lineage import higher
 from sfn.words import (
     Ask,
@@ -76,6 +77,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
         vague=hint.vague or row.wish.vague,
         anew=hint.anew or row.wish.anew,
         adopts=hint.adopts or row.wish.adopts,
+        tellings=row.wish.tellings,
     )
     story = replace(row.story, held=True) if hint.held else row.story
     state, due_at = _woken(row, now, cap)
@@ -163,7 +165,8 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
             return _queued(replace(row, memo=Memo()), at, now)
         case Dead(reason, _, findings, look_at):
             row = _with(row, claim, findings) if findings is not None else replace(row, memo=Memo())
-            row = replace(row, state=State.DEAD, reason=reason)
+            wish = replace(row.wish, tellings=doubted(row.wish.tellings))
+            row = replace(row, state=State.DEAD, reason=reason, wish=wish)
             if look_at is not None:
                 row = _queued(replace(row, attempt=0, failing_since=None, done_seq=claim.seq), look_at, now)
             if newer:

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import TypeAlias
 
-from sfn.words import Ask, Dead, Done, Held, Later
+from sfn.words import Ask, Dead, Done, Held, Later, Telling
 
 
 class Stage(IntEnum):
@@ -83,6 +83,8 @@ class Draft:
         absent: when each uuid was first seen missing, for those still waited for.
         dead: what is to end as a dead letter.
         echo: an event told of nothing that the answer shows; it gets one more look.
+        unheard: what was told and can't be read, so stays told.
+        lost: a dead letter for what of it is not waited for any more; all else goes on.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -92,6 +94,8 @@ class Draft:
     absent: dict[str, datetime] = field(default_factory=dict)
     dead: Dead | None = None
     echo: bool = False
+    unheard: tuple[Telling, ...] = ()
+    lost: Dead | None = None
 
     def put(self, stage: Stage, key: str, body: bytes, replacing: Held | None) -> None:
         """Write a file."""

@@ -20,7 +20,7 @@ from sfn.publish.facts import Facts, Lacking, Question
 from sfn.publish.pointing import is_our_hint, needs_listing, point
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene, beside, hint_at, own_file
-from sfn.publish.trust import await_table, hindrance, is_turned
+from sfn.publish.trust import await_table, await_unheard, hindrance, is_turned
 from sfn.publish.verdict import conclude, next_refresh, nothing_there, unwritten
 from sfn.words import Claim, Dead, Done, Findings, Later, Reason, Table, TableName, Unwritten
 
@@ -68,6 +68,7 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
 def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:
     draft = Draft()
     table = scene.table
+    await_unheard(scene, draft)
     if table is not None:
         stopped = hindrance(scene, table, draft)
         if isinstance(stopped, Dead):

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TypeAlias, TypeVar
 
 from sfn.store import Guarantees
-from sfn.words import Held, Known, Missing, Published, Step, Table, TableName, Unwritten
+from sfn.words import Hearing, Held, Known, Missing, Published, Step, Table, TableName, Unwritten
 
 T = TypeVar("T")
 
@@ -104,6 +104,7 @@ class Look:
         etag: its entity tag.
         asked, answered: when the request left, when the answer arrived.
         turn: how many answers were learnt before it.
+        heard: of a catalog that can't be asked, how much of what was told the answer is.
     """
 
     found: Table | Missing | Unwritten
@@ -111,6 +112,7 @@ class Look:
     asked: datetime
     answered: datetime
     turn: int
+    heard: Hearing | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sfn.pointer import hintfile, naming
 from sfn.pointer.document import HINTS_KEPT, LAST_ORDINAL, Document, State, render
+from sfn.pointer.lineage import Relation, relate
 from sfn.pointer.location import canonical
 from sfn.publish.changes import Draft, Put, Stage
 from sfn.publish.facts import LISTED, Remember
@@ -31,7 +32,7 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
         return
     key = hintfile.key(scene.place)
     if wanted is not None and alone:
-        if hint is None or hint.body != wanted or refresh:
+        if (hint is None or hint.body != wanted or refresh) and not _is_behind(scene, table):
             draft.changes.append(Put(Stage.HINT, key, wanted, hint, check=(own.key, scene.place)))
     elif hint is not None:
         draft.remove(Stage.HINT, key, hint, otherwise=withdrawal(scene, hint, again=True))
@@ -105,6 +106,17 @@ def _second_table(scene: Scene, table: Table) -> bool:
         return True
     return any(
         doc.live and (doc.guid != table.uuid or doc.catalog_id != scene.policy.catalog_id) for doc in scene.siblings
+    )
+
+
+def _is_behind(scene: Scene, table: Table) -> bool:
+    """Whether the table's file under another name here is ahead: then the hint is what that one says."""
+    if table.uuid is None:
+        return False
+    return any(
+        live.location == scene.place
+        and relate(live.pointer, (), table.metadata_location, table.metadata_log) is Relation.OLDER
+        for _, live in scene.facts.others_with(table.uuid, scene.name)
     )
 
 

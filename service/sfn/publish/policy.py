@@ -57,6 +57,7 @@ class Policy:
         allowed: canonical prefixes that locations must lie below; empty for any.
         swept: sweeps of this catalog are made, so an absence waits for one.
         sweep_every: how often.
+        told: nobody can ask this catalog: what was told of its tables is the truth.
         interest: which tables.
         retired: none any more: what is ours goes.
         adopted: a row, and the `catalog_id` whose files under that row's identifier count as the row's own.
@@ -74,6 +75,7 @@ class Policy:
     allowed: tuple[str, ...] = ()
     swept: bool = True
     sweep_every: timedelta = timedelta(minutes=15)
+    told: bool = False
     interest: Interest = field(default_factory=Interest)
     retired: bool = False
     adopted: tuple[TableName, str] | None = None

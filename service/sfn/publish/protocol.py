@@ -15,6 +15,7 @@ from sfn.clock import Clock
 from sfn.errors import Scope, Transient
 from sfn.inbox import Roster, Worklist
 from sfn.pointer import hintfile, naming
+from sfn.pointer.hearsay import doubted
 from sfn.pointer.location import canonical
 from sfn.publish.changes import Plan, Put, Remove, Stage
 from sfn.publish.decide import decide
@@ -34,9 +35,10 @@ from sfn.publish.facts import (
     WhoHas,
     WhoIsAt,
 )
+from sfn.publish.learnt import learnt
 from sfn.publish.policy import Policy
 from sfn.store import Moved, Stores
-from sfn.words import Claim, Dead, Done, Later, Loaded, Memo, NotModified, TableName
+from sfn.words import Claim, Dead, Done, Later, Loaded, Memo, Missing, NotModified, TableName, Told
 
 RACES = 8
 """Lost races in one publish before it gives way to the others."""
@@ -143,19 +145,37 @@ class _Publish:
     async def _load(self, table: TableName, facts: Facts) -> Look:
         memo = self.latest if table == self.name else Memo()
         asked = self.ports.clock.now()
-        answer = await self.ports.catalog.load(table, memo.etag if memo.table is not None else None)
+        told = await self._told(table, facts) if self.policy.told else None
+        answer = await self.ports.catalog.load(table, memo.etag if memo.table is not None else None, told)
         answered = self.ports.clock.now()
         if isinstance(answer, Loaded):
             if table == self.name:
                 self.latest = replace(self.latest, table=answer.table, etag=answer.etag)
-            return Look(answer.table, answer.etag, asked, answered, facts.next_turn())
+            return Look(answer.table, answer.etag, asked, answered, facts.next_turn(), answer.heard)
         if isinstance(answer, NotModified) and memo.table is not None:
-            return Look(memo.table, memo.etag, asked, answered, facts.next_turn())
+            return Look(memo.table, memo.etag, asked, answered, facts.next_turn(), answer.heard)
         if isinstance(answer, NotModified):
             raise Transient(
                 str(table), scope=Scope.TABLE, expected="a table or its absence", found="304 without being asked for it"
             )
-        return Look(answer, None, asked, answered, facts.next_turn())
+        heard = answer.heard if isinstance(answer, Missing) else None
+        return Look(answer, None, asked, answered, facts.next_turn(), heard)
+
+    async def _told(self, table: TableName, facts: Facts) -> Told | None:
+        """What was told of a table by now: the claim may be older, and a tag must be older than the answer."""
+        told = await self.ports.roster.told(table)
+        if table != self.name:
+            # What can't be read is that row's trouble.
+            return replace(told, tellings=doubted(told.tellings)) if told is not None else None
+        story = self.claim.story
+        if story.told is not None or (self.claim.locations and not story.visited):
+            # In the second case whatever lies there was written for what is told, by a process that did not settle.
+            return told
+        for key in self._own_keys():
+            if key not in facts.files:
+                await self._learn(ReadFile(key), facts)
+        known = learnt(self.claim, self.name, facts.files.values(), self.policy)
+        return replace(known, tellings=told.tellings) if told is not None else known
 
     async def _carried_out(self, plan: Plan, facts: Facts) -> bool:
         """Make all changes in order. False: a race was lost, and nothing after it was done."""

@@ -48,6 +48,19 @@ def await_table(scene: Scene, draft: Draft) -> None:
         draft.look_again(scene.look.answered + lag, "an event told of a table that the catalog did not show")
 
 
+def await_unheard(scene: Scene, draft: Draft) -> None:
+    """Of what was told some can't be read: look for a file that is not there, ever less often; tell of what is lost."""
+    look, policy = scene.look, scene.policy
+    for one in look.heard.unheard if look.heard is not None else ():
+        since = one.telling.missed_at or look.answered
+        waited = look.answered - since
+        if one.reason is None and waited < policy.refresh_after:
+            draft.look_again(look.answered + max(policy.pause, waited / 2), "a metadata file that an event told of")
+        else:
+            draft.lost = Dead(one.reason or Reason.EXHAUSTED, one.detail)
+        draft.unheard += (replace(one.telling, missed_at=since),)
+
+
 def _trusted_at(scene: Scene, table: Table, relation: Relation | None) -> datetime:
     """From when on an answer is followed that steps back, or over a step back: replicas may not have heard before.
 

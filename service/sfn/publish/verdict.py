@@ -12,7 +12,7 @@ from sfn.publish.changes import Change, Draft, Put, Stage
 from sfn.publish.facts import Look
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene
-from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Memo, Published, Story, TableName
+from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Memo, Published, Story, TableName, Told
 
 
 def conclude(
@@ -34,10 +34,12 @@ def conclude(
         outlasts = any(later > at for later, _ in draft.looks)
         wish = scene.claim.wish if outlasts else replace(scene.claim.wish, floor=None)
         wish = replace(wish, looked_again=wish.looked_again or draft.echo, purge=_still_purged(scene, story))
+        wish = replace(wish, tellings=draft.unheard)
         return Later(at, why, wish, findings)
     due = min([story.refresh_at or scene.look.answered, *_expiries(after.values(), scene.look.answered)])
-    if scene.obstacle is not None:
-        return replace(scene.obstacle, findings=findings, look_at=due)
+    obstacle = scene.obstacle or draft.lost
+    if obstacle is not None:
+        return replace(obstacle, findings=findings, look_at=due)
     return Done(due if after else scene.look.answered, findings)
 
 
@@ -47,22 +49,36 @@ def _still_purged(scene: Scene, story: Story) -> bool:
     return scene.purged and (was is None or now is None or now.uuid == was.uuid)
 
 
-def nothing_there(scene: Scene, draft: Draft) -> Done | Later:
+def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
     """Neither a table nor a file of ours: a typo, or all of it has expired."""
     for own in scene.own.values():
         scene.facts.require_read(own.key)
     policy, story, answered = scene.policy, scene.claim.story, scene.look.answered
-    patience = policy.expire_after // policy.refresh_after + 1 if scene.claim.locations else 0
-    if story.misses == 0 and not story.visited:
-        at = answered + policy.replica_lag
-    elif story.misses <= patience and scene.claim.locations:
-        at = answered + policy.refresh_after
-    else:
-        return Done(answered, Findings(asks=tuple(draft.asks), stirs=scene.claim.locations), forget=True)
+    told = _told(scene)
+    # What was told of a name is remembered too, longer than an event can be late.
+    remembers = bool(scene.claim.locations) or told is not None
+    patience = policy.expire_after // policy.refresh_after + 1
     stirs = scene.claim.locations if story.misses == 0 else frozenset()
-    story = replace(story, misses=story.misses + 1, live=None)
+    misses = 1 if scene.claim.wish.tellings else story.misses + 1
+    story = replace(story, misses=misses, live=None, told=told)
     findings = Findings(story, asks=tuple(draft.asks), stirs=stirs)
-    return Later(at, "neither a table nor a file of ours", scene.claim.wish, findings)
+    wish = replace(scene.claim.wish, tellings=draft.unheard)
+    why = "neither a table nor a file of ours"
+    if draft.unheard and draft.looks:
+        return Later(*min(draft.looks), wish, findings)
+    if draft.lost is not None:
+        return replace(draft.lost, findings=findings, look_at=answered + policy.refresh_after)
+    if story.misses == 1 and not story.visited:
+        return Later(answered + policy.replica_lag, why, wish, findings)
+    if story.misses <= patience + 1 and remembers:
+        return Later(answered + policy.refresh_after, why, wish, findings)
+    return Done(answered, Findings(asks=tuple(draft.asks), stirs=scene.claim.locations), forget=True)
+
+
+def _told(scene: Scene) -> Told | None:
+    """What is known of the name's tables in a catalog that can't be asked."""
+    heard = scene.look.heard
+    return heard.told if heard is not None and heard.told != Told() else scene.claim.story.told
 
 
 def unwritten(claim: Claim, look: Look, policy: Policy, jitter: float) -> Done:
@@ -99,6 +115,7 @@ def _story(
         hints=_hints(scene, changes),
         refresh_at=next_refresh(scene.look, scene.policy, jitter) if renew else before.refresh_at,
         misses=0,
+        told=_told(scene),
     )
 
 

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Final
 
+from sfn.pointer.inflate import inflated
 from sfn.reader.files import Files
 
 PART: Final = 1 << 20
@@ -18,8 +19,6 @@ MOST: Final = 1 << 30
 _KEY: Final = "table-uuid"
 _LONGEST: Final = 400
 """Bytes of a string that are kept: no uuid is longer, however it is escaped."""
-_GZIP: Final = b"\x1f\x8b"
-_GZIP_WINDOW: Final = 31
 
 _SIGN: Final = re.compile(rb'["{}\[\],:]')
 _STRING_SIGN: Final = re.compile(rb'["\\]')
@@ -39,7 +38,7 @@ async def table_uuid(files: Files, key: str, first: bytes, most: int = MOST) -> 
     search = _Search()
     left = most
     try:
-        async for part in _inflated(_parts(files, key, first)):
+        async for part in inflated(_parts(files, key, first), PART):
             search.feed(part)
             left -= len(part)
             if search.over or left <= 0:
@@ -56,21 +55,6 @@ async def _parts(files: Files, key: str, first: bytes) -> AsyncIterator[bytes]:
         yield part
         start += len(part)
         part = await files.read(key, PART, start) if len(part) == PART else None
-
-
-async def _inflated(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The parts as they are, or decompressed: told by content, as file names differ from engine to engine."""
-    inflater = None
-    async for part in parts:
-        if inflater is None and part.startswith(_GZIP):
-            inflater = zlib.decompressobj(_GZIP_WINDOW)
-        if inflater is None:
-            yield part
-            continue
-        more = inflater.decompress(part, PART)
-        while more:
-            yield more
-            more = inflater.decompress(inflater.unconsumed_tail, PART)
 
 
 class _Search:

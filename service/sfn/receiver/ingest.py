@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -25,6 +25,7 @@ PATH: Final = "/v1/events"
 
 
 _NOTHING: Final = Accepted(0, 0)
+_SEND_FEWER: Final = "let the sender send these events again, fewer in one request, or raise listener.body_limit"
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -32,6 +33,19 @@ _log = structlog.stdlib.get_logger(__name__)
 def takes(scope: MutableMapping[str, Any]) -> bool:
     """Whether a request (ASGI 3, scope `http`) is for `Ingest`, by its path."""
     return scope["path"] == PATH or polaris.addressed(_sent_to(scope)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """Which events matter.
+
+    Attributes:
+        covers: whether a table is published; hints for others are counted as ignored.
+        told: catalogs that nobody can ask: what events do not say of them nobody will ever know.
+    """
+
+    covers: Callable[[TableName], bool]
+    told: Collection[str] = ()
 
 
 class Ingest:
@@ -42,7 +56,7 @@ class Ingest:
         senders: who may send.
         readiness: whether anything is taken at all.
         limits: what a body may cost.
-        interest: whether a table is published; hints for others are counted as ignored.
+        concern: which events matter.
         on_broken: told once the inbox can't be trusted any more, so that the process may end.
         counted: told of every answer.
     """
@@ -54,7 +68,7 @@ class Ingest:
         readiness: Readiness,
         *,
         limits: body.Limits,
-        interest: Callable[[TableName], bool],
+        concern: Concern,
         on_broken: Callable[[Broken], None],
         counted: Events,
     ) -> None:
@@ -62,7 +76,7 @@ class Ingest:
         self._senders = senders
         self._readiness = readiness
         self._limits = limits
-        self._interest = interest
+        self._concern, self._told = concern, frozenset(concern.told)
         self._on_broken = on_broken
         self._counted = counted
         self._seldom = Seldom()
@@ -120,18 +134,22 @@ class Ingest:
         except Rejected as refusal:
             _tell(refusal, sender)
             too_large = refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-            if too_large and (instead := self._concerning(unread(path, sender))):
+            if too_large and (instead := self._instead(path, sender)):
                 await self._intake.put(instead)
             raise
 
     async def _decode(self, request: Arrived) -> Decoded:
         try:
-            return decode(request)
+            decoded = decode(request)
+            if self._told:
+                _check_told(decoded.hints, self._told)
         except Rejected as refusal:
             _tell(refusal, request.sender)
             # Who is refused does not send it again. So first it is on disk; if it can't be, the answer is 503.
             await self._intake.put([_undecodable(request, refusal)])
             raise
+        else:
+            return decoded
 
     def _turned_away(
         self, face: Face, scope: MutableMapping[str, Any], status: int, why: str, header: tuple[bytes, bytes]
@@ -145,8 +163,15 @@ class Ingest:
         if (left_out := self._seldom.passing("not taken")) is not None:
             _log.warning("events not taken", error=str(trouble), left_out=left_out)
 
+    def _instead(self, path: str, sender: Sender) -> list[Hint]:
+        """What makes up for a body that nobody read; but of catalogs that are told of alone nothing does."""
+        hints = self._concerning(unread(path, sender))
+        if lost := sorted({hint.subject.catalog for hint in hints} & self._told):
+            _log.error("events lost", sender=sender.name, catalogs=lost, remedy=_SEND_FEWER)
+        return [hint for hint in hints if hint.subject.catalog not in self._told]
+
     def _concerning(self, hints: Sequence[Hint]) -> list[Hint]:
-        return [hint for hint in hints if isinstance(hint.subject, CatalogName) or self._interest(hint.subject)]
+        return [hint for hint in hints if isinstance(hint.subject, CatalogName) or self._concern.covers(hint.subject)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +199,15 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _Asked:
 def _sent_to(scope: MutableMapping[str, Any]) -> str:
     raw: bytes = scope["raw_path"]
     return raw.decode("ascii")
+
+
+def _check_told(hints: Iterable[Hint], told: Collection[str]) -> None:
+    """Raise `Rejected` where a catalog would have to be asked that nobody can ask."""
+    for hint in hints:
+        is_news = hint.floor is not None or hint.drop or hint.renamed_to is not None or hint.renamed_from is not None
+        if hint.subject.catalog in told and not is_news:
+            expected = f"metadata_location, as nobody can ask {hint.subject.catalog} for it"
+            raise Rejected("#", status=422, expected=expected, found=f"none for {hint.subject}")
 
 
 def _undecodable(request: Arrived, refusal: Rejected) -> Undecodable:

@@ -38,7 +38,7 @@ class CatalogSettings(Section):
     """A catalog whose tables get files.
 
     Attributes:
-        type: how it is spoken to.
+        type: how it is spoken to: `told` is not at all, and then its events are the truth.
         properties: with `pyiceberg` all that PyIceberg is told, by its own names; then there are none of those up to
             `scope`.
         uri: where its REST API begins, without `/v1`; may hold a user and a password. With `rest` it must be there.
@@ -69,7 +69,7 @@ class CatalogSettings(Section):
         keep_for: how long they do.
     """
 
-    type: Literal["rest", "pyiceberg"] = "rest"
+    type: Literal["rest", "pyiceberg", "told"] = "rest"
     catalog_id: Text | None = None
     properties: Properties = Field(default_factory=dict)
     uri: Annotated[Url | None, AfterValidator(_needed_by_rest)] = Field(default=None, repr=False, validate_default=True)
@@ -99,3 +99,8 @@ class CatalogSettings(Section):
     branches: Annotated[Texts, only(("main",), "['main'], the only branch that this version publishes")] = ("main",)
     keep: Annotated[AtLeastOne, only(100, f"100, as {_NO_OLDER}")] = 100
     keep_for: Annotated[Duration, only(timedelta(hours=24), f"24h, as {_NO_OLDER}")] = timedelta(hours=24)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether nobody can ask it, or list it: its events are the truth."""
+        return self.type == "told"

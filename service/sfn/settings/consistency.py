@@ -26,9 +26,12 @@ _RESTS: Final = frozenset(
     }
 )
 _PYICEBERGS: Final = frozenset({"properties"})
+_OTHERS: Final = {"rest": _PYICEBERGS, "pyiceberg": _RESTS, "told": _RESTS | _PYICEBERGS}
+"""Keys that do not go with a type of catalog."""
 _INSTEAD: Final = {
     "rest": 'set type = "pyiceberg", if PyIceberg is to ask the catalog',
     "pyiceberg": "PyIceberg's own names for such things go into properties",
+    "told": "remove it: such a catalog is never asked",
 }
 
 
@@ -37,6 +40,7 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
     return (
         *_catalogs(settings, sources),
         *_asked_otherwise(settings, sources),
+        *_told(settings, sources),
         *_open_to_the_network(settings, sources),
         *_tls(settings, sources),
         *_senders(settings, sources),
@@ -60,7 +64,7 @@ def _catalogs(settings: Settings, sources: Sources) -> Iterator[SfnError]:
 def _asked_otherwise(settings: Settings, sources: Sources) -> Iterator[SfnError]:
     """Keys of one type of catalog that stand with another."""
     for name, catalog in settings.catalogs.items():
-        for key in sorted(catalog.model_fields_set & (_PYICEBERGS if catalog.type == "rest" else _RESTS)):
+        for key in sorted(catalog.model_fields_set & _OTHERS[catalog.type]):
             yield SfnError(
                 sources.place(("catalogs", name, key)),
                 expected=f"no such key with the type {catalog.type}",
@@ -74,6 +78,19 @@ def _asked_otherwise(settings: Settings, sources: Sources) -> Iterator[SfnError]
                 found="nothing",
                 remedy='such as properties = { type = "sql", uri = "postgresql+psycopg2://…" }',
             )
+
+
+def _told(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    for name in sorted(settings.told):
+        for key in ("catalog_id", "allowed_locations"):
+            if not getattr(settings.catalogs[name], key):
+                keys = ("catalogs", name, key)
+                yield SfnError(
+                    sources.place(keys),
+                    expected="a value, as a catalog of type told can't be asked for it",
+                    found="none",
+                    remedy=f"set it there or as {variable(keys)}",
+                )
 
 
 def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnError]:

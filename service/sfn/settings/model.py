@@ -35,6 +35,11 @@ class Settings(Section):
     admin: AdminSettings = AdminSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
+    @property
+    def told(self) -> frozenset[str]:
+        """The catalogs that nobody can ask."""
+        return frozenset(name for name, one in self.catalogs.items() if one.is_told)
+
     def catalogs_of(self, sender: str) -> Mapping[str, str]:
         """The catalogs that a configured sender speaks for: its own names of them, and ours.
 

@@ -46,6 +46,13 @@ class PointerStore(Protocol):
         """
         ...
 
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        """Bytes of a file of any length, such as a table's metadata: `most` from `start` on, or up to its end.
+
+        None where there is no such file.
+        """
+        ...
+
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         """Replace exactly `replacing`, or create the file where that is None. Durable when it returns."""
         ...

@@ -189,12 +189,14 @@ class Folder:
         )
 
 
-def content(path: Path | str, *, folder: int | None = None) -> bytes | None:
-    """At most `READ_AT_MOST` bytes of a regular file as it was at one moment, None where there is none. Never waits.
+def content(path: Path | str, *, folder: int | None = None, start: int = 0, most: int = READ_AT_MOST) -> bytes | None:
+    """Bytes of a regular file as it was at one moment, None where there is none. Never waits.
 
     Args:
         path: absolute, or a name in `folder`.
         folder: descriptor of an open folder.
+        start: where they begin.
+        most: how many.
     """
     try:
         descriptor = os.open(path, _READ, dir_fd=folder)
@@ -205,7 +207,9 @@ def content(path: Path | str, *, folder: int | None = None) -> bytes | None:
         if not stat.S_ISREG(mode):
             number = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
             raise OSError(number, os.strerror(number))
-        return _read_all(descriptor)
+        if start:
+            os.lseek(descriptor, start, os.SEEK_SET)
+        return _read_all(descriptor, most)
     finally:
         os.close(descriptor)
 
@@ -244,9 +248,8 @@ def _make_one(path: Path, where: str, unsynced: Unsynced) -> None:
         os.close(above)
 
 
-def _read_all(descriptor: int) -> bytes:
+def _read_all(descriptor: int, left: int) -> bytes:
     parts: list[bytes] = []
-    left = READ_AT_MOST
     while left > 0 and (part := os.read(descriptor, left)):
         parts.append(part)
         left -= len(part)

@@ -69,6 +69,15 @@ class LocalFiles:
                 return None
             return Held(body, tag_of(body))
 
+    def part(self, key: str, start: int, most: int) -> bytes | None:
+        """As `PointerStore.part`; takes no lock."""
+        path = self._path(key)
+        with self._root.refusals(key):
+            body = content(path, start=start, most=most)
+            if body is None:
+                self._root.check()
+            return body
+
     def write(self, key: str, body: bytes, replacing: Held | None, given_up: GivenUp = never) -> Held | Moved | Busy:
         """As `PointerStore.write`. A file's mode is that of a new file, under the process's umask.
 
@@ -173,6 +182,9 @@ class LocalStore:
 
     async def read(self, key: str) -> Held | None:
         return await self._looked(f"read {key}", lambda _: self._files.read(key))
+
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        return await self._looked(f"read {key}", lambda _: self._files.part(key, start, most))
 
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         return await self._changed("write", key, partial(self._files.write, key, body, replacing))

@@ -36,3 +36,11 @@ class Router:
             found="a location below none",
             remedy="set `[stores.NAME] prefix` so that it covers this location",
         )
+
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        """As `PointerStore.part`, of whichever store holds the key.
+
+        Raises:
+            LocationRefused: none does.
+        """
+        return await self.at(key).part(key, start, most)

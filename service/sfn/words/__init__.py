@@ -1,5 +1,6 @@
 """The domain's words: frozen, checked values without behaviour of their own."""
 
+from sfn.words.answer import Answer, Hearing, Loaded, Missing, NotModified, Unheard, Unwritten
 from sfn.words.claim import Claim, Held, Lane, Memo, Published, Slots, Story, Urgency, Wish
 from sfn.words.hint import BODY_KEPT, Accepted, Hint, Undecodable
 from sfn.words.outcome import (
@@ -18,17 +19,8 @@ from sfn.words.outcome import (
     Swept,
 )
 from sfn.words.roster import Known
-from sfn.words.table import (
-    Answer,
-    CatalogName,
-    Loaded,
-    Missing,
-    NotModified,
-    Subject,
-    Table,
-    TableName,
-    Unwritten,
-)
+from sfn.words.table import CatalogName, Subject, Table, TableName
+from sfn.words.told import Birth, Telling, Told, ToldTable
 
 __all__ = [
     "BODY_KEPT",
@@ -36,12 +28,14 @@ __all__ = [
     "Answer",
     "Ask",
     "Backward",
+    "Birth",
     "CatalogName",
     "Cause",
     "Claim",
     "Dead",
     "Done",
     "Findings",
+    "Hearing",
     "Held",
     "Hint",
     "Known",
@@ -63,7 +57,11 @@ __all__ = [
     "Swept",
     "Table",
     "TableName",
+    "Telling",
+    "Told",
+    "ToldTable",
     "Undecodable",
+    "Unheard",
     "Unwritten",
     "Urgency",
     "Wish",

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from sfn.words.table import Subject, Table, TableName
+from sfn.words.told import Telling, Told
 
 
 class Urgency(StrEnum):
@@ -101,6 +102,7 @@ class Wish:
         looked_again: the one more look that a hint gets which the answer does not show was taken.
         anew: nothing remembered may be trusted.
         adopts: files of that `catalog_id` under the row's identifier count as the row's own.
+        tellings: of a catalog that can't be asked: what the events said, at most `sfn.inbox.tellings.KEPT`.
     """
 
     floor: str | None = None
@@ -111,6 +113,7 @@ class Wish:
     looked_again: bool = False
     anew: bool = False
     adopts: str | None = None
+    tellings: tuple[Telling, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,7 @@ class Story:
         hints: contents of the version hint that we wrote, by location.
         refresh_at: when all of it is looked at anew.
         misses: looks in a row that found neither a table nor a file.
+        told: of a catalog that can't be asked: what is known of the name's tables.
     """
 
     live: Published | None = None
@@ -153,6 +157,7 @@ class Story:
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     refresh_at: datetime | None = None
     misses: int = 0
+    told: Told | None = None
 
 
 @dataclass(frozen=True, slots=True)

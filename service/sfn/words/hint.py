@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sfn.words.table import Subject, TableName
+from sfn.words.told import Birth
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,9 @@ class Hint:
         renamed_to: the table's new name, where the event tells of a rename.
         drop: the event tells of a drop.
         purge: the drop was to delete the table's files.
+        uuid: table uuid that the event told of.
+        birth: how the table came to its name, where the event tells of that.
+        renamed_from: the table's old name, where the subject is its new one.
         held: put by a sweep that found too many absences: absence must be released by an operator.
         anew: nothing remembered of its files may be trusted: somebody may have written behind the row's back.
         adopts: an operator said that files of that `catalog_id` are to be taken over.
@@ -32,6 +36,9 @@ class Hint:
     renamed_to: TableName | None = None
     drop: bool = False
     purge: bool = False
+    uuid: str | None = None
+    birth: Birth | None = None
+    renamed_from: TableName | None = None
     held: bool = False
     anew: bool = False
     adopts: str | None = None

@@ -67,29 +67,3 @@ class Table:
     last_updated_ms: int = 0
     snapshot_id: int | None = None
     left_alone: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """The catalog has the table."""
-
-    table: Table
-    etag: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NotModified:
-    """The catalog's answer is the one whose entity tag was sent along (RFC 9110, 13.1.2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """The catalog answered, in Iceberg's own error shape, that it has no such table."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unwritten:
-    """The table exists without a metadata file (a staged create): neither present nor absent."""
-
-
-Answer: TypeAlias = Loaded | NotModified | Missing | Unwritten

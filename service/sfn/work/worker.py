@@ -19,7 +19,7 @@ from sfn.inbox.troubles import Troubles
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import Fenced, Ports, publish
 from sfn.store import Stores
-from sfn.words import CatalogName, Cause, Claim, Dead, Hint, Outcome, Reason, Released, Retry, TableName
+from sfn.words import CatalogName, Cause, Claim, Dead, Done, Hint, Outcome, Reason, Released, Retry, TableName
 from sfn.work.asked import Asked
 from sfn.work.journal import Journal
 from sfn.work.lanes import BreakerState, Lanes
@@ -224,6 +224,8 @@ class Worker:
         jitter = self._chance.random()
         inbox = self._inbox
         if isinstance(claim.subject, CatalogName):
+            if source.policy.told:
+                return Done(self._clock.now(), forget=True)  # nobody can list it, and nothing calms its brake
             sweep_ports = SweepPorts(source.catalog, inbox.intake, inbox.roster, inbox.brake, self._clock)
             swept = await self._sweeps.run(Sweep(claim.subject, sweep_ports, source.policy), jitter)
             return swept or Released(self._clock.now(), _STOPPED)

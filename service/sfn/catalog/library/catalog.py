@@ -14,7 +14,7 @@ from sfn.catalog.refusal import Refusal, Refused, both
 from sfn.catalog.walk import walk
 from sfn.errors import Permanent, Scope, Transient
 from sfn.threads import Late, Threads
-from sfn.words import Answer, TableName
+from sfn.words import Answer, TableName, Told
 
 if TYPE_CHECKING:
     from sfn.catalog.library.desk import Desk
@@ -49,7 +49,7 @@ class LibraryCatalog:
         self._decided_at = -1.0
         self._decision: Refusal | None = None
 
-    async def load(self, table: TableName, known: str | None) -> Answer:
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         """As the port promises.
 
         The entity tag stands for the location of the metadata file, which is not opened while it stays the same. A

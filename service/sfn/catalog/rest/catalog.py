@@ -18,7 +18,7 @@ from sfn.catalog.rest.listing import NO_NAMESPACE, Listings, complaint
 from sfn.catalog.rest.refusals import Reply, of_status
 from sfn.catalog.rest.settings import RestSettings
 from sfn.clock import Clock, SystemClock
-from sfn.words import Answer, Loaded, Missing, NotModified, TableName, Unwritten
+from sfn.words import Answer, Loaded, Missing, NotModified, TableName, Told, Unwritten
 
 _NO_TABLE: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", NO_NAMESPACE})
 """Error types that say that there is no such Iceberg table. `NoSuchViewException` answers another question, and
@@ -43,7 +43,7 @@ class RestCatalog:
         self._asking = Asking(settings, clock or SystemClock())
         self._listings = Listings(self._asking, settings.name, settings.page_size)
 
-    async def load(self, table: TableName, known: str | None) -> Answer:
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         """As the port promises.
 
         Asks for the snapshots that a branch or tag names and no others, and once more for all where that answer lacks

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 from sfn import places, sources
 from sfn.cli.checks.catalogs import CatalogCheck
-from sfn.cli.checks.findings import Finding
+from sfn.cli.checks.findings import Finding, fine
 from sfn.cli.checks.parties import parties
 from sfn.cli.checks.place import inbox, listener
 from sfn.cli.checks.stores import store
@@ -31,9 +31,13 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
     stores = places.stores_of(settings)
     locations: list[str] = []
     async with AsyncExitStack() as stack:
-        for name, catalog in sources.adapters(settings, SystemClock()).items():
+        router = Router(stores)
+        for name, catalog in sources.adapters(settings, SystemClock(), router.part).items():
             stack.push_async_callback(catalog.close)
-            check = CatalogCheck(name, catalog, Router(stores), settings, thorough=thorough)
+            if name in settings.told:
+                yield fine(f"catalogs.{name}", "told of by events alone: there is nothing to ask")
+                continue
+            check = CatalogCheck(name, catalog, router, settings, thorough=thorough)
             async for finding in check.findings():
                 yield finding
             locations += check.places

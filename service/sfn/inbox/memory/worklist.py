@@ -13,8 +13,9 @@ from sfn.inbox.bell import Bell
 from sfn.inbox.letters import Letter, Status, poisoned
 from sfn.inbox.memory.letters import MemoryLetters
 from sfn.inbox.row import Row, State, claim_of, has_news, is_held_by, lane_of
+from sfn.inbox.tellings import taken, told_of
 from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import asked, claimed, expired, hinted, is_poison, renewed, settled
+from sfn.inbox.transitions import asked, claimed, expired, is_poison, renewed, settled
 from sfn.inbox.turns import dealt, rotated
 from sfn.words import (
     Accepted,
@@ -33,6 +34,7 @@ from sfn.words import (
     Subject,
     Swept,
     TableName,
+    Told,
     Undecodable,
 )
 
@@ -67,9 +69,9 @@ class MemoryWorklist:
                 new += 1
                 if hint.event_id is not None:
                     self._events.add((hint.sender, hint.event_id))
-                before = self._rows.get(hint.subject)
-                superseded += has_news(before)
-                self._save(hinted(before, hint, self._next(), now, self._terms.cap))
+                superseded += has_news(self._rows.get(hint.subject))
+                for row in taken(hint, self._next(), now, self._terms, self._rows.get).values():
+                    self._save(row)
                 self._logged[self._last] = (hint, now)
         self._bell.ring()
         return Accepted(new, len(hints) - new, superseded)
@@ -153,6 +155,11 @@ class MemoryWorklist:
         """See `Roster.carrying`."""
         live = self._live(catalog)
         return [_known(name, row) for name, (row, published) in sorted(live.items()) if published.uuid == uuid]
+
+    async def told(self, table: TableName) -> Told | None:
+        """See `Roster.told`."""
+        row = self._rows.get(table)
+        return told_of(row) if row is not None else None
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         """See `Roster.neighbours`."""

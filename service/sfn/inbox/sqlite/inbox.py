@@ -27,7 +27,7 @@ from sfn.inbox.sqlite.refusals import refusal
 from sfn.inbox.standing import Standing
 from sfn.inbox.terms import Terms
 from sfn.inbox.troubles import Troubles
-from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName, Undecodable
+from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName, Told, Undecodable
 
 PAGE = 500
 """Rows of the roster that are read at a time."""
@@ -172,6 +172,10 @@ class SqliteInbox:
     async def carrying(self, catalog: str, uuid: str) -> list[Known]:
         """See `Roster.carrying`."""
         return await self._committer.run(lambda ledger: ledger.roster.carrying(catalog, uuid))
+
+    async def told(self, table: TableName) -> Told | None:
+        """See `Roster.told`."""
+        return await self._committer.run(lambda ledger: ledger.told(table))
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         """See `Roster.neighbours`."""

@@ -14,7 +14,7 @@ from functools import partial
 
 from sfn.inbox import Claimed
 from sfn.inbox.letters import Letter, Status, poisoned
-from sfn.inbox.row import claim_of, has_news, is_held_by
+from sfn.inbox.row import Row, claim_of, has_news, is_held_by
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.codec import key_of
 from sfn.inbox.sqlite.dead import DeadLetters
@@ -24,12 +24,12 @@ from sfn.inbox.sqlite.events import Entry, EventLog
 from sfn.inbox.sqlite.roster import RosterQueries
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.sqlite.schema import prepare
+from sfn.inbox.tellings import taken, told_of
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import (
     asked,
     claimed,
     expired,
-    hinted,
     is_poison,
     renewed,
     settled,
@@ -46,8 +46,10 @@ from sfn.words import (
     Outcome,
     Slots,
     Step,
+    Subject,
     Swept,
     TableName,
+    Told,
     Undecodable,
 )
 
@@ -157,11 +159,11 @@ class Ledger:
             new = self._events.write([entry for each in entries for entry in each])
             for entry in (entry for each in entries for entry in each):
                 if entry.seq in new:
-                    before = self._rows.load(entry.key)
-                    if has_news(before):
+                    if has_news(self._rows.load(entry.key)):
                         joined.add(entry.seq)
-                    after = hinted(before, entry.note, entry.seq, entry.received, self._terms.cap)
-                    self._rows.save(entry.key, after)
+                    rows = taken(entry.note, entry.seq, entry.received, self._terms, self._load)
+                    for subject, row in rows.items():
+                        self._rows.save(key_of(subject), row)
         numbers = [{entry.seq for entry in each} for each in entries]
         return [Accepted(len(each & new), len(each - new), len(each & joined)) for each in numbers]
 
@@ -226,6 +228,11 @@ class Ledger:
             self._note(claim, key, outcome, before.attempt, now)
         return True
 
+    def told(self, table: TableName) -> Told | None:
+        """See `Roster.told`."""
+        row = self._load(table)
+        return told_of(row) if row is not None else None
+
     def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         """See `Roster.neighbours`."""
         return frozenset(name for name, _ in self.roster.live_at(table.catalog, location)) - {table}
@@ -243,6 +250,9 @@ class Ledger:
         """Delete dead letters that were closed before a moment, so many at most; how many."""
         with self.transaction():
             return self._dead.prune(before, most)
+
+    def _load(self, subject: Subject) -> Row | None:
+        return self._rows.load(key_of(subject))
 
     def _next(self) -> int:
         """A number greater than all before; one whose transaction is undone is skipped."""

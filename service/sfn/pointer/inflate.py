@@ -1,0 +1,39 @@
+"""Metadata files that are compressed, part by part."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Final
+
+_GZIP: Final = b"\x1f\x8b"
+_GZIP_WINDOW: Final = 31
+
+
+def is_compressed(begun: bytes) -> bool:
+    """Whether a file that begins so is compressed: told by content, as file names differ from engine to engine."""
+    return begun.startswith(_GZIP)
+
+
+async def inflated(parts: AsyncIterator[bytes], most: int) -> AsyncGenerator[bytes]:
+    """The parts of a file as they are, or decompressed.
+
+    Args:
+        parts: none empty.
+        most: bytes of a part that comes out of decompression.
+
+    Raises:
+        zlib.error: the compression is broken.
+    """
+    inflater, is_begun = None, False
+    async for part in parts:
+        if not is_begun and is_compressed(part):
+            inflater = zlib.decompressobj(_GZIP_WINDOW)
+        is_begun = True
+        if inflater is None:
+            yield part
+            continue
+        more = inflater.decompress(part, most)
+        while more:
+            yield more
+            more = inflater.decompress(inflater.unconsumed_tail, most)

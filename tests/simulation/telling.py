@@ -1,0 +1,142 @@
+"""What happens to tables of a catalog that nobody can ask: every change is told, and told until it is acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from sfn.words import Birth, Hint, Missing, Table, TableName
+from tests.simulation.life import OPERATIONS, Life
+from tests.simulation.truth import first_version
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+BY_UUID, IN_ORDER = "by uuid", "in order"
+ANSWERED_WITHIN = 5.0
+"""Seconds after which a sender takes a request for lost, and sends it again."""
+
+TELLABLE = {name: weight for name, weight in OPERATIONS.items() if name != "rollback"} | {"register": 1.0}
+"""A step back can't be told: what is older by log or number is taken for a late event."""
+CONVERGING = {name: weight for name, weight in TELLABLE.items() if name not in {"swap", "blue_green"}}
+"""What comes to the same whatever the order in which its events arrive: no table comes back to a name that it had."""
+
+
+class Post:
+    """How events get to the service.
+
+    Attributes:
+        told: metadata locations that are on their way, or arrived.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._line = asyncio.Lock()
+        self.told: set[str] = set()
+
+    def send(self, hints: list[Hint], delay: float) -> None:
+        """Send one request, after a while."""
+        self.told.update(hint.floor for hint in hints if hint.floor is not None)
+        in_order = self._world.setting.told == IN_ORDER
+        self._world.loop.create_task(self._in_line(hints, delay) if in_order else self._sent(hints, delay))
+
+    async def _in_line(self, hints: list[Hint], delay: float) -> None:
+        async with self._line:
+            await self._sent(hints, delay)
+
+    async def _sent(self, hints: list[Hint], delay: float) -> None:
+        await asyncio.sleep(delay)
+        if not await self._is_taken(hints):
+            await self._sent(hints, 1)
+
+    async def _is_taken(self, hints: list[Hint]) -> bool:
+        """Whether some process acknowledged; one that dies or hangs never answers."""
+        world = self._world
+        (service,) = world.services
+        if not service.nodes:
+            return False
+        put = world.loop.create_task(world.rng.choice(service.nodes).inbox.put(hints))
+        done, _ = await asyncio.wait({put}, timeout=ANSWERED_WITHIN)
+        if done:
+            world.acknowledged.update((0, str(hint.event_id)) for hint in hints)
+        return bool(done)
+
+
+class ToldLife(Life):
+    """The operations of one catalog's users, each told of with all that a listener needs."""
+
+    def register(self, live: dict[TableName, Table]) -> None:
+        """A table is dropped, and its metadata file gets a name again."""
+        name = self.rng.choice(list(live))
+        free = [other for other in self.names if other not in live]
+        targets = free if self._by_uuid else [name, *free]
+        fresh = [target for target in targets if self._is_free_for(live[name], target)]
+        if fresh:
+            self._drop(name, purge=False)
+            self._begin(self.rng.choice(fresh), live[name], Birth.REGISTER)
+
+    @override
+    def rename(self, live: dict[TableName, Table]) -> None:
+        name = self.rng.choice(list(live))
+        free = [other for other in self.names if other not in live and self._is_free_for(live[name], other)]
+        if free:
+            self._rename(name, self.rng.choice(free))
+
+    @property
+    def _by_uuid(self) -> bool:
+        return self.world.setting.told == BY_UUID
+
+    def _is_free_for(self, table: Table, name: TableName) -> bool:
+        """Whether it can be told, whatever comes first, that the table has the name now: it never had it before."""
+        catalog_id = self.world.truths[self.catalog].catalog_id
+        had = self.world.ranks.names.get((catalog_id, (*name.namespace, name.name)), set())
+        return not self._by_uuid or table.uuid not in had
+
+    @override
+    def _create(self, name: TableName, place: str) -> None:
+        self._begin(name, first_version(self.rng, place, self.world.time), Birth.CREATE)
+
+    def _begin(self, name: TableName, table: Table, birth: Birth) -> None:
+        self.world.set(self.catalog, name, table)
+        self._tell(Hint(name, floor=table.metadata_location, birth=birth), table)
+
+    @override
+    def _set(self, name: TableName, table: Table) -> None:
+        self.world.set(self.catalog, name, table)
+        self._tell(Hint(name, floor=table.metadata_location), table)
+
+    @override
+    def _drop(self, name: TableName, *, purge: bool) -> None:
+        table = self.world.truths[self.catalog].true(name)
+        if not isinstance(table, Table):
+            return
+        self.world.set(self.catalog, name, Missing())
+        if purge:
+            self.world.purge(table)
+        self._tell(Hint(name, drop=True, purge=purge), table)
+
+    @override
+    def _rename(self, old: TableName, new: TableName) -> None:
+        table = self.world.truths[self.catalog].true(old)
+        taken = isinstance(self.world.truths[self.catalog].true(new), Table)
+        if isinstance(table, Table) and not taken:
+            self.world.set(self.catalog, old, Missing())
+            self.world.set(self.catalog, new, table)
+            self._tell(Hint(old, renamed_to=new), table, Hint(new, renamed_from=old))
+
+    def _tell(self, hint: Hint, table: Table, *more: Hint) -> None:
+        """Send an event, perhaps twice: as the same one, or where nobody can be misled by it as another."""
+        uuid = table.uuid if self._by_uuid else None
+        again = 1 + (self.rng.random() < 0.15)
+        new_ids = self._by_uuid and hint.birth is not Birth.REGISTER and not more and self.rng.random() < 0.5
+        number = self.world.next_event()
+        for _ in range(again):
+            number = self.world.next_event() if new_ids else number
+            hints = [
+                replace(one, sender="test", event_id=f"e{number}.{part}", uuid=uuid)
+                for part, one in enumerate((hint, *more))
+            ]
+            self.world.post.send(hints, self.rng.expovariate(0.5))
