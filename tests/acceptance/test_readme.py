@@ -7,12 +7,16 @@ import shlex
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
 import pytest
 
 import sfn
+from sfn import sources
+from sfn.settings import load
 from tests.integration.lake import lake
 from tests.integration.waiting import until
 
@@ -37,8 +41,8 @@ def answers() -> list[str]:
 
 
 # One more of them is one more to test.
-DEMO, TEST, INSTALL, SERVE, POST, RESOLVE, RELEASE = commands()
-TAKEN, RELEASED = answers()
+DEMO, TEST, INSTALL, EXPORT, CHECK, SERVE, NOTIFY, STATUS, RESOLVE, POST, *OPERATE = commands()
+(TAKEN,) = answers()
 
 
 def test_its_make_targets_exist() -> None:
@@ -59,40 +63,70 @@ def test_its_way_to_install_it(tmp_path: Path) -> None:
 
 
 async def test_its_five_minutes(tmp_path: Path, unused_port: int) -> None:
-    """Serve with its settings, post its event, resolve its directory, release its brake."""
+    """Check and serve with its settings, tell of commits both ways, look, and work as its operators do."""
     async with lake(tmp_path) as catalog:
         pointer = catalog.commit("orders")
+        place = Place(tmp_path, unused_port)
         text = blocks("toml")[0].replace("http://127.0.0.1:8181", catalog.uri)
         text = text.replace("/warehouse", f"{tmp_path}/warehouse")
-        settings = f"[listener]\nport = {unused_port}\n[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n{text}"
-        (tmp_path / "sfn.toml").write_text(settings)
-        process = _started(shlex.split(SERVE), tmp_path)
+        place.configure(f"[listener]\nport = {unused_port}\n[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n{text}")
+        assert "files carry the catalog_id" in await place.ran(CHECK)
+        process = place.started(SERVE)
         try:
             await until(lambda: catalog.published("orders") == pointer)
             pointer = catalog.commit("orders")
+            assert "accepted" in await place.ran(NOTIFY)
+            await until(lambda: catalog.published("orders") == pointer)
+            assert pointer in await place.ran(STATUS)
+            assert (await place.ran(RESOLVE)).strip() == pointer
+            pointer = catalog.commit("orders")
             event = re.sub(r'/warehouse/sales/orders/[^"]*', pointer, POST.replace("8085", str(unused_port)))
             assert pointer in event
-            assert await anyio.to_thread.run_sync(_ran, event) == TAKEN
+            assert await place.ran(event) == TAKEN
             await until(lambda: catalog.published("orders") == pointer)
-            directory = str(catalog.directory("orders"))
-            resolve = RESOLVE.replace("/warehouse/sales/orders", directory)
-            assert _ran(f"{BIN}/{resolve}").strip() == pointer
-            found = sfn.resolve(directory, table="sales.orders")
+            found = sfn.resolve(str(catalog.directory("orders")), table="sales.orders")
             assert found.metadata_location == pointer
-            assert await anyio.to_thread.run_sync(_ran, RELEASE.replace("8085", str(unused_port))) == RELEASED
+            said = [await place.ran(command) for command in OPERATE]
+            assert "release" in said[-1]
         finally:
             process.terminate()
             assert process.wait(30) == 0
 
 
-def _started(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
-    with (folder / "log").open("wb") as log:
-        return subprocess.Popen([BIN / command[0], *command[1:]], cwd=folder, stderr=log)
+async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
+    first, second = blocks("toml")
+    (tmp_path / "sfn.toml").write_text(first + second)
+    settings = load(tmp_path / "sfn.toml", {})
+    sources.check(settings)
+    assert [one.type for one in settings.catalogs.values()] == ["rest", "pyiceberg", "told"]
 
 
-def _ran(script: str) -> str:
-    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False, timeout=30)
-    return done.stdout
+@dataclass(frozen=True)
+class Place:
+    """A folder with a configuration, where commands run as its reader runs them."""
+
+    folder: Path
+    port: int
+
+    def configure(self, text: str) -> None:
+        (self.folder / "sfn.toml").write_text(text)
+
+    def started(self, command: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("wb") as log:
+            line = [BIN / part if part == "sfn" else part for part in shlex.split(command)]
+            return subprocess.Popen(line, cwd=self.folder, env=self._surroundings(), stderr=log)
+
+    async def ran(self, command: str) -> str:
+        """What a command prints, which must end well; paths of the README are those of this folder."""
+        here = command.replace(" /warehouse", f" {self.folder}/warehouse")
+        run = partial(subprocess.run, ["/bin/sh", "-c", here], cwd=self.folder, env=self._surroundings())
+        done = await anyio.to_thread.run_sync(partial(run, capture_output=True, text=True, check=False, timeout=60))
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return str(done.stdout)
+
+    def _surroundings(self) -> dict[str, str]:
+        name, _, value = EXPORT.removeprefix("export ").partition("=")
+        return {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(self.folder), name: value}
 
 
 @pytest.fixture

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
+
+from sfn.cli import options
 
 WRONG_USAGE = 2
 
 
-def serve(
-    config: Annotated[
-        Path | None,
-        typer.Option(help="The TOML file; without it the environment and the defaults.", show_default=False),
-    ] = None,
-) -> None:
+def serve(config: options.Config = None) -> None:
     """Hear of commits, ask the catalog, keep the pointer files."""
     from sfn.settings import Misconfigured, load
 
