@@ -18,6 +18,7 @@ import anyio.to_thread
 
 from tests.integration.lake import Lake, lake
 from tests.integration.process import Daemon, configure, serving
+from tests.integration.waiting import until
 
 SFN = Path(sys.executable).with_name("sfn")
 ADMIN = '[admin]\ntoken = "operators"\n'
@@ -52,6 +53,14 @@ class Place:
     async def sfn(self, *arguments: str) -> Done:
         """Run a command that asks this service."""
         return await sfn(*arguments, "--config", str(self.configuration), "--url", self.url)
+
+    async def publish(self, name: str) -> str:
+        """Commit a table and tell of it with the command line; its pointer, once the file beside it says so."""
+        pointer = self.lake.commit(name)
+        assert (await self.sfn("notify", f"sales.{name}")).status == 0
+        await until(lambda: self.lake.published(name) == pointer)
+        await self.daemon.until_logged("settled", table=f"sales.{name}", outcome="done")
+        return pointer
 
     def block(self, name: str) -> Path:
         """Put a file where a new table's file belongs that is not ours; the table is committed."""

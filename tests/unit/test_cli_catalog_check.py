@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from sfn.catalog.memory import MemoryCatalog
 from sfn.cli.checks import catalogs
-from sfn.cli.checks.catalogs import CatalogCheck
+from sfn.cli.checks.catalogs import CatalogCheck, is_local
 from sfn.cli.checks.findings import Finding, Severity
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.pointer import document, naming
@@ -182,3 +182,11 @@ async def test_settings_that_fit_one_machine_are_warned_of_elsewhere(world: Worl
     finding = await world.wrong(f"[catalogs.prod]\nuri = 'http://catalog.example'\n{more}\n")
     assert (finding.severity, finding.where) == (Severity.WARNING, where)
     assert all(one.severity is Severity.OK for one in await world.found(f"{LOCAL}{more}\n"))
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("localhost", True), ("127.0.0.1", True), ("::1", True), ("10.0.0.1", False), ("catalog", False), ("", False)],
+)
+def test_this_machine_is_known_by_its_names(host: str, local: bool) -> None:
+    assert is_local(host) is local

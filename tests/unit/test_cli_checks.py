@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-import trustme
 from typing_extensions import override
 
 from sfn.cli.checks import findings
-from sfn.cli.checks.catalogs import is_local
 from sfn.cli.checks.findings import Finding, Severity
 from sfn.cli.checks.parties import parties
-from sfn.cli.checks.place import inbox, listener
 from sfn.cli.checks.stores import store
-from sfn.cli.checks.tls import certificate
-from sfn.clock import SystemClock
 from sfn.errors import Permanent, Scope, Transient
-from sfn.inbox.sqlite import SqliteInbox
 from sfn.settings import Settings
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.local import LocalStore
 from sfn.store.memory import MemoryStore
 from sfn.words import Held
-from tests.promises.inboxes import TERMS
 from tests.unit.settings_ground import CATALOG, Ground
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
@@ -38,10 +28,6 @@ TABLE = f"{PREFIX}/sales/orders"
 @pytest.fixture(name="ground")
 def fixture_ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
-
-
-def with_inbox(ground: Ground, path: Path, more: str = "") -> Settings:
-    return ground.load(f"{CATALOG}[inbox]\nurl = 'sqlite:///{path}'\n{more}")
 
 
 def listed(folder: Path) -> list[str]:
@@ -86,111 +72,6 @@ def test_files_of_tokens_that_cannot_be_read_are_errors(ground: Ground, tmp_path
         ("telemetry.metrics_token_file", ERROR),
     ]
     assert all(str(absent) in one.text for one in found)
-
-
-async def test_an_inbox_is_tried_beside_the_one_that_will_be(ground: Ground, tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "er" / "inbox.db"
-    holder, found = await inbox(with_inbox(ground, path))
-    assert (holder, found.severity) == (None, OK)
-    assert f"{path} will be made" in found.text
-    assert listed(tmp_path) == ["sfn.toml"]
-
-
-async def test_an_inbox_that_a_service_has_proves_itself(ground: Ground, tmp_path: Path) -> None:
-    settings = with_inbox(ground, tmp_path / "inbox.db")
-    async with SqliteInbox.opened(settings.inbox.path, TERMS, SystemClock()):
-        holder, found = await inbox(settings)
-    assert (holder, found.severity) == (str(os.getpid()), OK)
-    assert f"process {os.getpid()} has it" in found.text
-    holder, found = await inbox(settings)
-    assert holder is None
-    assert "is there" in found.text
-
-
-async def test_a_folder_that_cannot_hold_an_inbox_is_an_error(ground: Ground, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    for folder in (tmp_path / "file", Path("/proc/nobody-may-make-this")):
-        _, found = await inbox(with_inbox(ground, folder / "inbox.db"))
-        assert found.severity is ERROR
-        assert "inbox.url" in found.remedy
-
-
-async def test_a_lock_that_cannot_be_asked_for_is_an_error(ground: Ground, tmp_path: Path) -> None:
-    (tmp_path / "inbox.db.lock").symlink_to(tmp_path / "inbox.db.lock")
-    _, found = await inbox(with_inbox(ground, tmp_path / "inbox.db"))
-    assert (found.severity, "ELOOP" in found.text) == (ERROR, True)
-
-
-def test_a_free_address_is_fine_and_a_taken_one_is_not(ground: Ground) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        settings = ground.load(f"{CATALOG}[listener]\nport = {port}\n")
-        assert severities(list(listener(settings, None))) == [("listener", ERROR)]
-        assert list(listener(settings, "a process")) == []
-    assert severities(list(listener(settings, None))) == [("listener", OK)]
-
-
-def test_an_address_that_others_reach_is_warned_of(ground: Ground) -> None:
-    settings = ground.load(
-        f"{CATALOG}[listener]\nhost = '0.0.0.0'\nport = 0\n[senders.etl]\nsecrets = {{ main = 'x' }}\n"
-    )
-    assert severities(list(listener(settings, None))) == [("listener", OK), ("listener", WARNING)]
-
-
-@pytest.fixture(name="authority", scope="module")
-def fixture_authority() -> trustme.CA:
-    return trustme.CA()
-
-
-class Pair:
-    """A certificate and its key in files."""
-
-    def __init__(self, folder: Path, authority: trustme.CA, not_after: datetime | None = None) -> None:
-        self.chain, self.key = folder / "chain.pem", folder / "key.pem"
-        issued = authority.issue_cert("sfn.example", not_after=not_after)
-        self.chain.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
-        self.key.write_bytes(issued.private_key_pem.bytes())
-
-    def found(self, now: datetime) -> Finding:
-        return certificate(self.chain, self.key, now)
-
-
-def test_a_certificate_that_is_valid_for_long_is_fine(tmp_path: Path, authority: trustme.CA) -> None:
-    now = SystemClock().now()
-    until = now + timedelta(days=60, minutes=1)
-    found = Pair(tmp_path, authority, until).found(now)
-    assert (found.severity, "valid for 60 d, and the key is its own" in found.text) == (OK, True)
-
-
-def test_a_certificate_that_should_have_been_renewed_is_warned_of(tmp_path: Path, authority: trustme.CA) -> None:
-    now = SystemClock().now()
-    found = Pair(tmp_path, authority, now + timedelta(days=5, minutes=1)).found(now)
-    assert (found.severity, "valid for 5 d only" in found.text) == (WARNING, True)
-
-
-def test_a_certificate_that_has_expired_is_an_error(tmp_path: Path, authority: trustme.CA) -> None:
-    now = SystemClock().now()
-    found = Pair(tmp_path, authority, now - timedelta(days=1)).found(now)
-    assert (found.severity, "expired" in found.text) == (ERROR, True)
-
-
-def test_a_key_of_another_certificate_is_an_error(ground: Ground, tmp_path: Path, authority: trustme.CA) -> None:
-    pair = Pair(tmp_path, authority)
-    pair.key.write_bytes(authority.issue_cert("other.example").private_key_pem.bytes())
-    tls = f"tls_certificate_file = '{pair.chain}'\ntls_key_file = '{pair.key}'\n"
-    settings = ground.load(
-        f"{CATALOG}[listener]\nhost = '0.0.0.0'\nport = 0\n{tls}[senders.etl]\nsecrets = {{ main = 'x' }}\n"
-    )
-    found = severities(list(listener(settings, None)))
-    assert found == [("listener", OK), ("listener.tls_certificate_file", ERROR)]
-
-
-@pytest.mark.parametrize(
-    ("host", "local"),
-    [("localhost", True), ("127.0.0.1", True), ("::1", True), ("10.0.0.1", False), ("catalog", False), ("", False)],
-)
-def test_this_machine_is_known_by_its_names(host: str, local: bool) -> None:
-    assert is_local(host) is local
 
 
 class Odd(MemoryStore):

@@ -69,6 +69,13 @@ def test_what_the_brake_holds_is_said_once() -> None:
     assert len(attention(msgspec.structs.replace(held, dead_letters={"held-drop": 2}), NOON)) == 1
 
 
+def test_a_catalog_that_nobody_asked_anything_needs_nobody() -> None:
+    nothing = Tables(due=0, scheduled=0, retrying=0, leased=0, dead=0, held=0)
+    assert attention(catalog(catalog_id=None, tables=nothing, sweep=None), NOON) == []
+    assert len(attention(catalog(catalog_id=None, sweep=None), NOON)) == 1
+    assert len(attention(catalog(catalog_id=None, tables=nothing), NOON)) == 1
+
+
 def test_a_retired_catalog_says_so() -> None:
     assert "prod (retired)" in plain(overview(catalog(retired=True, brake=CALM), URL, NOON))
 

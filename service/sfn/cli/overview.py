@@ -89,7 +89,8 @@ def _verdict(status: Status, wrong: list[Attention]) -> Line:
 
 def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
     name = catalog.name
-    if catalog.catalog_id is None:
+    # One of whose tables nobody told, and that is not swept, is not asked either.
+    if catalog.catalog_id is None and (catalog.tables.known or catalog.sweep is not None):
         yield Attention(f"{name}: not reached yet", "sfn check")
     brake = catalog.brake
     if held := max(brake.held, catalog.tables.held):

@@ -1,0 +1,88 @@
+"""What operators order with the command line when something is wrong, each on a service of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.acceptance.command import Place, place, sfn
+from tests.integration.process import serving
+from tests.integration.waiting import until
+
+
+async def test_several_catalogs_are_not_guessed(tmp_path: Path) -> None:
+    second = f"[catalogs.dev]\nuri = 'http://127.0.0.1:1'\n[stores.other]\nprefix = '{tmp_path}/other'\n"
+    async with place(tmp_path, more=second) as here:
+        told = await here.sfn("status", "sales.orders")
+        assert (told.status, told.err) == (
+            2,
+            "--catalog: expected one of prod, dev, as there are several, found none\n",
+        )
+
+
+async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) -> None:
+    async with place(tmp_path, catalog='max_drops = 0\nabsence_delay = "0s"', more='[sweep]\nevery = "off"\n') as here:
+        await here.publish("orders")
+        here.lake.drop("orders")
+        await here.sfn("notify", "sales.orders", "--operation", "drop")
+        await here.daemon.until_logged("settled", table="sales.orders", outcome="dead")
+        status = await here.sfn("status")
+        assert "  ! prod: the brake holds 1 table until somebody looks" in status.out
+        assert "sfn release prod" in status.out
+        story = await here.sfn("status", "sales.orders", "--exit-code")
+        assert (story.status, "is held by the brake" in story.out) == (1, True)
+        assert (await here.sfn("release", "prod", "--json")).json == {"released": 1}
+        await until(lambda: here.lake.published("orders") is None)
+
+
+async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path: Path) -> None:
+    async with place(tmp_path) as before:
+        await before.publish("orders")
+        text = before.configuration.read_text()
+        owner = (await before.sfn("status", "--json")).json["catalogs"][0]["catalog_id"]
+        before.configuration.write_text(text.replace("[catalogs.prod]", '[catalogs.prod]\ncatalog_id = "new"'))
+        before.daemon.process.terminate()
+        assert await before.daemon.ended() == 0
+        checked = await sfn("check", "--json", "--config", str(before.configuration))
+        (warning,) = [one for one in checked.json["findings"] if one["severity"] == "warning"]
+        assert f"`sfn adopt prod --from {owner}`" in warning["remedy"]
+        async with serving(before.configuration) as daemon:
+            here = Place(before.lake, daemon, before.configuration)
+            before.lake.commit("orders")
+            await here.letter("orders")
+            assert f"--from {owner}" in (await here.sfn("dead-letters", "list")).out
+            adopted = await here.sfn("adopt", "prod", "sales.orders", "--from", owner, "--yes")
+            assert adopted.out.startswith("prod: 1 table adopted;")
+            await before.lake.until_published("orders")
+
+
+async def test_a_catalog_that_retires_leaves_no_file_until_that_is_undone(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.publish("orders")
+        assert (await here.sfn("retire", "prod")).status == 2
+        assert here.lake.published("orders") is not None
+        assert (await here.sfn("retire", "prod", "--yes")).out.startswith("prod: retired, 1 table queued;")
+        await until(lambda: here.lake.published("orders") is None)
+        assert "prod (retired)" in (await here.sfn("status")).out
+        assert (await here.sfn("notify", "sales.orders")).out.startswith("ignored: ")
+        assert (await here.sfn("retire", "prod", "--undo")).out.startswith("prod: kept again, ")
+        await here.lake.until_published("orders")
+
+
+async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.lake.close()
+        await here.sfn("notify", "sales.orders")
+        await here.daemon.until_logged("settled", table="sales.orders", outcome="released")
+        status = await here.sfn("status", "--exit-code")
+        assert (status.status, "the catalog prod is in trouble" in status.out) == (1, True)
+        checked = await sfn("check", "--config", str(here.configuration))
+        assert (checked.status, checked.out.splitlines()[-1]) == (1, "1 error, 0 warnings")
+        assert "→ see whether the catalog is up and listens there" in checked.out
+        rehearsed = await sfn("reconcile", "--dry-run", "--config", str(here.configuration))
+        assert (rehearsed.status, rehearsed.out) == (1, "")
+        here.daemon.process.terminate()
+        await here.daemon.ended()
+        away = await here.sfn("status")
+        assert (away.status, away.out) == (1, "")
+        assert "expected a running service, found Connection refused; start it with `sfn serve`" in away.err
+        assert (await sfn("healthcheck", "--url", here.url)).status == 1
