@@ -41,7 +41,7 @@ lint: venv ## ruff, mypy, import-linter, hadolint, and the Compose Specification
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/lint-imports --config .ci/importlinter.toml --no-logo
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
 

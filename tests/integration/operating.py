@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 from fastapi import APIRouter
@@ -99,4 +100,18 @@ async def operating(office: Office) -> AsyncIterator[httpx.AsyncClient]:
         yield operator
 
 
-__all__ = ["OPERATOR", "Office", "client", "operating", "table"]
+async def got(client: httpx.AsyncClient, path: str, **params: str | int) -> Any:  # noqa: ANN401 - JSON
+    """The answer to a question."""
+    reply = await client.get(path, params=params)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+async def posted(client: httpx.AsyncClient, path: str, content: object = None) -> Any:  # noqa: ANN401 - JSON
+    """The answer to an order."""
+    reply = await client.post(path, json=content)
+    assert reply.status_code in {200, 202}, reply.text
+    return reply.json()
+
+
+__all__ = ["OPERATOR", "Office", "client", "got", "operating", "posted", "table"]

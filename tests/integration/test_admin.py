@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
 import httpx
 import pytest
 
 from sfn.errors import Scope
-from sfn.words import CatalogName, Dead, Hint, Reason, Retry, TableName, Undecodable
+from sfn.words import Dead, Hint, Reason, Retry, TableName, Undecodable
 from sfn.work.lanes import BreakerState
 from sfn.work.report import Course, Difference, SweepReport
-from tests.integration.operating import Office, operating, table
+from tests.integration.operating import Office, got, operating, posted, table
 from tests.promises.inboxes import AT, pointer
 
 ORDERS = table("orders")
@@ -30,18 +29,6 @@ def fixture_office() -> Office:
 async def fixture_operator(office: Office) -> AsyncIterator[httpx.AsyncClient]:
     async with operating(office) as client:
         yield client
-
-
-async def got(client: httpx.AsyncClient, path: str, **params: str | int) -> Any:  # noqa: ANN401 - JSON
-    reply = await client.get(path, params=params)
-    assert reply.status_code == 200, reply.text
-    return reply.json()
-
-
-async def posted(client: httpx.AsyncClient, path: str, content: object = None) -> Any:  # noqa: ANN401 - JSON
-    reply = await client.post(path, json=content)
-    assert reply.status_code in {200, 202}, reply.text
-    return reply.json()
 
 
 async def test_the_status_of_a_quiet_service(operator: httpx.AsyncClient) -> None:
@@ -256,58 +243,6 @@ async def test_a_request_that_nobody_understands_stays_a_letter(operator: httpx.
     assert "a known format" in first["why"]
     assert "sfn reconcile" in second["why"]
     assert len((await got(operator, LETTERS))["dead_letters"]) == 2
-
-
-async def test_catalogs_are_swept_when_an_operator_asks(operator: httpx.AsyncClient, office: Office) -> None:
-    answer = await posted(operator, "/admin/v1/reconcile")
-    assert answer["catalogs"] == ["prod", "dev.eu"]
-    claims = await office.ground.claims()
-    assert {claim.subject for claim in claims} == {CatalogName("prod"), CatalogName("dev.eu")}
-    assert (await posted(operator, "/admin/v1/reconcile", {"catalogs": ["prod", "prod"]}))["catalogs"] == ["prod"]
-
-
-@pytest.mark.parametrize(("catalog", "status"), [("unknown", 404), ("mute", 422)])
-async def test_what_can_not_be_swept_is_refused(operator: httpx.AsyncClient, catalog: str, status: int) -> None:
-    reply = await operator.post("/admin/v1/reconcile", json={"catalogs": [catalog]})
-    assert reply.status_code == status
-
-
-async def test_a_catalog_retires_and_comes_back(operator: httpx.AsyncClient, office: Office) -> None:
-    ground = office.ground
-    await ground.published(ORDERS)
-    assert await posted(operator, "/admin/v1/catalogs/prod:retire") == {"tables": 1}
-    assert office.process.retirement.names == {"prod"}
-    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["retired"]
-    claim = await ground.claim()
-    assert (claim.subject, claim.wish.anew) == (ORDERS, True)
-    await ground.settle(claim, ground.done())
-    assert await posted(operator, "/admin/v1/catalogs/prod:retire", {"undo": True}) == {"tables": 1}
-    assert office.process.retirement.names == frozenset()
-    assert {claim.subject for claim in await ground.claims()} == {ORDERS, CatalogName("prod")}
-
-
-async def test_files_are_adopted_where_they_stand_in_the_way(operator: httpx.AsyncClient, office: Office) -> None:
-    ground = office.ground
-    await ground.settled(ORDERS, Dead(Reason.FOREIGN_CATALOG, "why"))
-    await ground.settled(table("odd"), Dead(Reason.FOREIGN_FILE, "why"))
-    assert await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0"}) == {"tables": 1}
-    claim = await ground.claim()
-    assert (claim.subject, claim.wish.adopts, claim.wish.anew) == (ORDERS, "c0", True)
-    named = {"from": "c0", "tables": ["sales.stock"]}
-    assert await posted(operator, "/admin/v1/catalogs/prod:adopt", named) == {"tables": 1}
-    assert (await ground.claim()).subject == table("stock")
-
-
-@pytest.mark.parametrize("content", [{}, {"from": ""}, {"from": "c0", "tables": ["a..b"]}, {"from": "c0", "all": 1}])
-async def test_an_adoption_that_is_not_clear_is_422(operator: httpx.AsyncClient, content: object) -> None:
-    assert (await operator.post("/admin/v1/catalogs/prod:adopt", json=content)).status_code == 422
-
-
-@pytest.mark.parametrize("order", ["brakes/none:release", "catalogs/none:retire"])
-async def test_an_order_about_an_unknown_catalog_is_404(operator: httpx.AsyncClient, order: str) -> None:
-    reply = await operator.post(f"/admin/v1/{order}")
-    assert reply.status_code == 404
-    assert "prod" in reply.json()["detail"]
 
 
 async def test_the_audit_log_comes_page_by_page(operator: httpx.AsyncClient) -> None:

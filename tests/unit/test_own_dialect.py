@@ -63,7 +63,7 @@ def test_a_rename_is_two_hints() -> None:
     old, new = said(event)
     target = TableName("prod", ("archive", "old"), "orders")
     assert (old.subject, old.renamed_to, old.event_id, old.floor) == (ORDERS, target, "e1", None)
-    assert (new.subject, new.renamed_to, new.floor) == (target, None, None)
+    assert (new.subject, new.renamed_to, new.renamed_from, new.floor) == (target, None, ORDERS, "s3://b/t/1.json")
 
 
 def test_the_hints_of_a_rename_are_no_duplicates_of_each_other_nor_of_other_events() -> None:

@@ -15,7 +15,7 @@ from sfn.dialects import LOGGED, Arrived, Decoded, Sender, decode, unread
 from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
 from sfn.dialects.polaris import TYPES, addressed
 from sfn.errors import Rejected
-from sfn.words import CatalogName, Hint, TableName
+from sfn.words import Birth, CatalogName, Hint, TableName
 from tests.unit.telling import anything
 
 SNOWFLAKE = Sender("snowflake", {"theirs": "prod", "a/b c": "dev"})
@@ -63,24 +63,25 @@ def at(namespace: str, table: str, prefix: str = "theirs") -> str:
     return f"/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications"
 
 
-@pytest.mark.parametrize("kind", ["CREATE", "UPDATE"])
-def test_what_changes_the_pointer_carries_a_floor(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "birth"), [("CREATE", Birth.CREATE), ("UPDATE", None)])
+def test_what_changes_the_pointer_carries_a_floor(kind: str, birth: Birth | None) -> None:
     body = json.dumps(notification(kind)).encode()
     event_id = hint(body).event_id
     assert event_id is not None
     assert len(event_id) == sha256().digest_size * 2
-    assert told(body) == Decoded((Hint(ORDERS, "snowflake", event_id, LOCATION, body=body),), ignored=0)
+    hints = (Hint(ORDERS, "snowflake", event_id, LOCATION, uuid=UUID, birth=birth, body=body),)
+    assert told(body) == Decoded(hints, ignored=0, dialect="polaris")
 
 
 def test_a_drop_has_no_floor() -> None:
     body = json.dumps(notification("DROP")).encode()
-    assert hint(body) == Hint(ORDERS, "snowflake", hint(body).event_id, drop=True, body=body)
+    assert hint(body) == Hint(ORDERS, "snowflake", hint(body).event_id, drop=True, uuid=UUID, body=body)
 
 
 @pytest.mark.parametrize("kind", ["VALIDATE", "UNKNOWN"])
 def test_what_changes_nothing_is_checked_all_the_same(kind: str) -> None:
-    assert told(notification(kind)) == Decoded((), ignored=1)
-    assert told(notification(kind, metadata_location="s3://wh/ns1/orders/")) == Decoded((), ignored=1)
+    assert told(notification(kind)) == Decoded((), ignored=1, dialect="polaris")
+    assert told(notification(kind, metadata_location="s3://wh/ns1/orders/")) == told(notification(kind))
     assert refused(notification(kind, timestamp="now")) == (400, "#/payload/timestamp")
     assert refused(notification(kind), path=at("ns1", "orders", prefix="unknown")) == (404, "path/prefix")
 

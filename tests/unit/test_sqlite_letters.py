@@ -154,8 +154,8 @@ def test_letters_that_were_closed_long_ago_go(tmp_path: Path) -> None:
     first, second, *_, odd = (letter.id for letter in ledger.desk.find(Wanted(), 0, 9))
     ledger.desk.discard([first, odd], Order("ann", "", NOW))
     ledger.desk.discard([second], Order("ann", "", NOW + timedelta(hours=1)))
-    assert ledger.prune_letters(NOW + timedelta(minutes=30), 1) == 1
-    assert ledger.prune_letters(NOW + timedelta(minutes=30), 9) == 1
+    assert ledger.desk.prune(NOW + timedelta(minutes=30), 1) == 1
+    assert ledger.desk.prune(NOW + timedelta(minutes=30), 9) == 1
     assert [letter.id for letter in ledger.desk.find(Wanted(status=Status.DISCARDED), 0, 9)] == [second]
     assert ledger.desk.event(odd) is None
     assert len(ledger.desk.find(Wanted(), 0, 9)) == 3

@@ -100,6 +100,11 @@ class Desk:
             self._note("discard", order, count)
         return count
 
+    def prune(self, before: datetime, most: int) -> int:
+        """Delete dead letters that were closed before a moment, so many at most; how many."""
+        with self._transaction():
+            return self._dead.prune(before, most)
+
     def release(self, catalog: str, order: Order) -> int:
         """See `Brake.release`."""
         query = "SELECT key FROM subject WHERE catalog = ? AND reason = ?"

@@ -114,7 +114,7 @@ class SqliteInbox:
         """Delete what is older, and bring what was written into the database; how many events went."""
         now = self._clock.now()
         total = await self._pruned(lambda ledger: ledger.prune(now - retention, PRUNED))
-        await self._pruned(lambda ledger: ledger.prune_letters(now - CLOSED_KEPT, PRUNED))
+        await self._pruned(lambda ledger: ledger.desk.prune(now - CLOSED_KEPT, PRUNED))
         await self._committer.run(Ledger.checkpoint, alone=True)
         return total
 

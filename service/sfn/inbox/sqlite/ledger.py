@@ -246,11 +246,6 @@ class Ledger:
         with self.transaction():
             return self._events.prune(before, most)
 
-    def prune_letters(self, before: datetime, most: int) -> int:
-        """Delete dead letters that were closed before a moment, so many at most; how many."""
-        with self.transaction():
-            return self._dead.prune(before, most)
-
     def _load(self, subject: Subject) -> Row | None:
         return self._rows.load(key_of(subject))
 
