@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 DIRECTED = "tests/simulation/test_directed.py"
 SLEEPERS = "tests/simulation/test_sleepers.py"
+TOLD = "tests/simulation/test_told.py"
+PUBLISH_TOLD = "tests/unit/test_publish_told.py"
 ORDER = "tests/unit/test_publish_order.py"
 BESIDE = "tests/unit/test_publish_beside.py"
 SWEEP = "tests/unit/test_sweep.py"
@@ -40,6 +42,24 @@ TABLE = (
         1,
         f"{DIRECTED}::test_an_events_own_location_is_never_written",
         broken("lie: name"),
+    ),
+    Mutant(
+        "01-later-told-is-newer",
+        1,
+        f"{TOLD}::test_a_late_event_does_not_lead_back[by number]",
+        "assert stage.pointer() == third.metadata_location",
+    ),
+    Mutant(
+        "01-commit-of-another-table-is-its-birth",
+        1,
+        f"{TOLD}::test_a_commit_of_another_table_takes_no_name",
+        'assert (document["state"], document["guid"]) == ("current", second.uuid)',
+    ),
+    Mutant(
+        "01-end-is-forgotten-by-its-birth",
+        1,
+        f"{TOLD}::test_an_end_that_overtakes_its_tables_birth_still_ends_it",
+        'assert not stage.said("current")',
     ),
     Mutant(
         "02-hint-resets-the-retry",
@@ -90,6 +110,12 @@ TABLE = (
         broken("moved back: name"),
     ),
     Mutant(
+        "04-told-before-the-tag",
+        4,
+        f"{PUBLISH_TOLD}::test_the_answer_is_what_was_told_by_now",
+        'assert line.document(A)["metadata_file_path"] == second.metadata_location',
+    ),
+    Mutant(
         "05-memory-may-skip",
         5,
         f"{DIRECTED}::test_memory_does_not_skip",
@@ -114,10 +140,22 @@ TABLE = (
         broken("forwards to nothing"),
     ),
     Mutant(
+        "07-late-event-stays-behind",
+        7,
+        f"{TOLD}::test_a_rename_takes_along_what_was_told_and_what_is_told_late_follows",
+        broken("rest: stale"),
+    ),
+    Mutant(
         "07-hint-of-another-catalog-silenced",
         7,
         f"{BESIDE}::test_a_hint_that_a_live_file_of_somebody_elses_says_stays",
         "assert line.hint() == said",
+    ),
+    Mutant(
+        "08-told-drop-waits-for-nothing",
+        8,
+        f"{TOLD}::test_a_drop_waits_whether_another_event_says_more",
+        'assert not stage.said("dropped")',
     ),
     Mutant(
         "08-refused-location-gives-up",

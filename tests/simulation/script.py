@@ -121,6 +121,7 @@ class Stage:
 
     async def hint(self, name: str, service: int = 0, **what: Any) -> None:
         """An event, durably accepted, by whichever process lives: none is killed for having taken it."""
+        self.world.post.told.add(what.get("floor", ""))
         number = self.world.next_event()
         hint = Hint(named(name), sender="test", event_id=f"s{number}", **what)
         self.world.services[service].ledger.put([hint], self.world.loop.now())

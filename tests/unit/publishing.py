@@ -106,7 +106,7 @@ class Line:
             claimed = await self.inbox.claim(EVERYTHING, self.clock.now())
             for claim in claimed.claims:
                 if isinstance(claim.subject, TableName) and only(claim.subject):
-                    await self._publish(claim)
+                    await self.publish(claim)
             if not claimed.claims:
                 if claimed.next_due is None or claimed.next_due > end:
                     self.clock.turn((end - self.clock.now()).total_seconds())
@@ -114,7 +114,8 @@ class Line:
                 self.clock.turn((claimed.next_due - self.clock.now()).total_seconds())
         raise AssertionError(f"{MOST} publishes and no end: {self.outcomes[-3:]}")
 
-    async def _publish(self, claim: Claim) -> None:
+    async def publish(self, claim: Claim) -> None:
+        """Publish what was claimed."""
         ports = Ports(self.inbox, self.inbox, self.catalog, self.store, self.clock)
         outcome = await publish(claim, ports, self.policy, jitter=0)
         assert await self.inbox.settle(claim, outcome, self.clock.now())

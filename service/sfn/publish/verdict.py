@@ -65,7 +65,7 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
     wish = replace(scene.claim.wish, tellings=draft.unheard)
     why = "neither a table nor a file of ours"
     if draft.unheard and draft.looks:
-        return Later(*min(draft.looks), wish, findings)
+        return Later(*min(draft.looks), replace(wish, looked_again=True), findings)
     if draft.lost is not None:
         return replace(draft.lost, findings=findings, look_at=answered + policy.refresh_after)
     if story.misses == 1 and not story.visited:

@@ -1,0 +1,83 @@
+"""A line from events to files where nobody can ask the catalog: the truth is in memory, and is only told of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from typing_extensions import override
+
+from sfn.catalog.told import ToldCatalog
+from sfn.inbox.memory import MemoryInbox
+from sfn.publish.policy import Policy
+from sfn.publish.protocol import Ports, publish
+from sfn.words import Birth, Claim, Hint, Table, TableName
+from tests.promises.inboxes import TERMS
+from tests.unit.publishing import LAG, Line
+
+ALLOWED = "file:///warehouse"
+
+
+def metadata(table: Table, **more: Any) -> bytes:  # noqa: ANN401 - JSON
+    """What a table's metadata file says."""
+    content = {
+        "format-version": 2,
+        "table-uuid": table.uuid,
+        "location": table.location,
+        "last-updated-ms": table.last_updated_ms,
+        "current-snapshot-id": table.snapshot_id,
+        "metadata-log": [{"metadata-file": entry, "timestamp-ms": 0} for entry in table.metadata_log],
+        **more,
+    }
+    return json.dumps(content).encode()
+
+
+class ToldLine(Line):
+    """A line whose catalog is of type told.
+
+    Attributes:
+        told: the adapter.
+    """
+
+    def __init__(self, policy: Policy | None = None, **terms: Any) -> None:  # noqa: ANN401 - those of `Terms`
+        told = policy or Policy("c1", replica_lag=LAG, allowed=(ALLOWED,))
+        super().__init__(replace(told, swept=False, told=True))
+        self.inbox = MemoryInbox(replace(TERMS, told=frozenset({"prod"}), **terms), self.clock)
+        self.told = ToldCatalog("prod", "c1", self.store.part, (ALLOWED,))
+
+    def lay(self, table: Table) -> Table:
+        """Write a table's metadata file."""
+        self.store.files[table.metadata_location] = metadata(table)
+        return table
+
+    def create(self, name: TableName, location: str | None = None) -> Table:
+        """A new table, whose metadata file is there."""
+        return self.lay(self.catalog.create(name, location))
+
+    def commit(self, name: TableName, location: str | None = None) -> Table:
+        """One more version, whose metadata file is there."""
+        return self.lay(self.catalog.commit(name, location))
+
+    async def tell(
+        self,
+        name: TableName,
+        table: Table,
+        birth: Birth | None = None,
+        *,
+        seconds: float = 0,
+        **more: Any,  # noqa: ANN401
+    ) -> None:
+        """An event of a pointer."""
+        await self.hear(Hint(name, floor=table.metadata_location, birth=birth, **more), seconds=seconds)
+
+    @override
+    async def publish(self, claim: Claim) -> None:
+        ports = Ports(self.inbox, self.inbox, self.told, self.store, self.clock)
+        outcome = await publish(claim, ports, self.policy, jitter=0)
+        assert await self.inbox.settle(claim, outcome, self.clock.now())
+        self.outcomes.append(outcome)
+
+
+DAY = timedelta(days=1).total_seconds()
