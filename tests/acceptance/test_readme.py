@@ -95,7 +95,8 @@ async def test_its_five_minutes(tmp_path: Path, unused_port: int) -> None:
 
 async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
     first, second = blocks("toml")
-    (tmp_path / "sfn.toml").write_text(first + second)
+    both = (first + second).replace("[senders.ci]", '[senders.ci]\ncatalog = "prod"')
+    (tmp_path / "sfn.toml").write_text(both)
     settings = load(tmp_path / "sfn.toml", {})
     sources.check(settings)
     assert [one.type for one in settings.catalogs.values()] == ["rest", "pyiceberg", "told"]
