@@ -9,7 +9,7 @@ BIN := .venv/bin
 N ?= 5000
 JOBS ?= 2
 
-.PHONY: help venv jars demo test lint format simulate faults lock clean
+.PHONY: help venv jars demo test lint format simulate faults bench soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,13 @@ simulate: venv ## N random histories of the simulator (make simulate N=200)
 
 faults: jars ## the tests that kill, pause and starve real processes
 	@SFN_FAULT_ROUNDS=$${SFN_FAULT_ROUNDS:-60} $(BIN)/pytest tests/faults
+
+# Alone on the machine, or the figures are of something else.
+bench: venv ## measure against the goals, into build/bench.json (parts of it: make bench BENCH='accept --runs 1')
+	@$(BIN)/python -m tests.bench $(BENCH)
+
+soak: venv ## ten minutes of load: memory and files stay bounded (SFN_SOAK_SECONDS for less)
+	@$(BIN)/python -m tests.bench soak --soak-seconds "$${SFN_SOAK_SECONDS:-600}"
 
 # uv alone resolves for every platform at once, and it reads none of pip's settings. An image has what was tested: its own
 # locks have the versions of the first one.

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from sfn.inbox.letters import Order
 from sfn.publish.policy import OnDrop
 from sfn.words import Birth, Dead, Done, Hint, Later, Reason, TableName, Wish
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, key_of
@@ -256,7 +257,7 @@ async def test_told_drops_are_held_by_the_brake() -> None:
     await line.hear(*[Hint(table, drop=True) for table in tables], seconds=60)
     states = [line.document(table, f"file:///warehouse/n/{table.name}")["state"] for table in tables]
     assert sorted(states) == ["current", "current", "dropped"]
-    await line.inbox.release("prod", line.clock.now())
+    await line.inbox.release("prod", Order("ann", "", line.clock.now()))
     await line.work(60)
     states = [line.document(table, f"file:///warehouse/n/{table.name}")["state"] for table in tables]
     assert states == ["dropped"] * 3

@@ -1,0 +1,90 @@
+"""`python -m tests.bench [PART …]`: measure, print a table, keep the figures; 1 where a goal is missed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from sfn.clock import SystemClock
+from tests.bench import accept, coalescing, freshness, fsyncs, soak
+from tests.bench.record import ROOT, Figure, Record, Unmeasured
+from tests.bench.table import shown
+
+Say = Callable[[str], None]
+Part = Callable[[Path, Say], list[Figure]]
+
+
+def main() -> int:
+    """Measure."""
+    chosen = _arguments()
+    parts = _parts(chosen)
+    wanted = chosen.parts or [name for name in parts if name != "soak"]
+    record, console = Record(chosen.record, SystemClock()), Console()
+    figures: list[Figure] = []
+    failed = False
+    with TemporaryDirectory(dir=chosen.folder) as folder:
+        for name in wanted:
+            try:
+                found = parts[name](Path(folder) / name, _say)
+            except Unmeasured as error:
+                failed = True
+                _say(f"{name}: {error}\n")
+            else:
+                record.add(found)
+                figures += found
+    _say("")
+    shown(figures, console)
+    return failed or any(figure.kept is False and not figure.short for figure in figures)
+
+
+def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
+    """What can be measured, and how much of it."""
+    extent = accept.Extent(chosen.runs, chosen.seconds, chosen.warm_up)
+    return {
+        "accept": partial(accept.measure, extent),
+        "freshness": partial(freshness.measure, freshness.Extent(chosen.runs, chosen.commits)),
+        "fsyncs": partial(fsyncs.measure, fsyncs.REQUESTS),
+        "coalescing": partial(coalescing.measure, chosen.events),
+        "soak": partial(soak.measure, chosen.soak_seconds),
+    }
+
+
+def _arguments() -> argparse.Namespace:
+    whole, fresh = accept.Extent(), freshness.Extent()
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description="Measure, print a table, keep the figures. 1 where a goal is missed or something went wrong.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    names = ["accept", "freshness", "fsyncs", "coalescing", "soak"]
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; without any all but the last")
+    parser.add_argument("--runs", type=int, default=whole.runs, help="paired runs")
+    parser.add_argument("--seconds", type=int, default=whole.seconds, help="of each run of accept")
+    parser.add_argument("--warm-up", type=int, default=whole.warm_up, help="seconds before each of those")
+    parser.add_argument("--commits", type=int, default=fresh.commits, help="of each run of freshness")
+    parser.add_argument("--events", type=int, default=coalescing.EVENTS, help="of coalescing")
+    parser.add_argument("--soak-seconds", type=float, default=soak.SECONDS, help="of soak")
+    parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")
+    parser.add_argument("--folder", type=Path, help="the disk to measure on; by default that of temporary files")
+    chosen = parser.parse_args()
+    if unknown := set(chosen.parts) - set(names):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    return chosen
+
+
+def _say(text: str) -> None:
+    """How far it is: on a terminal in one line."""
+    if sys.stderr.isatty():
+        print(f"\r\033[2K{text}", end="", file=sys.stderr, flush=True)
+    else:
+        print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+-- A request an event: of each table in turn, with an id that no other request of any run has.
+-- Arguments after `--`: the series (a number, another one for each run), how many tables there are, the sender's token,
+-- the directory that the tables lie in.
+
+local bit = require("bit")
+
+local threads = 0
+local count = 0
+
+function setup(thread)
+  thread:set("thread_index", threads)
+  threads = threads + 1
+end
+
+function init(args)
+  series, tables, warehouse = tonumber(args[1]), tonumber(args[2]), args[4]
+  wrk.method = "POST"
+  wrk.headers["Authorization"] = "Bearer " .. args[3]
+  wrk.headers["Content-Type"] = "application/json"
+end
+
+function request()
+  count = count + 1
+  -- A multiplication by an odd number modulo 2^32 meets each number once: ids as scattered as random ones, none twice.
+  local scattered = bit.tohex(bit.tobit(count * 2654435761 % 4294967296))
+  local name = string.format("t%d", count * 7919 % tables)
+  local body = string.format(
+    '{"namespace":["bench"],"name":"%s","event_id":"%s-%04x-4%03x-8000-%012x",' ..
+    '"metadata_location":"%s/bench/%s/metadata/%05d-%s-0000-4000-8000-000000000000.metadata.json"}',
+    name, scattered, series, thread_index, count, warehouse, name, count % 90000, scattered)
+  return wrk.format(nil, nil, nil, body)
+end
+
+function done(summary, latency, requests)
+  local errors = summary.errors
+  io.write(string.format(
+    '\n{"answers":%d,"microseconds":%d,"refused":%d,"lost":%d,"p50":%d,"p99":%d}\n',
+    summary.requests, summary.duration, errors.status,
+    errors.connect + errors.read + errors.write + errors.timeout,
+    latency:percentile(50), latency:percentile(99)))
+end

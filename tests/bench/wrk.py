@@ -1,0 +1,90 @@
+"""wrk: so many connections that each send an event as soon as the last one is answered."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.bench.record import Unmeasured
+
+CONNECTIONS: Final = 64
+TABLES: Final = 1_000
+TOKEN: Final = "a-sender-of-the-benchmarks"  # noqa: S105 - it opens nothing
+
+_SCRIPT: Final = Path(__file__).with_name("events.lua")
+_PATIENCE: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a run was answered, all of it with success.
+
+    Attributes:
+        count: how many answers.
+        seconds: how long it took.
+        p50, p99: milliseconds from a request to its answer.
+    """
+
+    count: int
+    seconds: float
+    p50: float
+    p99: float
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return self.count / self.seconds
+
+
+def installed(program: str) -> str:
+    """The path of a program of the system's.
+
+    Raises:
+        Unmeasured: it is not there.
+    """
+    path = shutil.which(program)
+    if path is None:
+        raise Unmeasured(f"{program} is missing: on Debian and Ubuntu, apt-get install {program}")
+    return path
+
+
+def load(server: str, seconds: int, *, series: int, warehouse: Path) -> Answers:
+    """Send events of 1,000 tables over 64 connections.
+
+    Args:
+        server: where it listens.
+        seconds: for how long.
+        series: another one for each run against one server: no event id comes twice.
+        warehouse: where the events say that the tables lie.
+
+    Raises:
+        Unmeasured: a request was refused or lost, or there is no wrk.
+    """
+    url = f"{server}/v1/events"
+    with_script = ["--script", str(_SCRIPT), url, "--", str(series), str(TABLES), TOKEN, str(warehouse)]
+    command = [
+        installed("wrk"),
+        "--threads",
+        "1",
+        "--connections",
+        str(CONNECTIONS),
+        "--timeout",
+        "30s",
+        "--duration",
+        f"{seconds}s",
+    ]
+    told = subprocess.run(
+        [*command, *with_script], capture_output=True, text=True, timeout=seconds + _PATIENCE, check=False
+    )
+    if told.returncode != 0:
+        raise Unmeasured(f"wrk ended with {told.returncode}: {told.stderr.strip() or told.stdout.strip()}")
+    found = json.loads(told.stdout.splitlines()[-1])
+    if found["refused"] or found["lost"] or not found["answers"]:
+        raise Unmeasured(
+            f"{url}: of {found['answers']} answers {found['refused']} were refusals, and {found['lost']} were lost"
+        )
+    return Answers(found["answers"], found["microseconds"] / 1e6, found["p50"] / 1e3, found["p99"] / 1e3)
