@@ -8,16 +8,16 @@ import random
 import traceback
 from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from sfn.inbox.letters import Order
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.ledger import Terms as LedgerTerms
-from sfn.inbox.sqlite.rows import subject_of
+from sfn.inbox.sqlite.rows import Rows, subject_of
 from sfn.words import Hint, Missing, Subject, Table, TableName
 from tests.simulation.checker import Checker
+from tests.simulation.disasters import Disasters
 from tests.simulation.life import REFUSED, Life
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.node import TERMS, Service, Weather, policy_of
@@ -119,7 +119,7 @@ class World:
         self.start()
         lives = [self._life(index) for index in range(len(self.truths))]
         running = [self.loop.create_task(life.run(self.rng.randint(*self.setting.steps))) for life in lives]
-        self._disasters(lives)
+        Disasters(self).plan(lives)
         await asyncio.sleep(400)
         await asyncio.wait(running)
         await self.settle_down()
@@ -151,6 +151,11 @@ class World:
         """Compare everything with the truth."""
         self.say(f"check {when}")
         for index, service in enumerate(self.services):
+            counted = {pair: count for pair, count in Rows(service.ledger._db).counts.items() if count}
+            if counted != service.ledger.desk.figures(self.loop.now()).tables:
+                self.checker.blame(
+                    "miscounted", f"{service.ledger.desk.figures(self.loop.now()).tables}, not {counted}"
+                )
             stored = _events(service.ledger)
             lost = {event for number, event in self.acknowledged if number == index} - stored
             if lost and not self.setting.inbox_lost:
@@ -189,7 +194,7 @@ class World:
             rng=self.rng,
             terms=TERMS,
             ledger=lambda: Ledger(":memory:", terms),
-            count=self._count,
+            count=self.count,
             say=self.say,
             looked=self._looked,
         )
@@ -202,7 +207,7 @@ class World:
             for name, table in truth.live().items()
         )
 
-    def _count(self, what: str) -> None:
+    def count(self, what: str) -> None:
         self.counts[what] += 1
 
     def _looked(self, subject: Subject) -> None:
@@ -228,48 +233,6 @@ class World:
         places = [f"s3://lake/{number}" for number in range(self.setting.places)]
         kind = ToldLife if self.setting.told else Life
         return kind(self, index, names, places, dict(self.setting.operations), shared=self.setting.shared)
-
-    def _disasters(self, lives: list[Life]) -> None:
-        rng, setting = self.rng, self.setting
-        start = rng.uniform(20, 150)
-        length = rng.choice([20, 60, 200, 500])
-        if setting.outage == "blank":
-            self.truths[0].blank.append((start, start + length))
-            self.loop.call_later(start + 1, self._tell_of_everything)
-        elif setting.outage:
-            self.truths[0].down.append((start, start + length))
-        if setting.store_outage:
-            self.weather.store_down.append((start, start + length))
-        if setting.inbox_lost:
-            self.loop.call_later(start, self._lose_inbox)
-        if setting.catalogs > 1:
-            self.loop.create_task(self._register(lives))
-
-    def _lose_inbox(self) -> None:
-        self.say("the inbox is lost")
-        self.acknowledged.clear()
-        self.services[0].lose_inbox()
-
-    def _tell_of_everything(self) -> None:
-        for name in self.truths[0].live():
-            if self.rng.random() < 0.6:
-                hint = Hint(name, sender="test", event_id=f"e{self.next_event()}", drop=self.rng.random() < 0.2)
-                self.deliver(0, hint, 0)
-
-    async def _register(self, lives: list[Life]) -> None:
-        """The second catalog registers tables of the first, under the same name or another."""
-        for _ in range(3):
-            await asyncio.sleep(self.rng.uniform(5, 60))
-            tables = self.truths[0].live()
-            if not tables:
-                continue
-            name = self.rng.choice(list(tables))
-            target = name if self.rng.random() < 0.6 else self.rng.choice(lives[0].names)
-            theirs = replace(target, catalog=self.truths[1].name)
-            registered = {table.uuid for table in self.truths[1].live().values()}
-            if not isinstance(self.truths[1].true(theirs), Table) and tables[name].uuid not in registered:
-                self.set(1, theirs, tables[name])
-                lives[1].tell(Hint(theirs))
 
 
 def _events(ledger: Ledger) -> set[str]:
