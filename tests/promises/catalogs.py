@@ -1,4 +1,6 @@
-"""The catalogs that the promise suite runs on: one in memory, and Iceberg's own REST server.
+"""The catalogs that the promise suite runs on: one in memory, Iceberg's own REST server, and one that is only told of.
+
+Nobody can list the last one, and nothing can tell it of a step back: what promises such a thing is marked `listable`.
 
 A test module takes a fixture over by naming it: `world = catalogs.world`.
 """
@@ -23,6 +25,7 @@ from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.demo.fixture import RestCatalogServer, Runtime, locate
 from sfn.errors import SfnError
 from sfn.words import TableName
+from tests.promises.told_world import ToldWorld
 
 _spaces = count(1)
 
@@ -207,11 +210,25 @@ def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestCatal
         yield server
 
 
-@pytest.fixture(params=["memory", "rest", "rest, two a page"])
+LISTING = ("memory", "rest", "rest, two a page")
+"""Catalogs that can be listed, and that step back."""
+
+
+@pytest.fixture(params=[*LISTING, "told"])
 async def world(request: pytest.FixtureRequest) -> AsyncGenerator[World]:
     """An empty namespace of each catalog."""
-    if request.param == "memory":
-        yield MemoryWorld()
+    async with _world(request) as made:
+        yield made
+
+
+listable = pytest.mark.parametrize("world", LISTING, indirect=True)
+"""Of a promise that only such a catalog makes."""
+
+
+@asynccontextmanager
+async def _world(request: pytest.FixtureRequest) -> AsyncGenerator[World]:
+    if request.param in {"memory", "told"}:
+        yield MemoryWorld() if request.param == "memory" else ToldWorld(f"space{next(_spaces)}")
         return
     server: RestCatalogServer = request.getfixturevalue("rest_server")
     async with rest_world(server, page_size=2 if "two" in request.param else None) as made:
