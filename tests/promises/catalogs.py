@@ -1,4 +1,6 @@
-"""The catalogs that the promise suite runs on: one in memory, Iceberg's own REST server, and PyIceberg's on SQLite.
+"""The catalogs that the promise suite runs on: in memory, Iceberg's REST server, PyIceberg's, one only told of.
+
+Nobody can list the last one, and nothing can tell it of a step back: what promises such a thing is marked `listable`.
 
 A test module takes a fixture over by naming it: `world = catalogs.world`.
 """
@@ -25,6 +27,7 @@ from sfn.demo.fixture import RestCatalogServer, Runtime, locate
 from sfn.errors import SfnError
 from sfn.words import TableName
 from tests.promises.sql_world import sql_world
+from tests.promises.told_world import ToldWorld
 
 _spaces = count(1)
 
@@ -209,14 +212,30 @@ def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestCatal
         yield server
 
 
-@pytest.fixture(params=["memory", "rest", "rest, two a page", "pyiceberg: sql", "pyiceberg: rest"])
+LISTING = ("memory", "rest", "rest, two a page", "pyiceberg: sql", "pyiceberg: rest")
+"""Catalogs that can be listed, and that step back."""
+
+
+@pytest.fixture(params=[*LISTING, "told"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[World]:
     """An empty namespace of each catalog."""
+    async with _world(request, tmp_path) as made:
+        yield made
+
+
+listable = pytest.mark.parametrize("world", LISTING, indirect=True)
+"""Of a promise that only such a catalog makes."""
+
+
+@asynccontextmanager
+async def _world(request: pytest.FixtureRequest, folder: Path) -> AsyncGenerator[World]:
     match request.param:
         case "memory":
             yield MemoryWorld()
+        case "told":
+            yield ToldWorld(f"space{next(_spaces)}")
         case "pyiceberg: sql":
-            async with sql_world(tmp_path) as made:
+            async with sql_world(folder) as made:
                 yield made
         case "pyiceberg: rest":
             server: RestCatalogServer = request.getfixturevalue("rest_server")

@@ -18,7 +18,15 @@ from sfn.inbox.terms import Terms
 from sfn.words import Claim, Done, Findings, Hint, Known, Outcome, Published, Slots, Story, TableName
 
 PLENTY = Slots(total=100, live=90, sweeps=10)
-TERMS = Terms(lease=timedelta(seconds=30), cap=timedelta(minutes=5), crashes=5, max_drops={"few": 2})
+TOLD = "told"
+"""A catalog that nobody can ask."""
+TERMS = Terms(
+    lease=timedelta(seconds=30),
+    cap=timedelta(minutes=5),
+    crashes=5,
+    max_drops={"few": 2},
+    told=frozenset({TOLD}),
+)
 AT = "s3://lake/orders"
 
 

@@ -9,7 +9,7 @@ from sfn.catalog import Skip, Withheld
 from sfn.errors import Permanent, Scope
 from sfn.words import Loaded, Missing, NotModified, TableName
 from tests.promises import catalogs
-from tests.promises.catalogs import World, named
+from tests.promises.catalogs import World, listable, named
 
 rest_server = catalogs.rest_server
 world = catalogs.world
@@ -70,6 +70,7 @@ async def test_the_log_is_oldest_first(world: World) -> None:
     assert (await loaded(world, table)).table.metadata_log == tuple(pointers)
 
 
+@listable
 async def test_a_rolled_back_table_has_its_earlier_pointer(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
@@ -87,6 +88,13 @@ async def test_a_renamed_table_is_the_same_under_its_new_name(world: World) -> N
     await world.rename(old, new)
     assert await world.catalog.load(old, None) == Missing()
     assert (await loaded(world, new)).table == before.table
+
+
+@listable
+async def test_a_renamed_table_is_listed_under_its_new_name_alone(world: World) -> None:
+    old, new = named(world, "old"), named(world, "new")
+    await world.create(old)
+    await world.rename(old, new)
     assert not await world.catalog.listed(old)
     assert await world.catalog.listed(new)
 
@@ -95,10 +103,18 @@ async def test_a_dropped_table_is_missing(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
     etag = (await loaded(world, table)).etag
-    assert await world.catalog.listed(table)
     await world.drop(table)
     assert await world.catalog.load(table, None) == Missing()
     assert await world.catalog.load(table, etag) == Missing()
+    assert not await world.catalog.listed(table)
+
+
+@listable
+async def test_a_dropped_table_is_listed_no_more(world: World) -> None:
+    table = named(world, "orders")
+    await world.create(table)
+    assert await world.catalog.listed(table)
+    await world.drop(table)
     assert not await world.catalog.listed(table)
     assert await listing(world) == []
 
@@ -148,6 +164,7 @@ async def test_what_is_not_there_is_missing_and_not_listed(world: World) -> None
         assert not await world.catalog.listed(table)
 
 
+@listable
 async def test_a_table_is_listed_in_its_own_namespace_only(world: World) -> None:
     await world.create_namespace("inner")
     await world.create(named(world, "orders", "inner"))
@@ -156,6 +173,7 @@ async def test_a_table_is_listed_in_its_own_namespace_only(world: World) -> None
     assert not await world.catalog.listed(named(world, "order", "inner"))
 
 
+@listable
 async def test_every_table_of_every_namespace_is_found(world: World) -> None:
     await world.create_namespace("inner")
     await world.create_namespace("inner", "most")
@@ -171,6 +189,7 @@ async def test_every_table_of_every_namespace_is_found(world: World) -> None:
         assert await world.catalog.listed(table)
 
 
+@listable
 async def test_a_walk_survives_a_namespace_that_vanishes(world: World) -> None:
     both = [named(world, "t", "left"), named(world, "t", "right")]
     for table in both:
@@ -188,6 +207,7 @@ async def test_a_walk_survives_a_namespace_that_vanishes(world: World) -> None:
     assert set(found) <= set(both)
 
 
+@listable
 async def test_a_closed_namespace_is_told_of_once_and_all_others_are_walked(world: World) -> None:
     closed = await world.close_namespace()
     await world.create_namespace("inner")
@@ -204,6 +224,7 @@ async def test_a_closed_namespace_is_told_of_once_and_all_others_are_walked(worl
     assert caught.value.scope is Scope.TABLE
 
 
+@listable
 async def test_what_nobody_wants_is_not_walked(world: World) -> None:
     closed = await world.close_namespace()
     for levels in (("inner",), ("inner", "most"), ("innermost",)):
@@ -217,9 +238,17 @@ async def test_names_are_told_apart(world: World) -> None:
     tables = {named(world, name): await world.create(named(world, name)) for name in TELLABLE}
     for table, uuid in tables.items():
         assert (await loaded(world, table)).table.uuid == uuid
+
+
+@listable
+async def test_names_are_listed_as_they_are(world: World) -> None:
+    tables = [named(world, name) for name in TELLABLE]
+    for table in tables:
+        await world.create(table)
     assert await listing(world) == sorted(tables)
 
 
+@listable
 @pytest.mark.parametrize("name", AMBIGUOUS)
 async def test_an_ambiguous_name_is_answered_or_refused_but_never_mistaken(world: World, name: str) -> None:
     await world.create_namespace("a")
@@ -236,6 +265,7 @@ async def test_an_ambiguous_name_is_answered_or_refused_but_never_mistaken(world
     assert await world.catalog.listed(named(world, name))
 
 
+@listable
 async def test_namespaces_with_unusual_names_are_walked(world: World) -> None:
     expected = [named(world, "t", level) for level in ("a b", "ü", "a_b", "x+y")]
     for table in expected:

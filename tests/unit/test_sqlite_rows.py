@@ -11,10 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.inbox.row import Row, State, lane_of
-from sfn.inbox.sqlite.codec import key_of, keys_of_tables, moment, subject_of
+from sfn.inbox.sqlite.codec import key_of, keys_of_tables, moment, parse_story, parse_wish, subject_of
 from sfn.inbox.sqlite.rows import KEPT, Rows
 from sfn.inbox.sqlite.schema import prepare
-from sfn.words import CatalogName, Held, Memo, Published, Reason, Story, Subject, Table, TableName, Wish
+from sfn.words import (
+    Birth,
+    CatalogName,
+    Held,
+    Memo,
+    Published,
+    Reason,
+    Story,
+    Subject,
+    Table,
+    TableName,
+    Telling,
+    Told,
+    ToldTable,
+    Wish,
+)
 
 PLACES = st.sampled_from(["s3://lake/1", "s3://lake/2", "gs://pond/3"])
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
@@ -22,6 +37,20 @@ moments = st.datetimes(datetime(1969, 1, 1), datetime(2100, 1, 1), timezones=st.
 counts = st.integers(0, 2**53)
 names = st.builds(TableName, st.sampled_from(["prod", "dev"]), st.lists(texts, max_size=2).map(tuple), texts)
 lives = st.builds(Published, texts, st.none() | texts, PLACES, moments)
+tellings = st.builds(
+    Telling,
+    counts,
+    st.none() | texts,
+    st.none() | texts,
+    st.none() | st.sampled_from(Birth),
+    st.booleans(),
+    st.none() | names,
+    st.none() | moments,
+    st.booleans(),
+)
+told_tables = st.builds(
+    ToldTable, st.none() | texts, st.none() | texts, counts, counts, st.just(-1) | counts, st.none() | names
+)
 stories = st.builds(
     Story,
     live=st.none() | lives,
@@ -32,11 +61,20 @@ stories = st.builds(
     hints=st.dictionaries(texts, st.lists(texts, max_size=2).map(tuple), max_size=2),
     refresh_at=st.none() | moments,
     misses=counts,
+    told=st.none() | st.builds(Told, st.lists(told_tables, max_size=2).map(tuple), st.just(-1) | counts),
 )
 tables = st.builds(Table, st.none() | texts, PLACES, texts, st.lists(texts, max_size=2).map(tuple), counts, counts)
 helds = st.builds(Held, st.binary(max_size=8), texts)
 memos = st.builds(Memo, st.none() | tables, st.none() | texts, st.dictionaries(texts, st.none() | helds, max_size=2))
-wishes = st.builds(Wish, st.none() | texts, st.none() | names, st.booleans(), st.booleans(), st.booleans())
+wishes = st.builds(
+    Wish,
+    st.none() | texts,
+    st.none() | names,
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    tellings=st.lists(tellings, max_size=2).map(tuple),
+)
 
 
 def rows(subject: Subject) -> st.SearchStrategy[Row]:
@@ -119,3 +157,12 @@ def test_keys_of_a_catalog_lie_together(table: TableName, catalog: str) -> None:
     start, end = keys_of_tables(catalog)
     assert (start < key_of(table) < end) == (table.catalog == catalog)
     assert not start < key_of(CatalogName(catalog)) < end
+
+
+def test_what_an_older_version_wrote_is_read() -> None:
+    wish = b'{"anew":false,"drop":true,"floor":"s3://x","looked_again":false,"purge":false,"renamed_to":null,"vague":false}'
+    assert parse_wish(wish) == Wish(floor="s3://x", drop=True)
+    story = (
+        b'{"absent":{},"held":false,"hints":{},"live":null,"misses":2,"refresh_at":null,"visited":true,"waived":false}'
+    )
+    assert parse_story(story) == Story(visited=True, misses=2)

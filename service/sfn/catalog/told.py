@@ -111,7 +111,7 @@ class ToldCatalog:
             if canonical(location) in looks.log:
                 looks.seen[location] = _Look(looks.log[canonical(location)])
             elif telling.uuid is not None and _is_over(over, telling):
-                looks.seen[location] = _Look(telling.uuid)
+                looks.seen[location] = _Look(telling.uuid, is_over=True)
             else:
                 await self._look_into(location, looks)
         return looks
@@ -136,6 +136,8 @@ class ToldCatalog:
         order = hearsay.relation(known, location, log)
         if order is not Relation.UNKNOWN or known.location is None:
             return order
+        if look.is_over:
+            return Relation.OLDER
         try:
             held = await self._opened(known.location)
         except (_NotThere, Permanent) as trouble:
@@ -194,10 +196,12 @@ class _Look:
     Attributes:
         uuid: of the table.
         table: what the file says; None where it need not be opened.
+        is_over: it need not, as its table has ended.
     """
 
     uuid: str | None
     table: Table | None = None
+    is_over: bool = False
 
 
 @dataclass(slots=True)

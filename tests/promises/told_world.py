@@ -1,0 +1,84 @@
+"""A catalog that nobody can ask, for the promise suite."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from urllib.parse import quote
+
+from sfn.catalog import Catalog, Skip, Withheld
+from sfn.catalog.memory import MemoryCatalog
+from sfn.catalog.told import ToldCatalog
+from sfn.clock import SystemClock
+from sfn.inbox import Roster
+from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.terms import Terms
+from sfn.store.memory import MemoryStore
+from sfn.words import Answer, Birth, Hint, Table, TableName, Told
+from tests.unit.told_line import metadata
+
+
+class ToldWorld:
+    """Nobody can ask this catalog: what happens is told to an inbox, and the metadata files are in a store."""
+
+    def __init__(self, space: str) -> None:
+        self._truth = MemoryCatalog("lake")
+        self._store = MemoryStore()
+        self.inbox = MemoryInbox(Terms(told=frozenset({"lake"})), SystemClock())
+        self.catalog: Catalog = Remembered(
+            self.inbox, ToldCatalog("lake", "ours", self._store.part, ("file:///warehouse",))
+        )
+        self.space = space
+        self._truth.create_namespace(self.space)
+
+    async def create_namespace(self, *levels: str) -> None:
+        self._truth.create_namespace(self.space, *levels)
+
+    async def drop_namespace(self, *levels: str) -> None:
+        self._truth.drop_namespace(self.space, *levels)
+
+    async def close_namespace(self) -> str:
+        raise NotImplementedError("nobody lists it")
+
+    async def create(self, table: TableName) -> str:
+        # As engines do: a location with a question mark in it is refused.
+        location = "/".join(("file:///warehouse", *(quote(part, safe="") for part in (*table.namespace, table.name))))
+        made = self._truth.create(table, location)
+        await self._tell(table, made, Birth.CREATE)
+        return made.uuid or ""
+
+    async def commit(self, table: TableName) -> None:
+        await self._tell(table, self._truth.commit(table))
+
+    async def switch_off(self, table: TableName) -> None:
+        await self._tell(table, self._truth.commit(table), properties={"sfn.enabled": "false"})
+
+    async def roll_back(self, table: TableName) -> None:
+        raise NotImplementedError("what is older is taken for late")
+
+    async def rename(self, source: TableName, target: TableName) -> None:
+        self._truth.rename(source, target)
+        await self.inbox.put([Hint(source, renamed_to=target), Hint(target, renamed_from=source)])
+
+    async def drop(self, table: TableName) -> None:
+        self._truth.drop(table)
+        await self.inbox.put([Hint(table, drop=True)])
+
+    async def _tell(self, name: TableName, table: Table, birth: Birth | None = None, **more: object) -> None:
+        self._store.files[table.metadata_location] = metadata(table, **more)
+        await self.inbox.put([Hint(name, floor=table.metadata_location, birth=birth)])
+
+
+class Remembered:
+    """A catalog that is given what an inbox was told, as a publish does."""
+
+    def __init__(self, inbox: Roster, catalog: Catalog) -> None:
+        self._inbox, self._catalog = inbox, catalog
+
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
+        return await self._catalog.load(table, known, await self._inbox.told(table))
+
+    async def listed(self, table: TableName) -> bool:
+        return await self._catalog.listed(table)
+
+    def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+        return self._catalog.tables(skip)

@@ -1,0 +1,174 @@
+"""Which table a name has by what was told of it: whatever the order of arrival, however often."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.pointer import hearsay
+from sfn.pointer.hearsay import TABLES, after, after_end, current, foreseen, in_order, of_uuid
+from sfn.pointer.lineage import Relation
+from sfn.words import Birth, TableName, Telling, Told, ToldTable
+
+ELSEWHERE = TableName("prod", ("n",), "elsewhere")
+
+
+def pointer(number: int, uuid: str = "u") -> str:
+    """A metadata location of a table."""
+    return f"s3://lake/{uuid}/metadata/{number:05d}-{UUID(int=number)}.metadata.json"
+
+
+def heard(*tellings: Telling, told: Told | None = None) -> Told:
+    """What is known after these, of which all but ends tell a uuid."""
+    return foreseen(replace(told or Told(), tellings=tellings))
+
+
+def commit(seq: int, number: int, uuid: str = "u", birth: Birth | None = None) -> Telling:
+    return Telling(seq, pointer(number, uuid), uuid, birth)
+
+
+def end(seq: int, uuid: str | None = None, to: TableName | None = None) -> Telling:
+    return Telling(seq, uuid=uuid, ends=True, to=to)
+
+
+def now(told: Told) -> tuple[str | None, str | None] | None:
+    """The table that has the name, and where it stands."""
+    table = current(told)
+    return (table.uuid, table.location) if table is not None else None
+
+
+def test_the_first_that_is_told_of_a_name_is_its_table() -> None:
+    assert now(heard(commit(1, 7))) == ("u", pointer(7))
+    assert now(Told()) is None
+
+
+@pytest.mark.parametrize("numbers", [(1, 2, 3), (3, 2, 1), (2, 3, 3), (3, 1, 2)])
+def test_the_newest_of_all_counts(numbers: tuple[int, ...]) -> None:
+    assert now(heard(*[commit(seq, number) for seq, number in enumerate(numbers)])) == ("u", pointer(3))
+
+
+def test_of_an_unknown_order_the_later_told_counts() -> None:
+    first, second = "s3://lake/u/metadata/one.json", "s3://lake/u/metadata/two.json"
+    told = after(Told(), Telling(1, first, "u"), "u", Relation.NEWER)
+    assert now(after(told, Telling(2, second, "u"), "u", Relation.UNKNOWN)) == ("u", second)
+    assert now(after(told, Telling(0, second, "u"), "u", Relation.UNKNOWN)) == ("u", first)
+
+
+@pytest.mark.parametrize("birth", list(Birth))
+def test_another_table_takes_the_name_by_a_birth_alone(birth: Birth) -> None:
+    told = heard(commit(1, 5), commit(2, 9, "v"))
+    assert now(told) == ("u", pointer(5))
+    assert now(heard(commit(3, 8, "v", birth), told=told)) == ("v", pointer(9, "v"))
+
+
+def test_what_was_created_is_never_created_again() -> None:
+    told = heard(commit(1, 5, "u", Birth.CREATE), end(2, "u"))
+    assert now(told) is None
+    assert now(heard(commit(3, 5, "u", Birth.CREATE), told=told)) is None
+    assert now(heard(commit(3, 6), told=told)) is None
+
+
+def test_a_table_returns_by_a_registration_that_is_not_older() -> None:
+    told = heard(commit(1, 5, "u", Birth.CREATE), end(2, "u"))
+    assert now(heard(commit(3, 4, "u", Birth.REGISTER), told=told)) is None
+    assert now(heard(commit(3, 5, "u", Birth.REGISTER), told=told)) == ("u", pointer(5))
+    assert now(heard(commit(1, 6, "u", Birth.REGISTER), told=told)) is None
+
+
+def test_what_a_table_takes_along_may_begin_with_an_older_file() -> None:
+    told = heard(commit(1, 5, "u", Birth.CREATE), end(2, "u"))
+    back = (commit(3, 4, "u", Birth.REGISTER), commit(3, 5), commit(3, 6))
+    assert now(heard(*back, told=told)) == ("u", pointer(6))
+    assert now(heard(*back[:2], told=told)) == ("u", pointer(5))
+
+
+def test_an_end_that_names_no_table_ends_the_one_that_has_the_name() -> None:
+    told = heard(commit(1, 5, "u", Birth.CREATE), end(2, to=ELSEWHERE))
+    assert now(told) is None
+    assert of_uuid(told, "u").to == ELSEWHERE
+    assert now(heard(commit(3, 0, "v", Birth.CREATE), told=told)) == ("v", pointer(0, "v"))
+
+
+def test_an_end_that_names_no_table_ends_none_that_was_born_later() -> None:
+    told = heard(commit(5, 5, "u", Birth.CREATE))
+    assert now(after_end(told, end(4))) == ("u", pointer(5))
+
+
+def test_an_end_that_names_another_table_ends_nothing() -> None:
+    assert now(heard(commit(1, 5, "u", Birth.CREATE), end(2, "v"))) == ("u", pointer(5))
+
+
+def test_after_an_end_of_what_nobody_knew_a_commit_brings_nothing() -> None:
+    assert now(heard(end(1), commit(2, 5))) is None
+    assert now(heard(end(1), commit(2, 5, "u", Birth.CREATE))) == ("u", pointer(5))
+
+
+def test_an_end_that_overtakes_its_tables_birth_still_ends_it() -> None:
+    told = heard(end(1, "u"), commit(2, 5, "u", Birth.CREATE))
+    assert now(told) is None
+    assert now(heard(commit(3, 6, "u", Birth.REGISTER), told=told)) == ("u", pointer(6))
+
+
+def test_the_oldest_of_too_many_tables_is_forgotten_but_never_the_one_that_has_the_name() -> None:
+    told = heard(commit(1, 0, "mine", Birth.CREATE))
+    for number in range(3 * TABLES):
+        told = heard(commit(10 + number, 0, f"late{number}"), told=told)
+    assert len(told.tables) == TABLES
+    assert now(told) == ("mine", pointer(0, "mine"))
+    assert of_uuid(told, "late0") == ToldTable("late0")
+
+
+@st.composite
+def residences(draw: st.DrawFn) -> tuple[list[Telling], tuple[str, str] | None]:
+    """What is told of a few tables that had a name one after another, each once; and who has it in the end."""
+    tellings, last = [], None
+    for number in range(draw(st.integers(1, 4))):
+        uuid = f"u{number}"
+        birth = draw(st.sampled_from(Birth))
+        newest = draw(st.integers(0, 3))
+        tellings.append(commit(0, 0, uuid, birth))
+        tellings += [commit(0, version, uuid) for version in range(1, newest + 1)]
+        last = (uuid, pointer(newest, uuid))
+        tellings.append(end(0, uuid))
+    if draw(st.booleans()):
+        return tellings[:-1], last
+    return tellings, None
+
+
+@given(residences(), st.data())
+def test_whatever_the_order_and_however_often_the_same_table_has_the_name_in_the_end(
+    told: tuple[list[Telling], tuple[str, str] | None], data: st.DataObject
+) -> None:
+    tellings, last = told
+    # Of a registration that comes twice nobody can tell whether the table came back.
+    repeatable = [one for one in tellings if one.birth is not Birth.REGISTER]
+    again = data.draw(st.lists(st.sampled_from(repeatable), max_size=3)) if repeatable else []
+    arrived = data.draw(st.permutations([*tellings, *again]))
+    numbered = [replace(one, seq=seq) for seq, one in enumerate(arrived, start=1)]
+    known = Told()
+    while numbered:
+        size = data.draw(st.integers(1, len(numbered)))
+        known = heard(*numbered[:size], told=known)
+        # A publish that was interrupted hears the same once more.
+        known = heard(*numbered[:size], told=known)
+        numbered = numbered[size:]
+    assert now(known) == last
+
+
+def test_what_arrives_at_once_with_a_birth_is_heard_before_it() -> None:
+    told = [commit(3, 4, "u", Birth.REGISTER), commit(3, 6), commit(2, 1)]
+    assert in_order(told) == [commit(2, 1), commit(3, 6), commit(3, 4, "u", Birth.REGISTER)]
+
+
+def test_what_says_no_uuid_is_left_to_be_heard() -> None:
+    told = foreseen(Told(tellings=(Telling(1, pointer(1)), commit(2, 2), end(3))))
+    assert told.tellings == (Telling(1, pointer(1)),)
+    assert now(told) is None
+
+
+def test_what_was_given_up_is_doubtful() -> None:
+    assert [one.is_doubtful for one in hearsay.doubted([commit(1, 1), end(2)])] == [True, True]
