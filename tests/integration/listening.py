@@ -93,6 +93,7 @@ class Service:
     senders: Senders = field(default_factory=lambda: Senders([Known(ETL, Tokens({"main": TOKEN}))]))
     deadline: float = 60.0
     broken: list[Broken] = field(default_factory=list)
+    told: frozenset[str] = frozenset()
 
     def ingest(self) -> Ingest:
         return Ingest(
@@ -101,6 +102,7 @@ class Service:
             self.readiness,
             limits=Limits(LIMIT, self.deadline),
             interest=covers_all_but_scratch,
+            told=self.told,
             on_broken=self.broken.append,
         )
 

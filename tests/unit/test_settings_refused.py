@@ -124,7 +124,7 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
         (CATALOG + "allowed_locations = ['s3://']", "[catalogs.prod] allowed_locations"),
         ("[stores.'a b']\nprefix = 'file:///x'", "letters, digits"),
         ("[stores.'a:b']\nprefix = 'file:///x'", "letters, digits"),
-        (CATALOG + "type = 'told'", "[catalogs.prod] type"),
+        (CATALOG + "type = 'hive'", "[catalogs.prod] type"),
         (CATALOG + "max_drops = -1", "[catalogs.prod] max_drops"),
         (CATALOG + "include = ['']", "[catalogs.prod] include: expected at least 1 character"),
         ("[catalogs.prod]\nuri = 'catalog:8181'", "an absolute http or https URL"),
