@@ -206,6 +206,33 @@ async def test_a_file_that_never_comes_is_a_dead_letter_until_something_else_is_
     assert isinstance(line.outcomes[-1], Done)
 
 
+async def test_a_commit_of_a_table_whose_birth_is_never_told_is_a_dead_letter_in_the_end() -> None:
+    """Else nobody would notice a sender that tells of no births: the files of the table before would stay for ever."""
+    line = ToldLine()
+    await line.tell(A, line.create(A), Birth.CREATE, seconds=60)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    other = line.create(A)
+    await line.tell(A, other, seconds=3600)
+    assert isinstance(line.outcomes[-1], Later)
+    await line.work(DAY)
+    dead = line.outcomes[-1]
+    assert isinstance(dead, Dead)
+    assert (dead.reason, "create or register" in dead.detail) == (Reason.EXHAUSTED, True)
+    assert line.document(A)["state"] == "dropped"
+    await line.tell(A, other, Birth.CREATE, seconds=3600)
+    assert line.document(A)["guid"] == other.uuid
+    assert isinstance(line.outcomes[-1], Done)
+
+
+async def test_a_uuid_may_be_spelled_in_capitals() -> None:
+    line = ToldLine()
+    table = replace(line.create(A), uuid="ABCDEF00-0000-0000-0000-000000000000")
+    await line.tell(A, line.lay(table), Birth.CREATE, seconds=60)
+    await line.hear(Hint(A, drop=True, uuid="abcdef00-0000-0000-0000-000000000000"), seconds=60)
+    assert (line.document(A)["state"], line.document(A)["guid"]) == ("dropped", table.uuid)
+
+
 @pytest.mark.parametrize(
     ("location", "body", "reason"),
     [
