@@ -83,6 +83,7 @@ class Service:
     limit: int = LIMIT
     broken: list[Broken] = field(default_factory=list)
     metrics: Metrics = field(default_factory=lambda: Metrics(version="1.2.3", catalogs=["prod", "dev"]))
+    told: frozenset[str] = frozenset()
 
     def ingest(self) -> Ingest:
         return Ingest(
@@ -90,7 +91,7 @@ class Service:
             self.senders,
             self.readiness,
             limits=Limits(self.limit, self.deadline),
-            concern=Concern(covers_all_but_scratch),
+            concern=Concern(covers_all_but_scratch, self.told),
             on_broken=self.broken.append,
             counted=self.metrics.events,
         )

@@ -73,6 +73,20 @@ async def test_a_body_that_grows_over_the_limit_is_413_and_leaves_sweeps(service
         assert (await wire.reply()).status == 202
 
 
+async def test_a_413_leaves_no_sweep_of_what_nobody_can_list_and_its_loss_is_an_error() -> None:
+    service = Service(told=frozenset({"prod", "another"}))
+    with capture_logs() as records:
+        async with listening(service.application()) as connect, connect() as wire:
+            await wire.send(request(f"Content-Length: {LIMIT + 1}"))
+            reply = await wire.reply()
+            assert_problem(reply, 413)
+    assert "send fewer events in one request" in reply.json["detail"]
+    assert service.inbox.taken == [Hint(CatalogName("dev"), "etl")]
+    (record,) = [record for record in records if record["log_level"] == "error"]
+    assert (record["event"], record["sender"], record["catalogs"]) == ("events lost", "etl", ["prod"])
+    assert "listener.body_limit" in record["remedy"]
+
+
 async def test_a_length_over_the_limit_is_413_at_once(service: Service, connect: Open) -> None:
     async with connect() as wire:
         await wire.send(request(f"Content-Length: {LIMIT + 1}"))

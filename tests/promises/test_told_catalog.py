@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from typing_extensions import override
 
 from sfn.catalog import Withheld
-from sfn.catalog.told import REMEMBERED, ToldCatalog
+from sfn.catalog.told import ENTRIES, REMEMBERED, ToldCatalog
 from sfn.errors import Scope, Transient
 from sfn.store.memory import MemoryStore
 from sfn.words import Birth, Loaded, Missing, NotModified, Reason, Table, TableName, Telling, Told, ToldTable
@@ -136,6 +137,15 @@ async def test_so_many_files_are_remembered_and_no_more(ground: Ground) -> None:
         await loaded(ground, told(of(1, version)))
     assert ground.store.opened[versions[0].metadata_location] == 2
     assert ground.store.opened[versions[-1].metadata_location] == 1
+
+
+async def test_of_long_logs_so_many_entries_are_remembered_and_no_more(ground: Ground) -> None:
+    entries = tuple(f"{AT}/metadata/{number}.metadata.json" for number in range(ENTRIES))
+    versions = [replace(version, metadata_log=entries) for version in ground.versions("a", 2)]
+    for version in (*versions, versions[-1], versions[0]):
+        await loaded(ground, told(of(1, ground.lay(version))))
+    opened = [ground.store.opened[version.metadata_location] for version in versions]
+    assert opened[0] > opened[1], "the younger alone was still known"
 
 
 async def test_by_its_log_an_older_one_is_known_whatever_it_is_called(ground: Ground) -> None:

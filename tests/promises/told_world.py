@@ -24,9 +24,8 @@ class ToldWorld:
         self._truth = MemoryCatalog("lake")
         self._store = MemoryStore()
         self.inbox = MemoryInbox(Terms(told=frozenset({"lake"})), SystemClock())
-        self.catalog: Catalog = Remembered(
-            self.inbox, ToldCatalog("lake", "ours", self._store.part, ("file:///warehouse",))
-        )
+        self.adapter = ToldCatalog("lake", "ours", self._store.part, ("file:///warehouse",))
+        self.catalog: Catalog = Remembered(self.inbox, self.adapter)
         self.space = space
         self._truth.create_namespace(self.space)
 

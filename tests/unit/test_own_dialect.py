@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sfn.dialects import Sender
 from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
 from sfn.dialects.own import OPERATIONS
-from sfn.words import Hint, TableName
+from sfn.words import Birth, Hint, TableName
 from tests.unit.telling import ORDERS, anything, orders, refusal_of, refused, said
 
 SEVERAL = Sender("etl", {"their-prod": "prod", "their-dev": "dev"})
@@ -47,8 +47,10 @@ def test_a_dot_in_an_array_is_part_of_the_level() -> None:
 
 @pytest.mark.parametrize("operation", ["commit", "create", "register", None])
 def test_what_changes_the_pointer_carries_a_floor(operation: str | None) -> None:
-    (hint,) = said(orders(operation=operation, metadata_location="s3://b/t/1.json", event_id="e1"))
+    (hint,) = said(orders(operation=operation, metadata_location="s3://b/t/1.json", event_id="e1", table_uuid="u1"))
     assert (hint.floor, hint.event_id, hint.drop, hint.renamed_to) == ("s3://b/t/1.json", "e1", False, None)
+    births = {"create": Birth.CREATE, "register": Birth.REGISTER}
+    assert (hint.uuid, hint.birth) == ("u1", births.get(operation or "commit"))
 
 
 @pytest.mark.parametrize("purge", [True, False, None])
@@ -59,11 +61,13 @@ def test_a_drop_has_no_floor(purge: bool | None) -> None:
 
 def test_a_rename_is_two_hints() -> None:
     destination = {"namespace": "archive.old", "name": "orders"}
-    event = orders(operation="rename", destination=destination, event_id="e1", metadata_location="s3://b/t/1.json")
+    place = "s3://b/t/1.json"
+    event = orders(operation="rename", destination=destination, event_id="e1", metadata_location=place, table_uuid="u1")
     old, new = said(event)
     target = TableName("prod", ("archive", "old"), "orders")
     assert (old.subject, old.renamed_to, old.event_id, old.floor) == (ORDERS, target, "e1", None)
-    assert (new.subject, new.renamed_to, new.renamed_from, new.floor) == (target, None, ORDERS, "s3://b/t/1.json")
+    assert (new.subject, new.renamed_to, new.renamed_from, new.floor) == (target, None, ORDERS, place)
+    assert (old.uuid, new.uuid, old.birth, new.birth) == ("u1", "u1", None, None)
 
 
 def test_the_hints_of_a_rename_are_no_duplicates_of_each_other_nor_of_other_events() -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from sfn.catalog import Skip, Withheld
 from sfn.catalog.contents import Part, metadata_at
 from sfn.catalog.metadata import Unintelligible
-from sfn.errors import LocationRefused, Permanent, Scope, Transient
+from sfn.errors import LocationRefused, Permanent, Scope, SfnError, Transient
 from sfn.pointer import hearsay
 from sfn.pointer.lineage import Relation, version
 from sfn.pointer.location import canonical, checked
@@ -34,11 +34,16 @@ REMEMBERED: Final = 64
 """Metadata files of which is remembered what they say: one publish asks for the same a few times."""
 
 
+ENTRIES: Final = 100_000
+"""Entries of their metadata-logs that are remembered, 15 MB; of one file however many it has."""
+
+
 class ToldCatalog:
     """A catalog that is only told of.
 
     An answer is what the newest of all told metadata files says, by metadata-log or number; which table has the name is
-    said by births and ends alone (`sfn.pointer.hearsay`). What can't be read keeps nothing else from being heard.
+    said by births and ends alone (`sfn.pointer.hearsay`). What can't be read keeps nothing else from being heard, and
+    neither does a commit of a table that nobody told to be there.
 
     Args:
         name: the name that the configuration gives it.
@@ -80,22 +85,16 @@ class ToldCatalog:
     async def _heard(self, told: Told) -> Hearing:
         """All that can be heard, in the order in which it was told."""
         looks = await self._looked_into(told)
-        unheard: list[Telling] = []
-        news = False
         after = replace(told, tellings=())
         for telling in hearsay.in_order(told.tellings):
-            if telling.location in looks.troubles:
-                unheard.append(telling)
-                continue
-            news = news or not telling.is_doubtful
             if telling.ends:
                 after = hearsay.after_end(after, telling)
-            elif telling.location is not None:
-                look = looks.seen[telling.location]
+            elif (look := looks.seen.get(telling.location or "")) is not None and telling.location is not None:
                 order = await self._order(after, look, telling.location)
                 after = hearsay.after(after, telling, look.uuid, order)
-        kept = [one for one in unheard if not (one.is_doubtful and news) and not _is_gone(after, one, looks)]
-        return Hearing(after, tuple(looks.unheard(telling) for telling in kept))
+        unheard = {telling: why for telling in told.tellings if (why := looks.unheard(after, telling)) is not None}
+        is_news = any(not telling.is_doubtful and telling not in unheard for telling in told.tellings)
+        return Hearing(after, tuple(why for one, why in unheard.items() if not (one.is_doubtful and is_news)))
 
     async def _looked_into(self, told: Told) -> _Looks:
         """Look into as few files as tell whose they are: one whose log names the others, mostly."""
@@ -124,7 +123,7 @@ class ToldCatalog:
                 raise
             looks.troubles[location] = trouble
         else:
-            looks.seen[location] = _Look(table.uuid, table)
+            looks.seen[location] = _Look(hearsay.spelled(table.uuid), table)
             looks.logged(table)
 
     async def _order(self, told: Told, look: _Look, location: str) -> Relation:
@@ -153,9 +152,13 @@ class ToldCatalog:
             found = await self._read(location)
         self._remembered[location] = found
         self._remembered.move_to_end(location)
-        while len(self._remembered) > REMEMBERED:
+        while self._is_too_much():
             self._remembered.popitem(last=False)
         return found
+
+    def _is_too_much(self) -> bool:
+        entries = sum(len(table.metadata_log) for table in self._remembered.values())
+        return len(self._remembered) > REMEMBERED or (entries > ENTRIES and len(self._remembered) > 1)
 
     async def _read(self, location: str) -> Table:
         place = checked(location, self._allowed)
@@ -220,21 +223,33 @@ class _Looks:
 
     def logged(self, table: Table) -> None:
         """Know the metadata-log of a table."""
-        self.log.update({canonical(entry): table.uuid for entry in table.metadata_log})
+        uuid = hearsay.spelled(table.uuid)
+        self.log.update({canonical(entry): uuid for entry in table.metadata_log})
 
-    def unheard(self, telling: Telling) -> Unheard:
-        """Why a telling can't be read."""
-        trouble = self.troubles[telling.location or ""]
+    def unheard(self, told: Told, telling: Telling) -> Unheard | None:
+        """Why a telling means nothing yet, given all that was heard; None where it does, or never will."""
+        trouble = self.troubles.get(telling.location or "")
         if isinstance(trouble, _NotThere):
-            return Unheard(telling, None, str(trouble))
-        reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
-        return Unheard(telling, reason, str(trouble))
+            return None if _is_gone(told, telling) else Unheard(telling, None, str(trouble))
+        if trouble is not None:
+            reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
+            return Unheard(telling, reason, str(trouble))
+        look = self.seen.get(telling.location or "")
+        is_stray = look is not None and telling.birth is None and hearsay.is_stray(told, look.uuid)
+        return Unheard(telling, None, str(_stray(telling))) if is_stray else None
 
 
-def _is_gone(told: Told, telling: Telling, looks: _Looks) -> bool:
+def _stray(telling: Telling) -> SfnError:
+    return SfnError(
+        telling.location or "",
+        expected="an event of the operation create or register of its table, as another one has the name or had it",
+        found="a commit alone",
+        remedy="have the sender tell of it",
+    )
+
+
+def _is_gone(told: Told, telling: Telling) -> bool:
     """Whether a file that is not there is not waited for: most likely it was deleted with its table, or as too old."""
-    if not isinstance(looks.troubles[telling.location or ""], _NotThere):
-        return False
     if telling.birth is not None:
         return telling.seq < told.ended_at
     now = hearsay.current(told)

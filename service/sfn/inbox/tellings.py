@@ -56,6 +56,7 @@ def taken(
 
 
 def _tellings(hint: Hint, seq: int, row_of: Callable[[TableName], Row | None]) -> Iterator[Telling]:
+    hint = replace(hint, uuid=hearsay.spelled(hint.uuid))
     if hint.renamed_from is not None:
         before = row_of(hint.renamed_from)
         yield from _taken_along(hint, seq, told_of(before) if before is not None else None)
@@ -115,9 +116,9 @@ def _addressed(
 
 
 def _added(tellings: tuple[Telling, ...], telling: Telling) -> tuple[Telling, ...]:
-    kept = [*(one for one in tellings if not _is_superseded(one, telling)), telling]
     if telling.ends and tellings and replace(telling, seq=tellings[-1].seq) == tellings[-1]:
         return tellings
+    kept = [*(one for one in tellings if not _is_superseded(one, telling)), telling]
     while len(kept) > KEPT:
         kept.remove(_least(kept))
     return tuple(kept)

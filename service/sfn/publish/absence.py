@@ -54,7 +54,9 @@ def _is_certain(scene: Scene, uuid: str, locations: list[str], draft: Draft) -> 
 
 def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:
     policy, look, wish = scene.policy, scene.look, scene.claim.wish
-    wait = policy.replica_lag if wish.drop else max(policy.absence_delay, policy.replica_lag)
+    # What nobody can ask is missing only where that was told.
+    was_told = wish.drop or policy.told
+    wait = policy.replica_lag if was_told else max(policy.absence_delay, policy.replica_lag)
     since = scene.claim.story.absent.get(uuid)
     draft.absent[uuid] = since or look.answered
     if since is None or look.asked < since + wait:

@@ -41,8 +41,13 @@ SCHEMAS: Final[dict[str, Any]] = {
             },
             "catalog": {**_optional(_TEXT), "description": "needed where the sender speaks for several"},
             "event_id": {**_optional(_TEXT), "description": "an event whose id this sender sent before is a duplicate"},
-            "table_uuid": _optional(_TEXT),
-            "metadata_location": {"type": ["string", "null"], "minLength": 1, "maxLength": MAX_LOCATION},
+            "table_uuid": {**_optional(_TEXT), "description": "whose event it is, where nobody can ask the catalog"},
+            "metadata_location": {
+                "description": "the new one; needed where nobody can ask the catalog, but for a drop and a rename",
+                "type": ["string", "null"],
+                "minLength": 1,
+                "maxLength": MAX_LOCATION,
+            },
             "ref": _optional(_TEXT),
             "occurred_at": {"type": ["string", "null"], "format": "date-time"},
         },
@@ -137,7 +142,9 @@ PATHS: Final[dict[str, Any]] = {
                 "401": refusal("no valid token"),
                 "405": refusal("another method than POST"),
                 "408": refusal("the body came too slowly"),
-                "413": refusal("too large; the sender's catalogs are looked through instead"),
+                "413": refusal(
+                    "too large; those of the sender's catalogs that can be listed are looked through instead"
+                ),
                 "415": refusal("no known event format, or compressed"),
                 "422": refusal("a known format with a wrong field, named in `errors`"),
                 "500": refusal("an error of the service"),

@@ -1,0 +1,93 @@
+"""What can't be heard in a catalog that nobody can ask, and what ends there: dead letters, drops, the brake."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from sfn.inbox.letters import Order
+from sfn.words import Birth, Dead, Done, Hint, Reason, TableName, Wish
+from tests.unit.publishing import AT, EVERYTHING, LAG, A, key_of
+from tests.unit.told_line import DAY, ToldLine
+
+pytestmark = pytest.mark.anyio
+SECONDS = LAG.total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("location", "body", "reason"),
+    [
+        ("file:///elsewhere/t/metadata/00007-x.metadata.json", b"{}", Reason.LOCATION_REFUSED),
+        (f"{AT}/metadata/00007-x.metadata.json", b"{}", Reason.PERMANENT),
+        (f"{AT}/metadata/00007-x.metadata.json", b"\x1f\x8bnonsense", Reason.PERMANENT),
+    ],
+)
+async def test_what_will_never_be_read_is_a_dead_letter_and_the_files_stay(
+    location: str, body: bytes, reason: Reason
+) -> None:
+    line = ToldLine()
+    table = line.create(A)
+    await line.tell(A, table, Birth.CREATE, seconds=60)
+    line.store.files[location] = body
+    await line.hear(Hint(A, floor=location), seconds=60)
+    dead = line.outcomes[-1]
+    assert isinstance(dead, Dead)
+    assert (dead.reason, location in dead.detail) == (reason, True)
+    assert line.document(A)["metadata_file_path"] == table.metadata_location
+    await line.tell(A, line.commit(A), seconds=3600)
+    assert isinstance(line.outcomes[-1], Done)
+    assert line.document(A)["metadata_file_path"] != table.metadata_location
+
+
+async def test_a_drop_is_not_held_up_by_what_cannot_be_read() -> None:
+    line = ToldLine()
+    await line.tell(A, line.create(A), Birth.CREATE, seconds=60)
+    await line.hear(Hint(A, floor="http://nowhere/1.metadata.json"), Hint(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+
+
+async def test_the_first_that_is_told_of_a_name_may_be_its_files_that_are_not_there_yet() -> None:
+    line = ToldLine()
+    table = line.create(A)
+    body = line.store.files.pop(table.metadata_location)
+    await line.tell(A, table, Birth.CREATE, seconds=3600)
+    line.store.files[table.metadata_location] = body
+    await line.work(3600)
+    assert line.document(A)["metadata_file_path"] == table.metadata_location
+
+
+async def test_told_drops_are_held_by_the_brake() -> None:
+    line = ToldLine(max_drops={"prod": 1})
+    tables = [TableName("prod", ("n",), f"t{number}") for number in range(3)]
+    for table in tables:
+        await line.tell(table, line.create(table), Birth.CREATE)
+    await line.hear(*[Hint(table, drop=True) for table in tables], seconds=60)
+    states = [line.document(table, f"file:///warehouse/n/{table.name}")["state"] for table in tables]
+    assert sorted(states) == ["current", "current", "dropped"]
+    await line.inbox.release("prod", Order("ann", "", line.clock.now()))
+    await line.work(60)
+    states = [line.document(table, f"file:///warehouse/n/{table.name}")["state"] for table in tables]
+    assert states == ["dropped"] * 3
+
+
+async def test_what_was_heard_leaves_the_row() -> None:
+    line = ToldLine()
+    await line.tell(A, line.create(A), Birth.CREATE)
+    (claim,) = (await line.inbox.claim(EVERYTHING, line.clock.turn(DAY))).claims
+    assert claim.wish == Wish()
+    assert claim.story.told is not None
+    assert claim.story.told.tellings == ()
+
+
+async def test_a_table_of_no_interest_any_more_loses_its_files() -> None:
+    line = ToldLine()
+    table = line.create(A)
+    await line.tell(A, table, Birth.CREATE, seconds=60)
+    switched_off = line.catalog.commit(A, left_alone="switched off")
+    line.store.files[switched_off.metadata_location] = line.store.files[table.metadata_location].replace(
+        b'"metadata-log"', b'"properties": {"sfn.enabled": "false"}, "metadata-log"'
+    )
+    await line.tell(A, switched_off, seconds=60)
+    assert key_of(A) not in line.store.files
+    assert line.policy.expire_after == timedelta(days=7)

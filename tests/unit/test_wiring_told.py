@@ -1,0 +1,59 @@
+"""A catalog that nobody can ask: which adapter it gets, and that nothing walks it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from sfn.admin.operators import Retirement
+from sfn.errors import Broken
+from sfn.sources import check
+from sfn.wiring import Reached, assembled, inbox_terms, policy
+from sfn.words import CatalogName, Hint
+from tests.promises.told_world import ToldWorld
+from tests.unit.settings_ground import CATALOG, Ground
+
+BOTH = f"""
+[catalogs.hive]
+type = "told"
+catalog_id = "hive-prod"
+allowed_locations = ["s3://lake/"]
+{CATALOG}
+"""
+
+
+@pytest.fixture(name="ground")
+def fixture_ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+def test_its_policy_says_that_nobody_walks_it(ground: Ground) -> None:
+    settings = ground.load(BOTH)
+    told, asked = policy(settings, "hive", "hive-prod"), policy(settings, "prod", "id")
+    assert (told.told, told.swept, told.sweep_every > timedelta(days=10_000)) == (True, False, True)
+    assert (asked.told, asked.swept) == (False, True)
+    assert told.allowed == ("s3://lake",)
+
+
+def test_the_inbox_is_told_to_keep_what_is_told_of_it(ground: Ground) -> None:
+    assert inbox_terms(ground.load(BOTH)).told == {"hive"}
+
+
+def test_nothing_is_missing_that_only_asking_needs(ground: Ground) -> None:
+    check(ground.load(BOTH))
+
+
+async def test_a_start_asks_for_no_sweep_of_it(ground: Ground, tmp_path: Path) -> None:
+    def never(_: Broken) -> None:
+        raise AssertionError
+
+    async with assembled(ground.load(f'[inbox]\nurl = "sqlite:///{tmp_path}/inbox.db"\n{BOTH}'), never) as service:
+        assert service.sweeps == (Hint(CatalogName("prod"), sender="start"),)
+
+
+async def test_it_is_who_its_settings_say(ground: Ground) -> None:
+    source = await Reached(ground.load(BOTH), {"hive": ToldWorld("n").adapter}, Retirement()).named("hive")
+    assert source is not None
+    assert (source.policy.catalog_id, source.policy.told) == ("ours", True)

@@ -1,0 +1,21 @@
+"""A worker whose catalog nobody can list."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sfn.words import CatalogName, Done
+from sfn.work.worker import Source
+from tests.unit.working import Desk
+
+PROD = CatalogName("prod")
+
+
+async def test_a_sweep_that_somebody_asked_for_settles_without_trouble_and_calms_no_brake() -> None:
+    desk = Desk()
+    assert desk.source is not None
+    desk.source = Source(desk.source.catalog, replace(desk.source.policy, told=True))
+    (outcome,) = await desk.hear(PROD)
+    assert isinstance(outcome, Done)
+    assert outcome.forget
+    assert (await desk.inbox.claim(desk.inbox.slots, desk.clock.turn(10**6))).claims == ()
