@@ -55,10 +55,10 @@ def test_who_is_never_asked_is_not_told_where_and_as_whom(ground: Ground, more: 
     problem = ground.problem(TOLD + more)
     key = more.split(" ", maxsplit=1)[0]
     assert problem == (
-        f"sfn.toml: [catalogs.hive] {key}: expected no such key, as a catalog of type told is never asked, found one; "
-        'remove it, or set type = "rest"'
+        f"sfn.toml: [catalogs.hive] {key}: expected no such key with the type told, found one; "
+        "remove it: such a catalog is never asked"
     )
 
 
 def test_an_unknown_type_is_refused(ground: Ground) -> None:
-    assert "'rest' or 'told'" in ground.problem('[catalogs.x]\ntype = "heard"')
+    assert "'rest', 'pyiceberg' or 'told'" in ground.problem('[catalogs.x]\ntype = "heard"')
