@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -107,15 +106,6 @@ def test_without_the_jars_it_says_so_first_and_does_with_another_catalog(tmp_pat
     assert not list((tmp_path / "tmp").iterdir())
 
 
-@pytest.fixture(name="_heeded")
-def fixture_heeded() -> Iterator[None]:
-    """A shell has what runs in its background ignore SIGINT, and that would be inherited."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_heeded")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_ended_in_the_middle_it_leaves_no_process_behind(
     surroundings: dict[str, str], tmp_path: Path, number: signal.Signals
