@@ -51,7 +51,7 @@ async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path:
             await here.letter("orders")
             assert f"--from {owner}" in (await here.sfn("dead-letters", "list")).out
             adopted = await here.sfn("adopt", "prod", "sales.orders", "--from", owner, "--yes")
-            assert adopted.out.startswith("prod: 1 table adopted;")
+            assert adopted.out.startswith("prod: 1 table to be looked at;")
             await before.lake.until_published("orders")
 
 

@@ -93,7 +93,7 @@ def test_a_configured_identity_is_taken() -> None:
         ({"type": "sql", "uri": "s3cret"}, "properties.uri: expected a database URL of SQLAlchemy, whose driver"),
         ({"type": "sql", "uri": "nodialect://u:s3cret@h"}, "properties.uri: expected a database URL of SQLAlchemy"),
         ({"uri": "postgresql+nodriver://u:s3cret@h"}, "properties.uri: expected a database URL of SQLAlchemy"),
-        ({"uri": "postgresql+asyncpg://u:s3cret@h"}, "found no module asyncpg; pip install 'iceberg-sfn[pyiceberg]'"),
+        ({"uri": "postgresql+asyncpg://u:s3cret@h"}, "found no module asyncpg; pip install '.[pyiceberg]'"),
         ({"uri": "postgresql://u:s3cret@h"}, "it brings psycopg2: postgresql+psycopg2://"),
         ({"uri": "sqlite://"}, "found a database in memory, which nobody else sees"),
         ({"uri": "sqlite:///:memory:"}, "found a database in memory, which nobody else sees"),
@@ -187,5 +187,5 @@ except Exception as error:
 """
     assert python(code) == (
         "catalogs.prod.properties.type: expected PyIceberg, and what it needs for such a catalog, "
-        f"found no module {missing}; pip install 'iceberg-sfn[pyiceberg]'"
+        f"found no module {missing}; pip install '.[pyiceberg]'"
     )

@@ -29,7 +29,8 @@ def adopt(
 ) -> None:
     """Take over files that carry another catalog_id: of tables that are dead letters for that (foreign-catalog).
 
-    For a catalog that moved to another URI. Make sure that nobody else keeps these files: the two would fight.
+    For a catalog that moved to another URI. A table without such a letter may be named. Make sure that nobody else
+    keeps these files: the two would fight.
     """
     from sfn.cli.access import operators
     from sfn.cli.answers import Adoption
@@ -46,4 +47,4 @@ def adopt(
     if as_json:
         show_json({"tables": taken})
     else:
-        typer.echo(f"{catalog}: {counted(taken, 'table')} adopted; `sfn status` tells what comes of them")
+        typer.echo(f"{catalog}: {counted(taken, 'table')} to be looked at; `sfn status` tells what comes of them")

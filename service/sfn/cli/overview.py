@@ -35,7 +35,8 @@ class Attention:
 def attention(status: Status, now: datetime) -> list[Attention]:
     """All that somebody should look at, what holds up most first."""
     found = [Attention(f"not ready: {safe(', '.join(status.reasons))}")] if not status.ready else []
-    for breaker in status.breakers:
+    # One of more than one slot has seen a success since: what was wrong is over.
+    for breaker in (one for one in status.breakers if one.slots <= 1):
         trouble = f"the {breaker.scope} {safe(breaker.name)} is in trouble: asked again {ago(breaker.until, now)}"
         found.append(Attention(trouble, "sfn check"))
     for catalog in status.catalogs:
@@ -92,6 +93,9 @@ def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
     # One of whose tables nobody told, and that is not swept, is not asked either.
     if catalog.catalog_id is None and (catalog.tables.known or catalog.sweep is not None):
         yield Attention(f"{name}: not reached yet", "sfn check")
+    if catalog.retired:
+        what = f"{name} is retired: its tables get no files; take it out of the configuration, or have it back"
+        yield Attention(what, f"sfn retire {name} --undo")
     brake = catalog.brake
     if held := max(brake.held, catalog.tables.held):
         step = "its" if held == 1 else "their"

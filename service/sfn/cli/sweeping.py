@@ -41,7 +41,8 @@ def follow(
         if len(sweeps) == len(asked.catalogs) and not any(sweep.running for sweep in sweeps.values()):
             return sweeps
         for breaker in status.breakers:
-            stopped = breaker.scope == "catalog" and breaker.name in asked.catalogs and breaker.name not in sweeps
+            mine = breaker.scope == "catalog" and breaker.name in asked.catalogs and breaker.name not in sweeps
+            stopped = mine and breaker.slots <= 1
             if stopped and breaker.name not in told:
                 told.add(breaker.name)
                 waits(breaker.name)

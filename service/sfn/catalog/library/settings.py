@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, unquote_plus
 
 from sfn.errors import SfnError
 
-EXTRA: Final = "pip install 'iceberg-sfn[pyiceberg]'"
+EXTRA: Final = "pip install '.[pyiceberg]'"
 IMPLEMENTATION: Final = "py-catalog-impl"
 KINDS: Final = {
     "dynamodb": "pyiceberg.catalog.dynamodb.DynamoDbCatalog",
