@@ -48,3 +48,12 @@ def test_a_location_without_a_store_is_refused_for_its_table_alone_and_says_what
 def test_with_no_store_at_all_nothing_has_a_place() -> None:
     with pytest.raises(LocationRefused):
         Router({}).at("file:///data")
+
+
+async def test_a_part_is_read_from_the_store_that_holds_it() -> None:
+    store = MemoryStore()
+    store.files["s3://lake/t/1.json"] = b"0123456789"
+    router = Router({"s3://lake": store})
+    assert await router.part("s3://lake/t/1.json", 2, 3) == b"234"
+    with pytest.raises(LocationRefused):
+        await router.part("s3://pond/t/1.json", 0, 1)

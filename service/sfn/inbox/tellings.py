@@ -102,6 +102,9 @@ def _addressed(
     name: TableName, telling: Telling, row_of: Callable[[TableName], Row | None]
 ) -> Iterator[tuple[TableName, Telling]]:
     """Whom a telling concerns: the row that it names, and that of the name which its table has by now."""
+    if telling.uuid is None or telling.ends:
+        yield name, telling
+        return
     for _ in range(_HOPS):
         row = row_of(name)
         before = hearsay.foreseen((told_of(row) if row is not None else None) or Told())
@@ -109,7 +112,7 @@ def _addressed(
         table = hearsay.of_uuid(before, telling.uuid)
         # A birth after an end that has its own birth is a return.
         returns = telling.birth is not None and table.born_at >= 0
-        if telling.uuid is None or telling.ends or table.to is None or hearsay.is_alive(before, table) or returns:
+        if table.to is None or hearsay.is_alive(before, table) or returns:
             return
         name = table.to
         telling = replace(telling, birth=Birth.REGISTER if telling.birth is not None else None)
@@ -136,8 +139,13 @@ def _is_superseded(one: Telling, by: Telling) -> bool:
 def _least(tellings: list[Telling]) -> Telling:
     """Of too many the one to forget: the oldest commit, first one that a later told one has left behind by number."""
     commits = [one for one in tellings if one.birth is None and not one.ends]
-    behind = [one for at, one in enumerate(commits) if any(_is_lower(one, later) for later in commits[at + 1 :])]
-    return (behind or commits or tellings)[0]
+    oldest, highest = None, -1
+    for one in reversed(commits):
+        number = version(one.location or "")
+        if number is not None and number < highest:
+            oldest = one
+        highest = max(highest, -1 if number is None else number)
+    return oldest or (commits or tellings)[0]
 
 
 def _is_lower(one: Telling, other: Telling) -> bool:

@@ -103,7 +103,7 @@ def foreseen(told: Told) -> Told:
 
 
 def doubted(tellings: Iterable[Telling]) -> tuple[Telling, ...]:
-    """What was told, to be passed over as far as it can't be read: it must not keep a row from what else it is told."""
+    """What a row was given up with."""
     return tuple(replace(telling, is_doubtful=True) for telling in tellings)
 
 

@@ -83,7 +83,7 @@ class Draft:
         absent: when each uuid was first seen missing, for those still waited for.
         dead: what is to end as a dead letter.
         echo: an event told of nothing that the answer shows; it gets one more look.
-        unheard: what was told and can't be read, so stays told.
+        unheard: what was told and means nothing yet, so stays told.
         lost: a dead letter for what of it is not waited for any more; all else goes on.
     """
 

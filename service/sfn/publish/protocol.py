@@ -15,7 +15,6 @@ from sfn.clock import Clock
 from sfn.errors import Scope, Transient
 from sfn.inbox import Roster, Worklist
 from sfn.pointer import hintfile, naming
-from sfn.pointer.hearsay import doubted
 from sfn.pointer.location import canonical
 from sfn.publish.changes import Plan, Put, Remove, Stage
 from sfn.publish.decide import decide
@@ -163,13 +162,10 @@ class _Publish:
 
     async def _told(self, table: TableName, facts: Facts) -> Told | None:
         """What was told of a table by now: the claim may be older, and a tag must be older than the answer."""
-        told = await self.ports.roster.told(table)
-        if table != self.name:
-            # What can't be read is that row's trouble.
-            return replace(told, tellings=doubted(told.tellings)) if told is not None else None
-        story = self.claim.story
-        if story.told is not None or (self.claim.locations and not story.visited):
-            # In the second case whatever lies there was written for what is told, by a process that did not settle.
+        told, story = await self.ports.roster.told(table), self.claim.story
+        # Whatever lies at a place of a row that never settled was written for what is told.
+        is_unsettled = bool(self.claim.locations) and not story.visited
+        if table != self.name or story.told is not None or is_unsettled:
             return told
         for key in self._own_keys():
             if key not in facts.files:

@@ -49,13 +49,13 @@ def await_table(scene: Scene, draft: Draft) -> None:
 
 
 def await_unheard(scene: Scene, draft: Draft) -> None:
-    """Of what was told some can't be read: look for a file that is not there, ever less often; tell of what is lost."""
+    """Of what was told some means nothing yet: look again, ever less often, and give up at last. All else goes on."""
     look, policy = scene.look, scene.policy
     for one in look.heard.unheard if look.heard is not None else ():
         since = one.telling.missed_at or look.answered
         waited = look.answered - since
         if one.reason is None and waited < policy.refresh_after:
-            draft.look_again(look.answered + max(policy.pause, waited / 2), "a metadata file that an event told of")
+            draft.look_again(look.answered + max(policy.pause, waited / 2), one.detail)
         else:
             draft.lost = Dead(one.reason or Reason.EXHAUSTED, one.detail)
         draft.unheard += (replace(one.telling, missed_at=since),)

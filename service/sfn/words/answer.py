@@ -12,12 +12,12 @@ from sfn.words.told import Telling, Told
 
 @dataclass(frozen=True, slots=True)
 class Unheard:
-    """A telling that can't be read.
+    """A telling that means nothing yet.
 
     Attributes:
         telling: which.
         reason: of the dead letter that this is; None where it may come by itself.
-        detail: what is wrong, for a person.
+        detail: what is waited for, or wrong, for a person.
     """
 
     telling: Telling
@@ -31,7 +31,7 @@ class Hearing:
 
     Attributes:
         told: what it wants to be given the next time, beside what was told since.
-        unheard: what it could not read.
+        unheard: what of it means nothing yet.
     """
 
     told: Told

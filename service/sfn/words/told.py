@@ -29,8 +29,8 @@ class Telling:
         birth: how the table came to the name; None for a commit, and for an end.
         ends: the table was dropped or has another name now.
         to: that name.
-        missed_at: since when its metadata file is looked for in vain.
-        is_doubtful: its row was given up with it: where it can't be read, it stands back for what else is told.
+        missed_at: since when it means nothing, such as while its metadata file is not there.
+        is_doubtful: its row was given up with it: while it means nothing, it stands back for what else is told.
     """
 
     seq: int
