@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from sfn.errors import Broken, Scope, Transient
 from sfn.receiver.faces import ERROR_TYPES
-from sfn.words import Hint, TableName
+from sfn.words import Birth, Hint, TableName
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,
@@ -72,7 +72,9 @@ async def test_a_notification_is_taken(service: Service, connect: Open, kind: st
     body = notification(kind)
     assert_taken(await answer(connect, request(path=PATH, body=body)))
     (hint,) = service.inbox.taken
-    assert hint == Hint(ORDERS, "etl", hint.event_id, LOCATION, body=body)
+    birth = Birth.CREATE if kind == "CREATE" else None
+    assert hint == Hint(ORDERS, "etl", hint.event_id, LOCATION, uuid=hint.uuid, birth=birth, body=body)
+    assert hint.uuid is not None
 
 
 async def test_a_repeat_and_an_older_one_are_taken_too(service: Service, connect: Open) -> None:
