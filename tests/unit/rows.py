@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import Row, State, claim_of, claimed, lane_of, settled

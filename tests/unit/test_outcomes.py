@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from msgspec.structs import replace
 
 from sfn.inbox.transitions import State, hinted, lane_of, settled
 from sfn.words import (

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from sfn.clock import Clock
 from sfn.inbox import Claimed
-from sfn.inbox.bell import Bell
+from sfn.inbox.bell import Bell, stirs
 from sfn.inbox.letters import Letter, Status, poisoned
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import (
@@ -74,8 +76,11 @@ class MemoryInbox:
                 new += 1
                 if note.event_id is not None:
                     self._events.add((note.sender, note.event_id))
-                self._save(hinted(self._rows.get(note.subject), note, self._next(), now, self._terms.cap))
-        self._bell.ring()
+                before = self._rows.get(note.subject)
+                after = hinted(before, note, self._next(), now, self._terms.cap)
+                self._save(after)
+                if stirs(before, after):
+                    self._bell.ring()
         return Accepted(new, len(notes) - new)
 
     async def wait(self, until: datetime | None) -> None:
@@ -263,7 +268,7 @@ class MemoryInbox:
     def _close(self, subject: Subject, status: Status) -> None:
         index = self._open_letter(subject)
         if index is not None:
-            self._letters[index] = replace(self._letters[index], status=status)
+            self._letters[index] = dataclasses.replace(self._letters[index], status=status)
 
     def _open_letter(self, subject: Subject) -> int | None:
         found = [i for i, one in enumerate(self._letters) if one.subject == subject and one.status is Status.OPEN]

@@ -20,11 +20,14 @@ than any pause can be was set by a clock that was ahead, and does not count.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from sfn.inbox.terms import Terms
 from sfn.pointer.lineage import higher
@@ -68,9 +71,8 @@ class State(StrEnum):
     DEAD = "dead"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One subject's row.
+class Row(msgspec.Struct, frozen=True):
+    """One subject's row. No dataclass: each event makes one anew, which takes a frozen dataclass twenty times as long.
 
     Attributes:
         subject: whose.
@@ -133,7 +135,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
         vague=hint.vague or row.wish.vague,
         anew=hint.anew or row.wish.anew,
     )
-    story = replace(row.story, held=True) if hint.held else row.story
+    story = dataclasses.replace(row.story, held=True) if hint.held else row.story
     state, due_at = _woken(row, now, cap)
     return replace(row, seq=seq, wish=wish, story=story, state=state, due_at=due_at)
 
@@ -257,7 +259,7 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
 
 def released(row: Row, now: datetime) -> Row:
     """A held row that an operator lets pass once; whoever has it leased is fenced."""
-    story = replace(row.story, held=False, waived=True)
+    story = dataclasses.replace(row.story, held=False, waived=True)
     row = replace(row, story=story, attempt=0, failing_since=None, reason=None, lease_until=None)
     return _queued(row, now, now)
 
@@ -267,7 +269,7 @@ def _with(row: Row, claim: Claim, findings: Findings) -> Row:
     held = row.story.held and not claim.story.held
     return replace(
         row,
-        story=replace(findings.story, held=True) if held else findings.story,
+        story=dataclasses.replace(findings.story, held=True) if held else findings.story,
         memo=findings.memo,
         locations=row.locations - findings.left,
         not_before=findings.not_before or row.not_before,
@@ -289,7 +291,7 @@ def _not_paused(row: Row, at: datetime, now: datetime) -> datetime:
 
 def _woken(row: Row, now: datetime, cap: timedelta) -> tuple[State, datetime]:
     """State and due time after a hint: it makes a row due, but not one that is leased or waits for its next attempt."""
-    if row.state is State.LEASED:
+    if row.state is State.LEASED or (row.state is State.QUEUED and row.due_at <= now):
         return row.state, row.due_at
     if row.state is State.QUEUED and row.attempt > 0:
         return row.state, min(row.due_at, _not_paused(row, now + cap, now))

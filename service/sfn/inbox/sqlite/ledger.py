@@ -6,13 +6,15 @@ The same code runs under the writer thread and, one step at a time, in the simul
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
+from msgspec.structs import replace
+
 from sfn.inbox import Claimed
+from sfn.inbox.bell import stirs
 from sfn.inbox.letters import Letter, Status, poisoned
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.codec import key_of
@@ -127,22 +129,26 @@ class Ledger:
 
     def put(self, notes: Sequence[Hint], now: datetime) -> Accepted:
         """See `Intake.put`."""
-        return self.put_all([(notes, now)])[0]
+        return self.put_all([(notes, now)])[0][0]
 
-    def put_all(self, puts: Sequence[tuple[Sequence[Hint], datetime]]) -> list[Accepted]:
-        """Several `put` at once, each with its moment."""
+    def put_all(self, puts: Sequence[tuple[Sequence[Hint], datetime]]) -> list[tuple[Accepted, bool]]:
+        """Several `put` at once, each with its moment; and whether something may have fallen due by each."""
         entries: list[list[Entry]] = []
         for notes, now in puts:
             entries.append([Entry(self._next(), key_of(note.subject), note, now) for note in notes])
         with self.transaction():
             new = self._events.write([entry for each in entries for entry in each])
-            for entry in (entry for each in entries for entry in each):
-                if entry.seq in new:
-                    before = self._rows.load(entry.key)
-                    after = hinted(before, entry.note, entry.seq, entry.received, self._terms.cap)
-                    self._rows.save(entry.key, after)
-        counts = [(sum(entry.seq in new for entry in each), len(each)) for each in entries]
-        return [Accepted(fresh, total - fresh) for fresh, total in counts]
+            return [self._taken(each, new) for each in entries]
+
+    def _taken(self, entries: Sequence[Entry], new: Collection[int]) -> tuple[Accepted, bool]:
+        fresh, stirring = 0, False
+        for entry in entries:
+            if entry.seq in new:
+                before = self._rows.load(entry.key)
+                after = hinted(before, entry.note, entry.seq, entry.received, self._terms.cap)
+                self._rows.save(entry.key, after)
+                fresh, stirring = fresh + 1, stirring or stirs(before, after)
+        return Accepted(fresh, len(entries) - fresh), stirring
 
     def claim(self, slots: Slots, now: datetime) -> Claimed:
         """See `Worklist.claim`."""
