@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -42,8 +42,7 @@ class Sender:
     catalogs: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(NamedTuple):
     """A request whose sender is known.
 
     Attributes:
@@ -59,8 +58,7 @@ class Arrived:
     sender: Sender
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event of a request: what a dialect is given.
 
     Attributes:
@@ -122,8 +120,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (Dialect("own", own.recognises, own.hints
 """In the order in which they are asked: the most telling first, our own last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """What a request says.
 
     Attributes:

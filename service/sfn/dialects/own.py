@@ -28,6 +28,9 @@ MAX_LOCATION: Final = 4_096
 
 OPERATIONS: Final = ("commit", "create", "register", "rename", "drop")
 
+_PLAIN: Final = frozenset({"namespace", "name", "event_id", "metadata_location"})
+"""What most events have; one that has no more is a commit."""
+
 _DESTINATION_ID: Final = "\x1fdestination"
 """Ends the event id of a rename's second hint: no id that arrives holds a control character."""
 
@@ -78,6 +81,12 @@ def hints(event: Told) -> tuple[Hint, ...]:
         Rejected: 422, with the JSON pointer of the wrong field.
     """
     content, at = event.content, event.at
+    if content.keys() <= _PLAIN:
+        table = _table(content, at, event.catalog(None, f"{at}/catalog"))
+        event_id = _text(content, "event_id", at)
+        return (
+            Hint(table, event.sender, event_id, _text(content, "metadata_location", at, MAX_LOCATION), body=event.body),
+        )
     operation = _operation(content, at)
     table = _table(content, at, event.catalog(_text(content, "catalog", at), f"{at}/catalog"))
     event_id = _text(content, "event_id", at)
@@ -139,16 +148,15 @@ def _table(content: Mapping[str, object], at: str, catalog: str) -> TableName:
 
 def _namespace(value: object, at: str) -> tuple[str, ...]:
     if isinstance(value, str):
-        levels = value.split(".")
-        checked = tuple(_checked(level, at, "namespace") for level in levels[: MAX_LEVELS + 1])
+        checked = [_checked(level, at, "namespace") for level in value.split(".")[: MAX_LEVELS + 1]]
     elif isinstance(value, list):
         inside = f"{at}/namespace"
-        checked = tuple(_checked(level, inside, index) for index, level in enumerate(value[: MAX_LEVELS + 1]))
+        checked = [_checked(level, inside, index) for index, level in enumerate(value[: MAX_LEVELS + 1])]
     else:
         raise _wrong(at, "namespace", "an array of strings or one dotted string", _kind(value))
     if len(checked) > MAX_LEVELS:
         raise _wrong(at, "namespace", f"at most {MAX_LEVELS} levels", "more")
-    return checked
+    return tuple(checked)
 
 
 def _timestamp(content: Mapping[str, object], key: str, at: str) -> None:

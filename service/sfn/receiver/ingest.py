@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import structlog
 
@@ -29,14 +29,13 @@ _CLOSE: Final = (b"connection", b"close")
 _log = structlog.stdlib.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A response.
 
     Attributes:
         status: HTTP status code.
         content: the body.
-        headers: those beside `Content-Length`.
+        headers: all of them.
     """
 
     status: int
@@ -115,7 +114,7 @@ class Ingest:
             raise
         wanted = [hint for hint in decoded.hints if self._concerns(hint)]
         taken = await self._intake.put(wanted) if wanted else _NOTHING
-        return _accepted(taken, decoded.ignored + len(decoded.hints) - len(wanted))
+        return _accepted(taken.accepted, taken.duplicates, decoded.ignored + len(decoded.hints) - len(wanted))
 
     def _turned_away(
         self, scope: MutableMapping[str, Any], status: int, why: str, header: tuple[bytes, bytes]
@@ -129,8 +128,7 @@ class Ingest:
         return isinstance(hint.subject, CatalogName) or self._interest(hint.subject)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     authorization: bytes | None
     length: int | None
     encoding: bytes
@@ -156,9 +154,10 @@ def _sweeps(sender: Sender) -> list[Hint]:
     return [Hint(CatalogName(catalog), sender.name) for catalog in dict.fromkeys(sender.catalogs.values())]
 
 
-def _accepted(taken: Accepted, ignored: int) -> Answer:
-    content = b'{"accepted":%d,"duplicates":%d,"ignored":%d}' % (taken.accepted, taken.duplicates, ignored)
-    return Answer(202, content, [(b"content-type", b"application/json")])
+@lru_cache
+def _accepted(accepted: int, duplicates: int, ignored: int) -> Answer:
+    content = b'{"accepted":%d,"duplicates":%d,"ignored":%d}' % (accepted, duplicates, ignored)
+    return _answer(202, content, [(b"content-type", b"application/json")])
 
 
 def _refused(refusal: Rejected) -> Answer:
@@ -166,7 +165,7 @@ def _refused(refusal: Rejected) -> Answer:
     # The client of a 408 is in the middle of its body: no next request could be told from it.
     closing = [_CLOSE] if refusal.status == HTTPStatus.REQUEST_TIMEOUT else []
     content = problem.document(refusal.status, problem.detail(refusal), pointer=pointer)
-    return Answer(refusal.status, content, [*closing, (b"content-type", problem.MEDIA_TYPE.encode())])
+    return _answer(refusal.status, content, [*closing, (b"content-type", problem.MEDIA_TYPE.encode())])
 
 
 def _unavailable(detail: str, retry_after: float | None, headers: Iterable[tuple[bytes, bytes]] = ()) -> Answer:
@@ -176,11 +175,13 @@ def _unavailable(detail: str, retry_after: float | None, headers: Iterable[tuple
 
 def _problem(status: int, detail: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> Answer:
     content = problem.document(status, detail)
-    return Answer(status, content, [*headers, (b"content-type", problem.MEDIA_TYPE.encode())])
+    return _answer(status, content, [*headers, (b"content-type", problem.MEDIA_TYPE.encode())])
+
+
+def _answer(status: int, content: bytes, headers: Headers) -> Answer:
+    return Answer(status, content, [*headers, (b"content-length", b"%d" % len(content))])
 
 
 async def _respond(send: Send, answer: Answer) -> None:
-    length = (b"content-length", str(len(answer.content)).encode())
-    headers = [*answer.headers, length]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "http.response.body", "body": answer.content})

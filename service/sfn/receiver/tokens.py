@@ -21,7 +21,6 @@ MAX_FILE: Final = 65_536
 """Most bytes of such a file."""
 
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
-_BEARER: Final = re.compile(rb"bearer +(\S+)", re.IGNORECASE)
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -33,8 +32,11 @@ def well_formed(text: str) -> bool:
 
 def bearer(authorization: bytes | None) -> bytes | None:
     """The token of an `Authorization` header of the scheme Bearer; None for any other."""
-    found = None if authorization is None else _BEARER.fullmatch(authorization.strip())
-    return None if found is None else found[1]
+    match authorization.split() if authorization is not None else ():
+        case [scheme, token] if scheme.lower() == b"bearer":
+            return token
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +127,11 @@ class Tokens:
 
 def match(tokens: Iterable[Token], presented: bytes | None) -> int | None:
     """The index of the presented token; the time it takes tells nothing of where or how nearly it matched."""
-    if presented is None:
-        return None
-    digest = sha256(presented).digest()
+    return None if presented is None else matching(tokens, sha256(presented).digest())
+
+
+def matching(tokens: Iterable[Token], digest: bytes) -> int | None:
+    """As `match`, for the SHA-256 of what was presented."""
     found: int | None = None
     for index, token in enumerate(tokens):
         if hmac.compare_digest(token.digest, digest) and found is None:
