@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol, TypeAlias
+
+import msgspec
 
 from sfn.errors import Rejected
 from sfn.words import Hint, TableName
@@ -28,9 +30,6 @@ MAX_LOCATION: Final = 4_096
 
 OPERATIONS: Final = ("commit", "create", "register", "rename", "drop")
 
-_PLAIN: Final = frozenset({"namespace", "name", "event_id", "metadata_location"})
-"""What most events have; one that has no more is a commit."""
-
 _DESTINATION_ID: Final = "\x1fdestination"
 """Ends the event id of a rename's second hint: no id that arrives holds a control character."""
 
@@ -39,6 +38,22 @@ _TIMESTAMP: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)",
     re.ASCII,
 )
+
+
+_Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
+_Location: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LOCATION)]
+
+
+class _Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What most events are: a commit, told of by these fields alone. No other format has no others."""
+
+    namespace: Annotated[list[_Name], msgspec.Meta(max_length=MAX_LEVELS)]
+    name: _Name
+    event_id: _Name | None = None
+    metadata_location: _Location | None = None
+
+
+_plain: Final = msgspec.json.Decoder(_Plain).decode
 
 
 class Told(Protocol):
@@ -69,6 +84,26 @@ class Told(Protocol):
         ...
 
 
+def at_once(body: bytes, sender: str, catalog: str) -> Hint | None:
+    """The hint of a plain event, read in a fifth of the time; None for any other, be it right or wrong.
+
+    Without escapes, DEL and what is not ASCII no text has a control character: JSON has none (RFC 8259, section 7).
+
+    Args:
+        body: the whole event.
+        sender: who sent it.
+        catalog: our name of the only catalog that the sender speaks for.
+    """
+    if not body.isascii() or b"\\" in body or b"\x7f" in body:
+        return None
+    try:
+        event = _plain(body)
+    except msgspec.DecodeError:
+        return None
+    table = TableName(catalog, tuple(event.namespace), event.name)
+    return Hint(table, sender, event.event_id, event.metadata_location, body=body)
+
+
 def recognises(event: Told) -> bool:
     """Whether it names a table the way that we do."""
     return "namespace" in event.content and "name" in event.content
@@ -81,12 +116,6 @@ def hints(event: Told) -> tuple[Hint, ...]:
         Rejected: 422, with the JSON pointer of the wrong field.
     """
     content, at = event.content, event.at
-    if content.keys() <= _PLAIN:
-        table = _table(content, at, event.catalog(None, f"{at}/catalog"))
-        event_id = _text(content, "event_id", at)
-        return (
-            Hint(table, event.sender, event_id, _text(content, "metadata_location", at, MAX_LOCATION), body=event.body),
-        )
     operation = _operation(content, at)
     table = _table(content, at, event.catalog(_text(content, "catalog", at), f"{at}/catalog"))
     event_id = _text(content, "event_id", at)
@@ -148,15 +177,16 @@ def _table(content: Mapping[str, object], at: str, catalog: str) -> TableName:
 
 def _namespace(value: object, at: str) -> tuple[str, ...]:
     if isinstance(value, str):
-        checked = [_checked(level, at, "namespace") for level in value.split(".")[: MAX_LEVELS + 1]]
+        levels = value.split(".")
+        checked = tuple(_checked(level, at, "namespace") for level in levels[: MAX_LEVELS + 1])
     elif isinstance(value, list):
         inside = f"{at}/namespace"
-        checked = [_checked(level, inside, index) for index, level in enumerate(value[: MAX_LEVELS + 1])]
+        checked = tuple(_checked(level, inside, index) for index, level in enumerate(value[: MAX_LEVELS + 1]))
     else:
         raise _wrong(at, "namespace", "an array of strings or one dotted string", _kind(value))
     if len(checked) > MAX_LEVELS:
         raise _wrong(at, "namespace", f"at most {MAX_LEVELS} levels", "more")
-    return tuple(checked)
+    return checked
 
 
 def _timestamp(content: Mapping[str, object], key: str, at: str) -> None:
