@@ -14,6 +14,7 @@ told of and left behind.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import math
 import os
 import socket
@@ -43,6 +44,8 @@ LINGER: Final = 1.0
 
 _ASK_AGAIN: Final = 1.0
 _TLS: Final = "set listener.tls_certificate_file and listener.tls_key_file"
+_COLLECTED_AFTER: Final = 20_000
+"""Objects that were made and not let go of; by default 700."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -176,6 +179,7 @@ class Daemon:
 
     async def _become_ready(self) -> None:
         await self._server.up.wait()
+        _spare_the_collector()
         self._service.readiness.clear(wiring.STARTING)
         _log.info("ready")
 
@@ -189,6 +193,17 @@ class Daemon:
                 await anyio.sleep(trouble.retry_after or _ASK_AGAIN)
             else:
                 return
+
+
+def _spare_the_collector() -> None:
+    """Have the garbage collector look at less, and less often: it took a tenth of the time of taking events.
+
+    What was made until now stays as long as the process, and is looked at no more. An event makes some fifty objects
+    that are gone, without its help, once it is on disk.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECTED_AFTER)
 
 
 @contextmanager

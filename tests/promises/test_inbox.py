@@ -7,7 +7,21 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from sfn.words import Accepted, CatalogName, Dead, Done, Findings, Hint, Later, Reason, Released, Retry, Story, Wish
+from sfn.words import (
+    Accepted,
+    CatalogName,
+    Dead,
+    Done,
+    Findings,
+    Hint,
+    Later,
+    Reason,
+    Released,
+    Retry,
+    Slots,
+    Story,
+    Wish,
+)
 from tests.promises.inboxes import TERMS, Ground, pointer, subjects, table
 
 ORDERS, RETURNS = table("orders"), table("returns")
@@ -171,6 +185,15 @@ async def test_the_bell_rings_for_a_put_and_for_a_settle(ground: Ground) -> None
         await ground.claims()
         await ground.settle(claim, Released(ground.now, "a stop"))
         await ground.inbox.wait(None)
+
+
+async def test_a_hint_whose_row_was_due_already_rings_no_bell(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    await ground.claims(Slots(total=0, live=0, sweeps=0))
+    await ground.hint(ORDERS)
+    with anyio.move_on_after(0.05) as silence:
+        await ground.inbox.wait(None)
+    assert silence.cancelled_caught
 
 
 async def test_what_is_put_while_a_claim_runs_still_rings(ground: Ground) -> None:

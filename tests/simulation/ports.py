@@ -47,8 +47,11 @@ class SimulatedInbox:
         return self._node.clock.now()
 
     async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
-        accepted = await self._node.transact("put", lambda: self._service.ledger.put(notes, self._now()))
-        self._service.ring()
+        [(accepted, stirring)] = await self._node.transact(
+            "put", lambda: self._service.ledger.put_all([(notes, self._now())])
+        )
+        if stirring:
+            self._service.ring()
         return accepted
 
     async def wait(self, until: datetime | None) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from sfn.inbox.row import Row, State, claim_of, lane_of
 from sfn.inbox.terms import Terms

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from msgspec.structs import replace
 
 from sfn.inbox.row import State, lane_of
 from sfn.inbox.transitions import hinted, settled

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sfn.dialects import Sender
@@ -218,6 +218,27 @@ def test_whatever_is_of_the_shape_becomes_its_hints(sent: list[dict[str, Any]]) 
             assert hint.renamed_to == TableName("prod", levels(destination["namespace"]), destination["name"])
             assert hints.pop(0).subject == hint.renamed_to
     assert hints == []
+
+
+odd = st.text('ab.é\\"\x01\x7f\x85', max_size=3) | anything
+plain = st.fixed_dictionaries(
+    {"namespace": st.lists(odd, max_size=2) | odd, "name": odd},
+    optional={"event_id": odd, "metadata_location": odd, "ref": odd},
+)
+
+
+@settings(deadline=None)
+@given(plain, st.booleans())
+@example({"namespace": ["a\x7f"], "name": "t"}, False)
+@example({"namespace": [], "name": "\x85"}, False)
+def test_an_event_alone_is_what_it_is_in_an_array(event: dict[str, Any], ascii_alone: bool) -> None:
+    """Most events that come alone are read another way."""
+    body = json.dumps(event, ensure_ascii=ascii_alone)
+    alone, among = refusal_of(body.encode()), refusal_of(f"[{body}]".encode())
+    if alone is None or among is None:
+        assert said(body.encode()) == said(f"[{body}]".encode())
+    else:
+        assert (alone.status, alone.where.replace("#", "#/0")) == (among.status, among.where)
 
 
 @settings(deadline=None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sfn.inbox.row import Row, State, lane_of
 from sfn.inbox.sqlite.codec import key_of, keys_of_tables, moment, parse_story, parse_wish, subject_of

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sfn.inbox import transitions
+from sfn.inbox.bell import stirs
 from sfn.inbox.row import Row, State, is_held_by, lane_of
 from sfn.inbox.transitions import asked, claimed, expired, hinted, is_poison, released, settled
 from sfn.words import (
@@ -62,6 +63,24 @@ def test_a_hint_moves(row: Row | None, state: State, due: datetime) -> None:
     assert (after.state, after.due_at, after.seq, after.wish.vague) == (state, due, 9, True)
     before = row or Row(ORDERS, NOW)
     assert (after.attempt, after.done_seq, after.reason) == (before.attempt, before.done_seq, before.reason)
+
+
+@pytest.mark.parametrize(
+    ("row", "stirring"),
+    [
+        (None, True),
+        (QUEUED, True),
+        (replace(QUEUED, due_at=at(-5)), True),
+        (replace(QUEUED, due_at=at(-5), seq=4), False),
+        (replace(QUEUED, seq=4), True),
+        (replace(PAUSED, due_at=at(9), seq=4), False),
+        (replace(FAILING, seq=4), False),
+        (LEASED, False),
+        (dead(Reason.HELD_DROP), True),
+    ],
+)
+def test_only_a_hint_that_makes_something_claimable_stirs(row: Row | None, stirring: bool) -> None:
+    assert stirs(row, hinted(row, HINT, 9, NOW, CAP)) is stirring
 
 
 def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -> None:

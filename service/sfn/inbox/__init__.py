@@ -54,7 +54,10 @@ class Worklist(Protocol):
     """For the worker: what to do."""
 
     async def wait(self, until: datetime | None) -> None:
-        """Return at `until`, or earlier when something was put or settled since the last `claim` began."""
+        """Return at `until`, or once a put or a settle may have made something due since the last `claim` began.
+
+        A hint whose row was due already does not.
+        """
         ...
 
     async def claim(self, slots: Slots, now: datetime) -> Claimed:

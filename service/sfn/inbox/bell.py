@@ -7,6 +7,17 @@ from datetime import datetime
 import anyio
 
 from sfn.clock import Clock
+from sfn.inbox.row import Row
+
+
+def stirs(before: Row | None, after: Row) -> bool:
+    """Whether a hint may have made a row claimable, or sooner so: else the bell need not be rung for it.
+
+    One that was due already waits for a slot or for its lane's breaker, and a worker knows when it gets these.
+    """
+    if before is None or before.seq <= before.done_seq:
+        return True
+    return (before.state, before.due_at) != (after.state, after.due_at)
 
 
 class Bell:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+import msgspec
 
 from sfn.inbox.standing import LastEvent, Said, Standing
 from sfn.pointer.location import store_of
@@ -20,9 +21,8 @@ class State(StrEnum):
     DEAD = "dead"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One subject's row.
+class Row(msgspec.Struct, frozen=True):
+    """One subject's row. No dataclass: each event makes one anew, which takes a frozen dataclass twenty times as long.
 
     Attributes:
         subject: whose.

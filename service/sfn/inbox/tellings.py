@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
+from msgspec import structs
+
 from sfn.inbox.row import Row
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import hinted
@@ -51,7 +53,7 @@ def taken(
             row = row_of(target)
             if row is None or target != name:
                 row = hinted(row, Hint(target, floor=said.location), seq, now, terms.cap)
-            rows[target] = replace(row, wish=replace(row.wish, tellings=_added(row.wish.tellings, said)))
+            rows[target] = structs.replace(row, wish=replace(row.wish, tellings=_added(row.wish.tellings, said)))
     return rows
 
 

@@ -21,9 +21,11 @@ than any pause can be was set by a clock that was ahead, and does not count.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from datetime import datetime, timedelta
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from sfn.inbox.row import Row, State
 from sfn.inbox.standing import Said
@@ -79,7 +81,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
         adopts=hint.adopts or row.wish.adopts,
         tellings=row.wish.tellings,
     )
-    story = replace(row.story, held=True) if hint.held else row.story
+    story = dataclasses.replace(row.story, held=True) if hint.held else row.story
     state, due_at = _woken(row, now, cap)
     return replace(row, seq=seq, wish=wish, story=story, state=state, due_at=due_at)
 
@@ -165,7 +167,7 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
             return _queued(replace(row, memo=Memo()), at, now)
         case Dead(reason, _, findings, look_at):
             row = _with(row, claim, findings) if findings is not None else replace(row, memo=Memo())
-            wish = replace(row.wish, tellings=doubted(row.wish.tellings))
+            wish = dataclasses.replace(row.wish, tellings=doubted(row.wish.tellings))
             row = replace(row, state=State.DEAD, reason=reason, wish=wish)
             if look_at is not None:
                 row = _queued(replace(row, attempt=0, failing_since=None, done_seq=claim.seq), look_at, now)
@@ -182,7 +184,7 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
 
 def released(row: Row, now: datetime) -> Row:
     """A held row that an operator lets pass once; whoever has it leased is fenced."""
-    story = replace(row.story, held=False, waived=True)
+    story = dataclasses.replace(row.story, held=False, waived=True)
     row = replace(row, story=story, attempt=0, failing_since=None, reason=None, lease_until=None)
     return _queued(row, now, now)
 
@@ -203,7 +205,7 @@ def _with(row: Row, claim: Claim, findings: Findings) -> Row:
     held = row.story.held and not claim.story.held
     return replace(
         row,
-        story=replace(findings.story, held=True) if held else findings.story,
+        story=dataclasses.replace(findings.story, held=True) if held else findings.story,
         memo=findings.memo,
         locations=row.locations - findings.left,
         not_before=findings.not_before or row.not_before,
@@ -225,7 +227,7 @@ def _not_paused(row: Row, at: datetime, now: datetime) -> datetime:
 
 def _woken(row: Row, now: datetime, cap: timedelta) -> tuple[State, datetime]:
     """State and due time after a hint: it makes a row due, but not one that is leased or waits for its next attempt."""
-    if row.state is State.LEASED:
+    if row.state is State.LEASED or (row.state is State.QUEUED and row.due_at <= now):
         return row.state, row.due_at
     if row.state is State.QUEUED and row.attempt > 0:
         return row.state, min(row.due_at, _not_paused(row, now + cap, now))

@@ -58,5 +58,16 @@ def higher(first: str | None, second: str | None) -> str | None:
     """Of two floors the one to keep: by number where both have one, else the second (the later told)."""
     if first is None or second is None:
         return second or first
+    # Nearly always the second is the higher one, and that takes no look at what the names are made of: of texts of the
+    # same length the greater is the greater number, if it is one.
+    digits, others = _digits(first), _digits(second)
+    if len(digits) == len(others) and digits <= others:
+        return second
     a, b = version(first), version(second)
     return first if a is not None and b is not None and a > b else second
+
+
+def _digits(pointer: str) -> str:
+    """Where a metadata file's name has its number, if it has one."""
+    start = pointer.rfind("/") + 1
+    return pointer[start : pointer.find("-", start)]

@@ -29,6 +29,8 @@ class Interest:
 
     def covers(self, table: TableName) -> bool:
         """Whether the table gets files."""
+        if not self.include and not self.exclude:
+            return True
         name = dotted(table.namespace, table.name)
         if any(_pattern(glob).fullmatch(name) for glob in self.exclude):
             return False

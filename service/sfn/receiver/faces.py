@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -19,18 +20,17 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 CLOSE: Final = (b"connection", b"close")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A response.
 
     Attributes:
         status: HTTP status code.
-        content: the body; None for a status that has none.
-        headers: those beside `Content-Length`.
+        content: the body.
+        headers: all of them.
     """
 
     status: int
-    content: bytes | None
+    content: bytes
     headers: Headers
 
 
@@ -52,7 +52,7 @@ class Face:
     def error(self, status: int, detail: str, headers: Headers = (), *, where: str = "") -> Answer:
         """An error."""
         content = self.document(status, detail, where)
-        return Answer(status, content, [*headers, (b"content-type", self.media_type)])
+        return _with_body(status, content, [*headers, (b"content-type", self.media_type)])
 
     def refused(self, refusal: Rejected) -> Answer:
         """What a sender is told of a refusal."""
@@ -63,16 +63,22 @@ class Face:
 
 async def respond(send: Send, answer: Answer) -> None:
     """Send a response (ASGI 3)."""
-    headers, content = [*answer.headers], answer.content
-    if content is not None:
-        headers.append((b"content-length", str(len(content)).encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": content or b""})
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "http.response.body", "body": answer.content})
+
+
+def _with_body(status: int, content: bytes, headers: Headers) -> Answer:
+    return Answer(status, content, [*headers, (b"content-length", b"%d" % len(content))])
 
 
 def _counted(taken: Accepted, ignored: int) -> Answer:
-    content = b'{"accepted":%d,"duplicates":%d,"ignored":%d}' % (taken.accepted, taken.duplicates, ignored)
-    return Answer(202, content, [(b"content-type", b"application/json")])
+    return _counts(taken.accepted, taken.duplicates, ignored)
+
+
+@lru_cache
+def _counts(accepted: int, duplicates: int, ignored: int) -> Answer:
+    content = b'{"accepted":%d,"duplicates":%d,"ignored":%d}' % (accepted, duplicates, ignored)
+    return _with_body(202, content, [(b"content-type", b"application/json")])
 
 
 def _problem(status: int, detail: str, where: str) -> bytes:
@@ -103,7 +109,7 @@ def _iceberg_error(status: int, detail: str, where: str) -> bytes:
 
 
 def _silent(_taken: Accepted, _ignored: int) -> Answer:
-    return Answer(204, None, [])
+    return Answer(204, b"", [])
 
 
 ICEBERG: Final = Face(_silent, _iceberg_error, b"application/json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -174,8 +174,7 @@ class Ingest:
         return [hint for hint in hints if isinstance(hint.subject, CatalogName) or self._concern.covers(hint.subject)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     authorization: bytes | None
     length: int | None
     encoding: bytes

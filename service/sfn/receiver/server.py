@@ -25,6 +25,45 @@ HEAD_LIMIT: Final = 65_536
 What arrives at once with the end of these is not counted, so memory is bounded by this and one read of the socket.
 """
 
+AT_ONCE: Final = 65_536
+"""Most bytes that are held back until the end of a turn of the event loop."""
+
+
+class Joined:
+    """A connection's transport. What is written in one turn of the event loop is sent by one system call.
+
+    uvicorn writes the head of a response and its body one after the other; to send a small one takes as long as to
+    make it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        # Asked for with each response.
+        self.is_closing = transport.is_closing
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a transport can
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._held:
+            self._loop.call_soon(self._send)
+        self._held.append(data)
+        self._size += len(data)
+        if self._size > AT_ONCE:
+            self._send()
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._held:
+            self._transport.write(b"".join(self._held))
+            self._held.clear()
+            self._size = 0
+
 
 class Connection(HttpToolsProtocol):
     """One client's connection.
@@ -38,18 +77,23 @@ class Connection(HttpToolsProtocol):
 
     _without_body: int = 0
     """Bytes since anything but header or trailer fields arrived."""
-    _deadline: asyncio.TimerHandle | None = None
+    _due: float | None = None
+    """When a request's header fields must be here, by the loop's clock; None while nobody waits for any."""
+    _timer: asyncio.TimerHandle | None = None
+    """Looks at `_due` no later than that. One that was set for an earlier moment is kept: to set one takes long."""
     _refused: bool = False
     """Nothing more is read: the connection ends with the responses that are on their way."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(Joined(transport, self.loop))  # type: ignore[arg-type]
         self._expect_request()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_deadline()
+        self._due = None
+        if self._timer is not None:
+            self._timer.cancel()
         super().connection_lost(exc)
 
     @override
@@ -93,7 +137,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._without_body = 0
         if not self.parser.should_upgrade():
-            self._forget_deadline()
+            self._due = None
         super().on_headers_complete()
 
     @override
@@ -113,16 +157,18 @@ class Connection(HttpToolsProtocol):
             self._expect_request()
 
     def _expect_request(self) -> None:
-        self._forget_deadline()
-        self._deadline = self.loop.call_later(self.patience, self._too_slow)
+        self._due = self.loop.time() + self.patience
+        if self._timer is None:
+            self._timer = self.loop.call_at(self._due, self._look_at_clock)
 
-    def _forget_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _too_slow(self) -> None:
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"expected a whole request head within {self.patience:g} s")
+    def _look_at_clock(self) -> None:
+        self._timer = None
+        if self._due is None:
+            return
+        if self.loop.time() < self._due:
+            self._timer = self.loop.call_at(self._due, self._look_at_clock)
+        else:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"expected a whole request head within {self.patience:g} s")
 
     def _answered(self) -> bool:
         """Whether no request waits for its response."""

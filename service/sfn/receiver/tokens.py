@@ -78,9 +78,11 @@ class Tokens:
 
 def match(tokens: Iterable[Token], presented: bytes | None) -> int | None:
     """The index of the presented token; the time it takes tells nothing of where or how nearly it matched."""
-    if presented is None:
-        return None
-    digest = sha256(presented).digest()
+    return None if presented is None else matching(tokens, sha256(presented).digest())
+
+
+def matching(tokens: Iterable[Token], digest: bytes) -> int | None:
+    """As `match`, for the SHA-256 of what was presented."""
     found: int | None = None
     for index, token in enumerate(tokens):
         if hmac.compare_digest(token.digest, digest) and found is None:

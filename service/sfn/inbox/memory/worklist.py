@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from sfn.clock import Clock
 from sfn.inbox import Claimed
-from sfn.inbox.bell import Bell
+from sfn.inbox.bell import Bell, stirs
 from sfn.inbox.letters import Letter, Status, poisoned
 from sfn.inbox.memory.letters import MemoryLetters
 from sfn.inbox.row import Row, State, claim_of, has_news, is_held_by, lane_of
@@ -71,9 +72,10 @@ class MemoryWorklist:
                     self._events.add((hint.sender, hint.event_id))
                 superseded += has_news(self._rows.get(hint.subject))
                 for row in taken(hint, self._next(), now, self._terms, self._rows.get).values():
+                    if stirs(self._rows.get(row.subject), row):
+                        self._bell.ring()
                     self._save(row)
                 self._logged[self._last] = (hint, now)
-        self._bell.ring()
         return Accepted(new, len(hints) - new, superseded)
 
     async def wait(self, until: datetime | None) -> None:

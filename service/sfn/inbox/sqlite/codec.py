@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import compress
+from operator import is_not
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from sfn.inbox.row import Row, State
 from sfn.inbox.standing import Said
-from sfn.words import CatalogName, Memo, Published, Reason, Story, Subject, TableName, Wish
+from sfn.words import CatalogName, Memo, Reason, Story, Subject, TableName, Wish
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -31,6 +35,7 @@ _memo = msgspec.json.Decoder(Memo).decode
 _tagged = msgspec.json.Decoder(_Tagged).decode
 _key = msgspec.json.Decoder(list[str]).decode
 _EMPTY_WISH, _EMPTY_STORY, _EMPTY_MEMO = Wish(), Story(), Memo()
+_NO_WISH = encode(_EMPTY_WISH)
 
 
 def micros(at: datetime) -> int:
@@ -118,26 +123,10 @@ def parse_etag(column: bytes | None) -> str | None:
     return _tagged(column).etag if column is not None else None
 
 
-def plain_columns(row: Row) -> list[Any]:
-    """What no index holds: `not_before, seq, done_seq, token, attempt, crashes, failing_since`."""
-    before, since = micros_or_none(row.not_before), micros_or_none(row.failing_since)
-    return [before, row.seq, row.done_seq, row.token, row.attempt, row.crashes, since]
-
-
-def state_columns(row: Row) -> list[Any]:
-    """`state, due_at, lease_until, reason`."""
-    reason = row.reason.value if row.reason is not None else None
-    return [row.state.value, micros(row.due_at), micros_or_none(row.lease_until), reason]
-
-
-def live_columns(live: Published | None) -> list[Any]:
-    """`live_uuid, live_location`."""
-    return [live.uuid, live.location] if live is not None else [None, None]
-
-
 def wish_column(wish: Wish) -> bytes | None:
     """A wish, None for an empty one."""
-    return encode(wish) if wish != _EMPTY_WISH else None
+    encoded = encode(wish)
+    return encoded if encoded != _NO_WISH else None
 
 
 def story_column(story: Story) -> bytes | None:
@@ -153,3 +142,45 @@ def said_column(said: Said | None) -> bytes | None:
 def memo_column(memo: Memo) -> bytes | None:
     """A memo, None for an empty one."""
     return encode(memo) if memo != _EMPTY_MEMO else None
+
+
+_ENCODED: Mapping[str, Callable[[Any], Any]] = {
+    "state": str,
+    "due_at": micros,
+    "not_before": micros_or_none,
+    "seq": int,
+    "done_seq": int,
+    "token": int,
+    "lease_until": micros_or_none,
+    "attempt": int,
+    "crashes": int,
+    "failing_since": micros_or_none,
+    "reason": lambda reason: reason.value if reason is not None else None,
+    "said": said_column,
+    "wish": wish_column,
+    "story": story_column,
+}
+"""How a field of a row is stored in the column of its name."""
+
+_FIELDS = tuple((name, _ENCODED.get(name)) for name in Row.__struct_fields__)
+
+
+def columns(row: Row, before: Row | None) -> dict[str, Any]:
+    """What to store of a row, by column, but for its key, lane, memo and locations.
+
+    Args:
+        before: as it is stored: only what differs is told; None for a row that is not.
+    """
+    if before is None:
+        changed = {name: encoded(getattr(row, name)) for name, encoded in _ENCODED.items()}
+    else:
+        now, was = astuple(row), astuple(before)
+        # Most of it is the very same object, which takes no time to see.
+        others = compress(zip(_FIELDS, now, was, strict=True), map(is_not, now, was))
+        changed = {name: encoded(new) for (name, encoded), new, old in others if encoded is not None and new != old}
+    live = row.story.live
+    if before is None or (row.story is not before.story and live != before.story.live):
+        changed["live_uuid"], changed["live_location"] = (
+            (live.uuid, live.location) if live is not None else (None, None)
+        )
+    return changed

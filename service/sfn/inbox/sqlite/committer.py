@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import anyio
 
 from sfn.errors import Broken, Scope, SfnError, Transient
-from sfn.inbox.sqlite.jobs import Job, PutJob, transact
+from sfn.inbox.sqlite.jobs import Job, PutJob, VerbJob, transact
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.refusals import RETRY_AFTER, refusal
 from sfn.words import Accepted, Hint, Undecodable
@@ -109,7 +109,7 @@ class Committer:
             Transient: scope inbox: nothing of it was done.
             Broken: the inbox can't be trusted any more.
         """
-        return await self._answered(Job(verb, self._loop.create_future(), stirring=stirring, alone=alone))
+        return await self._answered(VerbJob(verb, self._loop.create_future(), stirring=stirring, alone=alone))
 
     async def broken(self) -> SfnError:
         """Wait until the inbox can't be trusted any more: why."""

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from sfn.inbox.sqlite.batches import batches
 from sfn.inbox.sqlite.codec import micros
 from sfn.words import Hint
-
-_AT_ONCE = (32, 8, 1)
-"""Rows of one statement: each statement lets the other threads run, which costs more than a row does."""
 
 
 class Entry(NamedTuple):
@@ -43,13 +41,7 @@ class EventLog:
 
     def write(self, entries: Sequence[Entry]) -> set[int]:
         """Log events in order of their numbers. The numbers of those that are new: (sender, event id) was not known."""
-        new: set[int] = set()
-        start = 0
-        for size in _AT_ONCE:
-            while len(entries) - start >= size:
-                new.update(self._write_at_once(entries[start : start + size]))
-                start += size
-        return new
+        return {seq for some in batches(entries) for seq in self._write_at_once(some)}
 
     def prune(self, before: datetime, most: int) -> int:
         """Delete the oldest events that were received before a moment, so many at most; how many.

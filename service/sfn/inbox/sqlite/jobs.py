@@ -6,8 +6,9 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
+
+from typing_extensions import override
 
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.refusals import refusal
@@ -17,34 +18,32 @@ T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """A verb and who waits for it.
+    """Something to be done in the writer thread, and who waits for it.
 
     Args:
-        verb: called in the writer thread, again if its transaction was undone.
         future: the caller's.
         stirring: something may fall due by it.
         alone: to be run before the transaction, not in it.
     """
 
-    __slots__ = ("_deliver", "_verb", "alone", "future", "stirring")
+    __slots__ = ("_error", "_result", "alone", "future", "stirring")
 
-    def __init__(
-        self, verb: Callable[[Ledger], T], future: asyncio.Future[T], *, stirring: bool, alone: bool = False
-    ) -> None:
-        self._verb, self.future, self.stirring, self.alone = verb, future, stirring, alone
-        self._deliver: Callable[[], None] | None = None
+    def __init__(self, future: asyncio.Future[T], *, stirring: bool = False, alone: bool = False) -> None:
+        self.future, self.stirring, self.alone = future, stirring, alone
+        self._result: T | None = None
+        self._error: Exception | None = None
 
     def attempt(self, ledger: Ledger) -> None:
-        """Run the verb."""
-        self.succeed(self._verb(ledger))
+        """Do it; again if its transaction was undone."""
+        raise NotImplementedError
 
     def succeed(self, result: T) -> None:
-        """Keep what the verb returned, until it is on disk."""
-        self._deliver = partial(self.future.set_result, result)
+        """Keep what came of it, until it is on disk."""
+        self._result, self._error = result, None
 
     def fail(self, error: Exception) -> None:
-        """Keep what the verb raised."""
-        self._deliver = partial(self.future.set_exception, error)
+        """Keep what was raised."""
+        self._error = error
 
     def answer(self, failure: Exception | None) -> None:
         """Answer the caller, if it still waits; on the event loop.
@@ -52,26 +51,44 @@ class Job(Generic[T]):
         Args:
             failure: why nothing of the transaction was taken.
         """
+        error = failure or self._error
         if self.future.done():
             return
-        if failure is not None:
-            self.future.set_exception(failure)
-        elif self._deliver is not None:
-            self._deliver()
+        if error is None:
+            self.future.set_result(cast(T, self._result))
+        else:
+            self.future.set_exception(error)
+
+
+class VerbJob(Job[T]):
+    """Any verb of the ledger."""
+
+    __slots__ = ("_verb",)
+
+    def __init__(
+        self, verb: Callable[[Ledger], T], future: asyncio.Future[T], *, stirring: bool, alone: bool = False
+    ) -> None:
+        super().__init__(future, stirring=stirring, alone=alone)
+        self._verb = verb
+
+    @override
+    def attempt(self, ledger: Ledger) -> None:
+        self.succeed(self._verb(ledger))
 
 
 class PutJob(Job[Accepted]):
-    """A `put`: several of them are one verb of the ledger."""
+    """A `put`: several of them are one verb of the ledger. Whether it is stirring turns out as it is run."""
 
     __slots__ = ("notes", "now")
 
     def __init__(self, notes: Sequence[Hint | Undecodable], now: datetime, future: asyncio.Future[Accepted]) -> None:
-        super().__init__(partial(_put, notes, now), future, stirring=True)
+        super().__init__(future)
         self.notes, self.now = notes, now
 
-
-def _put(notes: Sequence[Hint | Undecodable], now: datetime, ledger: Ledger) -> Accepted:
-    return ledger.put(notes, now)
+    @override
+    def attempt(self, ledger: Ledger) -> None:
+        [(accepted, self.stirring)] = ledger.put_all([(self.notes, self.now)])
+        self.succeed(accepted)
 
 
 def transact(ledger: Ledger, jobs: Sequence[Job[Any]]) -> None:
@@ -94,7 +111,9 @@ def transact(ledger: Ledger, jobs: Sequence[Job[Any]]) -> None:
 
 def _run_together(ledger: Ledger, jobs: Sequence[Job[Any]]) -> None:
     puts = [job for job in jobs if isinstance(job, PutJob)]
-    for put, accepted in zip(puts, ledger.put_all([(put.notes, put.now) for put in puts]), strict=True):
+    taken = ledger.put_all([(put.notes, put.now) for put in puts])
+    for put, (accepted, stirring) in zip(puts, taken, strict=True):
+        put.stirring = stirring
         put.succeed(accepted)
     for job in jobs:
         if not isinstance(job, PutJob):

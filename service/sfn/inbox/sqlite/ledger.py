@@ -6,13 +6,15 @@ The same code runs under the writer thread and, one step at a time, in the simul
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
+from msgspec.structs import replace
+
 from sfn.inbox import Claimed
+from sfn.inbox.bell import stirs
 from sfn.inbox.letters import Letter, Status, poisoned
 from sfn.inbox.row import Row, claim_of, has_news, is_held_by
 from sfn.inbox.sqlite.brake import BrakeTable
@@ -26,14 +28,7 @@ from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.sqlite.schema import prepare
 from sfn.inbox.tellings import taken, told_of
 from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import (
-    asked,
-    claimed,
-    expired,
-    is_poison,
-    renewed,
-    settled,
-)
+from sfn.inbox.transitions import asked, claimed, expired, is_poison, renewed, settled
 from sfn.words import (
     Accepted,
     Ask,
@@ -142,30 +137,35 @@ class Ledger:
 
     def put(self, notes: Sequence[Hint | Undecodable], now: datetime) -> Accepted:
         """See `Intake.put`."""
-        return self.put_all([(notes, now)])[0]
+        return self.put_all([(notes, now)])[0][0]
 
-    def put_all(self, puts: Sequence[tuple[Sequence[Hint | Undecodable], datetime]]) -> list[Accepted]:
-        """Several `put` at once, each with its moment."""
+    def put_all(self, puts: Sequence[tuple[Sequence[Hint | Undecodable], datetime]]) -> list[tuple[Accepted, bool]]:
+        """Several `put` at once, each with its moment; and whether something may have fallen due by each."""
         entries: list[list[Entry]] = []
         odd: list[tuple[Undecodable, datetime]] = []
         for notes, now in puts:
             hints = [note for note in notes if isinstance(note, Hint)]
             entries.append([Entry(self._next(), key_of(hint.subject), hint, now) for hint in hints])
             odd += [(note, now) for note in notes if isinstance(note, Undecodable)]
-        joined: set[int] = set()
         with self.transaction():
             for note, now in odd:
                 self._dead.keep(note, now)
             new = self._events.write([entry for each in entries for entry in each])
-            for entry in (entry for each in entries for entry in each):
-                if entry.seq in new:
-                    if has_news(self._rows.load(entry.key)):
-                        joined.add(entry.seq)
-                    rows = taken(entry.note, entry.seq, entry.received, self._terms, self._load)
-                    for subject, row in rows.items():
-                        self._rows.save(key_of(subject), row)
-        numbers = [{entry.seq for entry in each} for each in entries]
-        return [Accepted(len(each & new), len(each - new), len(each & joined)) for each in numbers]
+            return [self._taken(each, new) for each in entries]
+
+    def _taken(self, entries: Sequence[Entry], new: Collection[int]) -> tuple[Accepted, bool]:
+        fresh = superseded = 0
+        stirring = False
+        for entry in entries:
+            if entry.seq not in new:
+                continue
+            fresh += 1
+            superseded += has_news(self._rows.load(entry.key))
+            for subject, row in taken(entry.note, entry.seq, entry.received, self._terms, self._load).items():
+                key = key_of(subject)
+                stirring = stirring or stirs(self._rows.load(key), row)
+                self._rows.save(key, row)
+        return Accepted(fresh, len(entries) - fresh, superseded), stirring
 
     def claim(self, slots: Slots, now: datetime) -> Claimed:
         """See `Worklist.claim`."""

@@ -5,23 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from sfn.inbox.row import Row, counted_as, lane_of
-from sfn.inbox.sqlite.codec import (
-    ROW,
-    key_of,
-    live_columns,
-    memo_column,
-    parse_row,
-    plain_columns,
-    said_column,
-    state_columns,
-    story_column,
-    subject_of,
-    wish_column,
-)
+from sfn.inbox.sqlite.batches import batches
+from sfn.inbox.sqlite.codec import ROW, columns, key_of, memo_column, parse_row, subject_of
 from sfn.words import Lane, Memo, TableName, Urgency
 
 __all__ = ["KEPT", "Rows", "key_of", "subject_of"]
@@ -29,8 +18,6 @@ __all__ = ["KEPT", "Rows", "key_of", "subject_of"]
 KEPT = 4096
 """Rows that stay known from one transaction to the next."""
 
-_PLAIN = "not_before = ?, seq = ?, done_seq = ?, token = ?, attempt = ?, crashes = ?, failing_since = ?"
-_STATE = ", state = ?, due_at = ?, lease_until = ?, reason = ?, lane = ?"
 _COUNTED = """
     SELECT catalog, CASE
         WHEN state = 'leased' THEN 'leased' WHEN reason = 'held-drop' THEN 'held' WHEN reason IS NOT NULL THEN 'dead'
@@ -38,11 +25,9 @@ _COUNTED = """
     FROM subject WHERE lane NOT IN (SELECT id FROM lane WHERE urgency = 'sweep') GROUP BY catalog, counted
 """
 """`counted_as`, of all rows at once."""
-_LIVE = ", live_uuid = ?, live_location = ?"
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
+class _Stored(NamedTuple):
     """A row as the database has it, with the number of its lane."""
 
     row: Row
@@ -131,18 +116,22 @@ class Rows:
     def flush(self) -> None:
         """Write what was changed."""
         changed, self._changed = self._changed, {}
+        updates: dict[tuple[str, ...], list[list[Any]]] = {}
         for key, row in changed.items():
             before = self._stored.pop(key, None)
             self._count(before.row if before is not None else None, row)
             if row is not None:
-                lane = self._lane(lane_of(row, self._stores))
+                lane = self._lane_of(row, before)
                 if before is None:
                     self._insert(key, row, lane)
-                else:
-                    self._update(key, row, lane, before)
+                elif values := self._changes(key, row, lane, before):
+                    updates.setdefault(tuple(values), []).append([*values.values(), key])
                 self._stored[key] = _Stored(row, lane)
             elif before is not None:
                 self._delete(key)
+        for names, rows in updates.items():
+            for some in batches(rows):
+                self._db.execute(_update(names, len(some)), [value for row in some for value in row])
 
     def _count(self, before: Row | None, after: Row | None) -> None:
         for row, change in ((before, -1), (after, 1)):
@@ -150,56 +139,24 @@ class Rows:
                 self.counts[row.subject.catalog, counted_as(row)] += change
 
     def _insert(self, key: str, row: Row, lane: int) -> None:
-        self._db.execute(
-            "INSERT INTO subject(key, catalog, not_before, seq, done_seq, token, attempt, crashes, failing_since, "
-            "state, due_at, lease_until, reason, lane, said, wish, story, live_uuid, live_location) "
-            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                key,
-                row.subject.catalog,
-                *plain_columns(row),
-                *state_columns(row),
-                lane,
-                said_column(row.said),
-                wish_column(row.wish),
-                story_column(row.story),
-                *live_columns(row.story.live),
-            ),
-        )
+        values = {"key": key, "catalog": row.subject.catalog, "lane": lane, **columns(row, None)}
+        places = ", ".join("?" * len(values))
+        self._db.execute(f"INSERT INTO subject({', '.join(values)}) VALUES({places})", list(values.values()))
         if row.memo != Memo():
             self._write_memo(key, row)
         self._write_locations(key, row.locations, frozenset())
 
-    def _update(self, key: str, row: Row, lane: int, before: _Stored) -> None:
-        """Write what differs: most changes touch no index, and few the memo."""
+    def _changes(self, key: str, row: Row, lane: int, before: _Stored) -> dict[str, Any]:
+        """What differs, by column: most changes touch no index. Memo and locations, which few touch, are written."""
         old = before.row
-        changes, values = _PLAIN, plain_columns(row)
-        if (row.state, row.due_at, row.lease_until, row.reason, lane) != (
-            old.state,
-            old.due_at,
-            old.lease_until,
-            old.reason,
-            before.lane,
-        ):
-            changes += _STATE
-            values += (*state_columns(row), lane)
-        if row.wish is not old.wish:
-            changes += ", wish = ?"
-            values.append(wish_column(row.wish))
-        if row.said is not old.said:
-            changes += ", said = ?"
-            values.append(said_column(row.said))
-        if row.story is not old.story:
-            changes += ", story = ?"
-            values.append(story_column(row.story))
-        if row.story.live != old.story.live:
-            changes += _LIVE
-            values += live_columns(row.story.live)
-        self._db.execute(f"UPDATE subject SET {changes} WHERE key = ?", (*values, key))
         if row.memo is not old.memo and row.memo != old.memo:
             self._write_memo(key, row)
         if row.locations is not old.locations:
             self._write_locations(key, row.locations, old.locations)
+        values = columns(row, old)
+        if lane != before.lane:
+            values["lane"] = lane
+        return values
 
     def _delete(self, key: str) -> None:
         for table in ("subject", "memo", "location"):
@@ -218,10 +175,27 @@ class Rows:
         for location in before - now:
             self._db.execute("DELETE FROM location WHERE location = ? AND key = ?", (location, key))
 
-    def _lane(self, lane: Lane) -> int:
+    def _lane_of(self, row: Row, before: _Stored | None) -> int:
+        if before is not None:
+            was = before.row
+            alike = row.story is was.story and row.locations is was.locations
+            if alike and (row.seq > row.done_seq) == (was.seq > was.done_seq):
+                return before.lane
+        lane = lane_of(row, self._stores)
         number = self._lanes.get(lane)
         if number is None:
             values = (lane.catalog, lane.store, lane.urgency.value)
             made = self._db.execute("INSERT INTO lane(catalog, store, urgency) VALUES(?, ?, ?) RETURNING id", values)
             number = self._lanes[lane] = int(made.fetchone()[0])
         return number
+
+
+@cache
+def _update(names: tuple[str, ...], rows: int) -> str:
+    """Changes the same columns of several rows; for each row their values and its key are bound."""
+    if rows == 1:
+        return f"UPDATE subject SET {', '.join(f'{name} = ?' for name in names)} WHERE key = ?"
+    changes = ", ".join(f"{name} = new.column{number}" for number, name in enumerate(names, start=1))
+    one = f"({', '.join('?' * (len(names) + 1))})"
+    found = f"(VALUES {', '.join([one] * rows)}) AS new"
+    return f"UPDATE subject SET {changes} FROM {found} WHERE subject.key = new.column{len(names) + 1}"
