@@ -32,11 +32,8 @@ def well_formed(text: str) -> bool:
 
 def bearer(authorization: bytes | None) -> bytes | None:
     """The token of an `Authorization` header of the scheme Bearer; None for any other."""
-    match authorization.split() if authorization is not None else ():
-        case [scheme, token] if scheme.lower() == b"bearer":
-            return token
-        case _:
-            return None
+    words = authorization.split() if authorization is not None else ()
+    return words[1] if len(words) == 2 and words[0].lower() == b"bearer" else None  # noqa: PLR2004 - scheme and token
 
 
 @dataclass(frozen=True, slots=True)
