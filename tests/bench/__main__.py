@@ -16,6 +16,9 @@ from tests.bench import accept, coalescing, freshness, fsyncs, soak
 from tests.bench.record import ROOT, Figure, Record, Unmeasured
 from tests.bench.table import shown
 
+_WIDE = 140
+"""Columns where nobody's terminal says how many there are."""
+
 Say = Callable[[str], None]
 Part = Callable[[Path, Say], list[Figure]]
 
@@ -25,7 +28,7 @@ def main() -> int:
     chosen = _arguments()
     parts = _parts(chosen)
     wanted = chosen.parts or [name for name in parts if name != "soak"]
-    record, console = Record(chosen.record, SystemClock()), Console()
+    record, console = Record(chosen.record, SystemClock()), Console(width=None if sys.stdout.isatty() else _WIDE)
     figures: list[Figure] = []
     failed = False
     with TemporaryDirectory(dir=chosen.folder) as folder:

@@ -18,7 +18,8 @@ from tests.faults import inboxes
 
 GOAL: Final = Goal("ratio", ">=", 1.5)
 
-_NO_OP, _RAW = "FastAPI no-op POST", "raw ASGI no-op"
+_NO_OP, _RAW = "a FastAPI no-op POST", "a raw ASGI no-op"
+_READING = "a FastAPI POST that reads the event as JSON and does nothing with it"
 
 Say = Callable[[str], None]
 
@@ -62,6 +63,7 @@ def measure(extent: Extent, folder: Path, say: Say) -> list[Figure]:
     servers: dict[str, Callable[[Path, Extent], _Taken]] = {
         "ours": _idle,
         "fastapi": partial(_no_op, "fastapi"),
+        "reading": partial(_no_op, "reading"),
         "raw": partial(_no_op, "raw"),
         "busy": _publishing,
     }
@@ -82,6 +84,7 @@ def _figures(taken: Mapping[str, Sequence[_Taken]], *, short: bool) -> list[Figu
     published = median(one.published for one in taken["busy"])
     return [
         figure("accept_vs_fastapi", "ours", "fastapi", _NO_OP, GOAL),
+        figure("accept_vs_fastapi_reading", "ours", "reading", _READING),
         figure("accept_vs_raw_asgi", "ours", "raw", _RAW),
         figure("accept_while_publishing", "busy", "fastapi", _NO_OP, note=f"{published:.0f} publishes/s beside it"),
     ]

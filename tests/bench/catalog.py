@@ -29,7 +29,7 @@ FIRST: Final = 100_000
 """Numbers of versions begin above those that events tell of."""
 
 _LOG_KEPT: Final = 100
-"""Entries of a metadata log by default (Iceberg's `write.metadata.previous-versions-max`)."""
+"""Entries of a metadata log, which is full from the beginning (Iceberg's `write.metadata.previous-versions-max`)."""
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -63,7 +63,7 @@ class Tables:
         return tag, None if known == tag else json.dumps(self._table(name, version)).encode()
 
     def _table(self, name: str, version: int) -> dict[str, Any]:
-        log = range(max(FIRST, version - _LOG_KEPT), version)
+        log = range(version - _LOG_KEPT, version)
         return {
             "metadata-location": self._pointer(name, version),
             "metadata": {

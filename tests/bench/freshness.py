@@ -1,9 +1,11 @@
 """How long after a commit readers see it, beside the same requests done bare.
 
-Bare is what nobody can do without: the event is posted to a server that does nothing with it, the catalog is asked for
-the table with the entity tag of the last answer, what it says is parsed, and the file is written by a temporary name,
-`fsync` and `rename`. No inbox is part of it. Both are over once a reader would see the new pointer; what follows that,
-the sync of the folder and the version hint, counts for neither.
+Bare is what nobody can do without: the event is posted to a server that does nothing with it, and appended to a file
+that is synced, as its acknowledgement promises; the catalog is asked for the table with the entity tag of the last
+answer, what it says is parsed, and the file is written by a temporary name, `fsync` and `rename`. No inbox is part of
+it: that the event waits in one, and that its claim is counted on disk before it starts, is ours to pay. Both are over
+once a reader would see the new pointer; what follows that, the sync of the folder and the version hint, counts for
+neither.
 """
 
 from __future__ import annotations
@@ -102,8 +104,10 @@ def _ways(folder: Path) -> Iterator[tuple[Callable[[], float], Callable[[], floa
         telling(served.url) as to_us,
         telling(idle) as to_nobody,
         wire(asked.uri) as by_hand,
+        (folder / "bare.log").open("wb") as log,
     ):
-        yield _Ours(asked, to_us, sfn_file(warehouse, _OURS)).follow, _Bare(asked, to_nobody, by_hand, folder).follow
+        bare = _Bare(asked, to_nobody, by_hand, log.fileno(), folder)
+        yield _Ours(asked, to_us, sfn_file(warehouse, _OURS)).follow, bare.follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,7 @@ class _Bare:
     catalog: Running
     teller: Teller
     wire: Wire
+    log: int
     folder: Path
     tag: str | None = field(default=None)
 
@@ -149,6 +154,8 @@ class _Bare:
         told = event(_BARE, pointer)
         began = time.perf_counter()
         self.teller.tell(told)
+        os.write(self.log, told)
+        os.fdatasync(self.log)
         known = {} if self.tag is None else {"If-None-Match": self.tag}
         reply = self.wire.ask("GET", f"/v1/namespaces/{NAMESPACE}/tables/{_BARE}?snapshots=refs", None, known)
         self.tag = reply.tag

@@ -57,7 +57,8 @@ def check(figures: Sequence[Figure], names: set[str]) -> None:
 def test_accept(tmp_path: Path) -> None:
     needs("wrk")
     figures = accept.measure(accept.Extent(runs=1, seconds=1, warm_up=1), tmp_path, quiet)
-    check(figures, {"accept_vs_fastapi", "accept_vs_raw_asgi", "accept_while_publishing"})
+    beside = {"accept_vs_fastapi", "accept_vs_fastapi_reading", "accept_vs_raw_asgi"}
+    check(figures, {*beside, "accept_while_publishing"})
     # What was acknowledged and is not there would have been noticed.
     with pytest.raises(Unmeasured, match="1000000 events were acknowledged"):
         accept.check_taken(tmp_path / "0-ours" / "sfn" / "inbox.db", [Answers(1_000_000, 1.0, 1.0, 1.0)])

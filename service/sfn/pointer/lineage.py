@@ -39,14 +39,19 @@ def relate(held: str, held_log: Iterable[str], candidate: str, candidate_log: It
     ours, theirs = canonical(held), canonical(candidate)
     if ours == theirs:
         return Relation.SAME
-    if ours in {canonical(entry) for entry in candidate_log}:
+    if _has(candidate_log, ours):
         return Relation.NEWER
-    if theirs in {canonical(entry) for entry in held_log}:
+    if _has(held_log, theirs):
         return Relation.OLDER
     a, b = version(held), version(candidate)
     if a is None or b is None or a == b:
         return Relation.UNKNOWN
     return Relation.NEWER if b > a else Relation.OLDER
+
+
+def _has(log: Iterable[str], pointer: str) -> bool:
+    """Whether a metadata-log has a canonical pointer, looked for from the newest entry on: most often that is it."""
+    return any(canonical(entry) == pointer for entry in reversed(tuple(log)))
 
 
 def reaches(pointer: str, log: Iterable[str], floor: str) -> bool:

@@ -95,7 +95,10 @@ class Committer:
                 remedy="raise `listener.queue_limit`, or give the inbox a faster disk",
                 retry_after=RETRY_AFTER,
             )
-        return await self._answered(PutJob(notes, now, self._loop.create_future()))
+        job = PutJob(notes, now, self._loop.create_future())
+        self._submit(job)
+        self._waiting += len(notes)
+        return await job.future
 
     async def run(self, verb: Callable[[Ledger], T], *, stirring: bool = False, alone: bool = False) -> T:
         """The result of a verb, once it is on disk. A verb whose caller is gone before it began is not run.
@@ -109,7 +112,9 @@ class Committer:
             Transient: scope inbox: nothing of it was done.
             Broken: the inbox can't be trusted any more.
         """
-        return await self._answered(VerbJob(verb, self._loop.create_future(), stirring=stirring, alone=alone))
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._submit(VerbJob(verb, future, stirring=stirring, alone=alone))
+        return await future
 
     async def broken(self) -> SfnError:
         """Wait until the inbox can't be trusted any more: why."""
@@ -129,15 +134,12 @@ class Committer:
             await self._ended.wait()
         return self._ended.is_set() and self._broken is None
 
-    async def _answered(self, job: Job[T]) -> T:
+    def _submit(self, job: Job[Any]) -> None:
         if self._broken is not None:
             raise self._broken()
         if self._closing:
             raise self._closed()
-        if isinstance(job, PutJob):
-            self._waiting += len(job.notes)
         self._queue.put(job)
-        return await job.future
 
     def _work(self) -> None:
         """The thread: transaction after transaction."""
