@@ -27,11 +27,12 @@ from typing import Final
 import anyio
 import structlog
 
-from sfn import telemetry, wiring
+from sfn import telemetry
 from sfn.errors import Broken, SfnError, Trouble
 from sfn.receiver.server import Server
 from sfn.settings import Settings
 from sfn.threads import unfinished
+from sfn.wiring import assembly
 
 ENDED, FAILED = 0, 1
 BACKLOG: Final = 2048
@@ -50,7 +51,7 @@ _COLLECTED_AFTER: Final = 20_000
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def run(settings: Settings, through: wiring.Adapter | None = None) -> int:
+def run(settings: Settings, through: assembly.Adapter | None = None) -> int:
     """Run the service until it is told to end or a part of it fails.
 
     Args:
@@ -77,13 +78,13 @@ def run(settings: Settings, through: wiring.Adapter | None = None) -> int:
     return code
 
 
-async def _serve(settings: Settings, through: wiring.Adapter | None) -> None:
+async def _serve(settings: Settings, through: assembly.Adapter | None) -> None:
     # Before all else: uvicorn would swallow the signals, or raise them again once it has ended.
     with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
         failure = Failure()
         # Who can't listen leaves the inbox alone.
         with bound(settings.listener.host, settings.listener.port) as listener:
-            async with wiring.assembled(settings, failure.tell, through) as service:
+            async with assembly.assembled(settings, failure.tell, through) as service:
                 announce(settings, listener)
                 drain = settings.listener.drain
                 await Daemon(service, listener, drain, failure).run(_heeded_in_time(signals, drain))
@@ -135,7 +136,7 @@ class Daemon:
         failure: what a request found broken.
     """
 
-    def __init__(self, service: wiring.Service, listener: socket.socket, drain: timedelta, failure: Failure) -> None:
+    def __init__(self, service: assembly.Service, listener: socket.socket, drain: timedelta, failure: Failure) -> None:
         self._service, self._listener, self._drain, self._failure = service, listener, drain, failure
         self._stop = anyio.Event()
         self._give_up_at = math.inf
@@ -180,7 +181,7 @@ class Daemon:
     async def _become_ready(self) -> None:
         await self._server.up.wait()
         _spare_the_collector()
-        self._service.readiness.clear(wiring.STARTING)
+        self._service.readiness.clear(assembly.STARTING)
         _log.info("ready")
 
     async def _ask_for_sweeps(self) -> None:

@@ -15,8 +15,8 @@ import anyio.to_thread
 import pytest
 
 import sfn
-from sfn import sources
 from sfn.settings import load
+from sfn.wiring import sources
 from tests.integration.lake import lake
 from tests.integration.waiting import until
 

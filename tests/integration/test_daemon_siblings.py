@@ -29,7 +29,7 @@ from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import anonymous
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
-from sfn.wiring import STARTING, Service
+from sfn.wiring.assembly import STARTING, Service
 from sfn.words import Accepted, CatalogName, Hint, Slots, Undecodable
 from sfn.work.logbook import Logbook
 from sfn.work.worker import Inbox, Source, Terms, Worker

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sfn.admission import admission
 from sfn.dialects import Sender
 from sfn.errors import Broken
+from sfn.wiring.admission import admission
 from tests.unit.settings_ground import CATALOG, Ground
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing

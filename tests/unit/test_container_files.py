@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sfn import sources
 from sfn.settings import Settings, load
 from sfn.settings.quantities import duration
+from sfn.wiring import sources
 from tests.unit.deployment import BUILD, COMPOSE, IMAGE, PROJECT, ROOT, SERVICES, Mount, files, mounts
 
 LEAST = {"SFN_CATALOGS__PROD__URI": "http://catalog", "SFN_SENDERS__ETL__SECRETS__MAIN": "t"}

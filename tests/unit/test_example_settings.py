@@ -16,8 +16,8 @@ import pytest
 from pydantic import create_model
 from pydantic.fields import FieldInfo
 
-from sfn import sources
 from sfn.settings import Settings, load
+from sfn.wiring import sources
 
 FILE = Path(__file__).parents[2] / "deploy" / "sfn.example.toml"
 LINES = FILE.read_text().splitlines()

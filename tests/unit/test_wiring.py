@@ -20,9 +20,9 @@ from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.settings import Misconfigured, Settings
-from sfn.sources import adapters, check, library_settings, rest_settings
 from sfn.store.router import Router
-from sfn.wiring import Reached, assembled, inbox_terms, policy, worker_terms
+from sfn.wiring.assembly import Reached, assembled, inbox_terms, policy, worker_terms
+from sfn.wiring.sources import adapters, check, library_settings, rest_settings
 from sfn.words import CatalogName, Hint
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Terms

@@ -9,8 +9,8 @@ import pytest
 
 from sfn.admin.operators import Retirement
 from sfn.errors import Broken
-from sfn.sources import check
-from sfn.wiring import Reached, assembled, inbox_terms, policy
+from sfn.wiring.assembly import Reached, assembled, inbox_terms, policy
+from sfn.wiring.sources import check
 from sfn.words import CatalogName, Hint
 from tests.promises.told_world import ToldWorld
 from tests.unit.settings_ground import CATALOG, Ground

@@ -32,9 +32,9 @@ def check(
 
     Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
     """
-    from sfn import sources
     from sfn.cli.checks.findings import Severity, fine, wrong
     from sfn.settings import Misconfigured, load
+    from sfn.wiring import sources
 
     try:
         settings = load(config)

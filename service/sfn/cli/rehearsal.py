@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 from msgspec import Struct
 
-from sfn import places, sources, telemetry, wiring
+from sfn import telemetry
 from sfn.cli.pages import Grid, Line, Page, Tone, counted, safe
 from sfn.cli.printing import progress
 from sfn.cli.tables import spelled
@@ -17,6 +17,7 @@ from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.settings import Misconfigured, load
 from sfn.store.router import Router
+from sfn.wiring import assembly, places, sources
 from sfn.work.survey import Found, Survey
 
 SHOWN: Final = 1_000
@@ -77,7 +78,7 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
             for name in names if catalog is None else [catalog]:
-                policy = wiring.policy(settings, name, await catalogs[name].identity())
+                policy = assembly.policy(settings, name, await catalogs[name].identity())
                 with progress(name, None) as moved:
                     survey = Survey(
                         catalogs[name],

@@ -16,7 +16,8 @@ def serve(config: options.Config = None) -> None:
     try:
         settings = load(config)
 
-        from sfn import daemon, sources
+        from sfn import daemon
+        from sfn.wiring import sources
 
         sources.check(settings)
     except Misconfigured as error:

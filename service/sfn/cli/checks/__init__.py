@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-from sfn import places, sources
 from sfn.cli.checks.catalogs import CatalogCheck
 from sfn.cli.checks.findings import Finding, fine
 from sfn.cli.checks.parties import parties
@@ -14,6 +13,7 @@ from sfn.cli.checks.stores import store
 from sfn.clock import SystemClock
 from sfn.settings import Settings
 from sfn.store.router import Router
+from sfn.wiring import places, sources
 
 
 async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Finding]:

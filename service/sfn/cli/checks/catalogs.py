@@ -10,7 +10,6 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from sfn import wiring
 from sfn.catalog import Withheld
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.pages import counted
@@ -20,8 +19,9 @@ from sfn.pointer.location import checked
 from sfn.publish.policy import Policy
 from sfn.publish.scene import own_file
 from sfn.settings import Settings
-from sfn.sources import Identified
 from sfn.store import Stores
+from sfn.wiring import assembly
+from sfn.wiring.sources import Identified
 from sfn.words import Loaded, TableName
 from sfn.work.survey import learnt
 
@@ -64,7 +64,7 @@ class CatalogCheck:
         try:
             catalog_id = await self._catalog.identity()
             yield fine(self._where, f"reached; files carry the catalog_id {catalog_id}")
-            policy = wiring.policy(self._settings, self._name, catalog_id)
+            policy = assembly.policy(self._settings, self._name, catalog_id)
             async for finding in self._walked(policy):
                 yield finding
         except Trouble as trouble:

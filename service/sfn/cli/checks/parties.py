@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sfn.admission import admission
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.errors import Broken
 from sfn.receiver.tokens import TokenFile
 from sfn.settings import Settings
+from sfn.wiring.admission import admission
 
 
 def parties(settings: Settings) -> Iterator[Finding]:

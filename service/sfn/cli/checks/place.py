@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from sfn import places
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.tls import certificate
 from sfn.clock import SystemClock
 from sfn.daemon import bound
 from sfn.errors import Broken, SfnError
 from sfn.settings import Settings
+from sfn.wiring import places
 
 _PROBE = ".sfn-check-"
 

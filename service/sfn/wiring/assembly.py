@@ -1,4 +1,4 @@
-"""The composition root: from settings to the parts of one process, with what `places` and `sources` make of them."""
+"""The composition root: from settings to the parts of one process, with what the modules beside it make of them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,12 @@ import structlog
 
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
-from sfn.admission import admission
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Arrived, Sender, decode
 from sfn.errors import Broken, Rejected
 from sfn.inbox import Intake
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
-from sfn.metering import Metering
-from sfn.places import stores_of
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
@@ -30,10 +27,13 @@ from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Concern, Ingest
 from sfn.receiver.readiness import Readiness
 from sfn.settings import CatalogSettings, Settings
-from sfn.sources import Identified, adapters
 from sfn.store import PointerStore, Stores
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
+from sfn.wiring.admission import admission
+from sfn.wiring.metering import Metering
+from sfn.wiring.places import stores_of
+from sfn.wiring.sources import Identified, adapters
 from sfn.words import CatalogName, Hint, TableName, Undecodable
 from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
