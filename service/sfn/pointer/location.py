@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 from sfn.errors import LocationRefused
 
@@ -28,6 +29,7 @@ _BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\?#]")
 _ENCODED_SEPARATOR = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE)
 
 
+@lru_cache(4096)
 def canonical(location: str) -> str:
     """One spelling for all spellings of a place, for comparison. Never raises; nonsense stays as it is."""
     text = f"file://{location}" if location.startswith("/") else location
@@ -50,11 +52,7 @@ def checked(location: str, allowed: Sequence[str] = ()) -> str:
         LocationRefused: another scheme, no absolute path, user information, a query, a fragment, a control character,
             a backslash, an encoded or empty or dotted segment, or a place that is not below `allowed`.
     """
-    place = canonical(location)
-    match = _SPLIT.fullmatch(place)
-    if match is None or match[1] not in _SCHEMES.values():
-        raise _refused(location, f"a location on one of {', '.join(sorted(set(_SCHEMES.values())))}", "another scheme")
-    _check_shape(location, match[1], match[2] or "", match[3] or "")
+    place = _fit(location)
     if allowed and not any(below(place, prefix) for prefix in allowed):
         raise _refused(location, f"a location below one of {', '.join(allowed)}", "a location outside of them")
     return place
@@ -80,6 +78,16 @@ def store_of(place: str, prefixes: Collection[str] = ()) -> str:
         return max(within, key=len)
     match = _SPLIT.fullmatch(place)
     return f"{match[1]}://{match[2] or ''}" if match else place
+
+
+@lru_cache(4096)
+def _fit(location: str) -> str:
+    place = canonical(location)
+    match = _SPLIT.fullmatch(place)
+    if match is None or match[1] not in _SCHEMES.values():
+        raise _refused(location, f"a location on one of {', '.join(sorted(set(_SCHEMES.values())))}", "another scheme")
+    _check_shape(location, match[1], match[2] or "", match[3] or "")
+    return place
 
 
 def _check_shape(location: str, scheme: str, authority: str, path: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 _STANDS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _ORDINAL = re.compile(r"\d{8}T\d{6}(?:\d{3})?", re.ASCII)
@@ -42,6 +43,7 @@ def dotted(namespace: Sequence[str], name: str) -> str:
     return ".".join(_encoded(part, strict=False) for part in (*namespace, name))
 
 
+@lru_cache(4096)
 def _encoded(text: str, *, strict: bool) -> str:
     raw = text.encode("utf-8", "surrogatepass")
     encoded = "".join(chr(byte) if byte in _STANDS else f"%{byte:02X}" for byte in raw)

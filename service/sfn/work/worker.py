@@ -138,8 +138,8 @@ class Worker:
         """By catalog, the sweep that runs, or the last one of this process."""
         return self._sweeps.latest
 
-    async def run_once(self, tasks: TaskGroup) -> tuple[int, datetime | None]:
-        """Claim what is due and start it: how many, and when more may be due without the bell being rung."""
+    async def run_once(self, tasks: TaskGroup) -> datetime | None:
+        """Claim what is due and start it: when more may be due without the bell being rung."""
         now = self._clock.now()
         # By the same clock reading as the slots: a breaker that reopened in between would be waited for in vain.
         reopens_at = self._lanes.reopens_at(now)
@@ -153,18 +153,17 @@ class Worker:
             self._lanes.started(claim.lane)
             self._leases.add(claim)
             tasks.start_soon(self._one, claim)
-        return len(claimed.claims), min((at for at in (claimed.next_due, reopens_at) if at is not None), default=None)
+        return min((at for at in (claimed.next_due, reopens_at) if at is not None), default=None)
 
     async def _claim_until(self, stop: anyio.Event, tasks: TaskGroup) -> None:
         while not stop.is_set():
             self._freed = False
             try:
-                started, next_due = await self.run_once(tasks)
+                next_due = await self.run_once(tasks)
             except Trouble as trouble:
                 # The inbox's, and nothing was leased: a full disk must not end the process.
-                pause = heeded(trouble.retry_after or _SETTLE_AGAIN)
-                started, next_due = 0, self._clock.now() + pause
-            if not started and not self._freed and not stop.is_set():
+                next_due = self._clock.now() + heeded(trouble.retry_after or _SETTLE_AGAIN)
+            if not self._freed and not stop.is_set():
                 with anyio.CancelScope() as self._pause:
                     await self._inbox.worklist.wait(next_due)
         self._stopped.set()

@@ -149,7 +149,10 @@ class SqliteInbox:
     async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
         """See `Worklist.remember`."""
         now = self._clock.now()
-        return await self._committer.run(lambda ledger: ledger.remember(claim, location, uuid, now), stirring=True)
+        others = await self._committer.run(lambda ledger: ledger.remember(claim, location, uuid, now))
+        if others:
+            self._bell.ring()
+        return others
 
     async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
         """See `Worklist.permit`."""
