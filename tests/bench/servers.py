@@ -22,6 +22,7 @@ from tests.bench.wrk import TOKEN
 PATH: Final = "/v1/events"
 CATALOG: Final = "lake"
 NAMESPACE: Final = "bench"
+OPERATOR: Final = "an-operator-of-the-benchmarks"
 
 _WITHIN: Final = 90.0
 """Seconds that a process has to start, and to end."""
@@ -54,6 +55,9 @@ prefix = "{warehouse}"
 
 [senders.bench]
 secrets = {{ main = "{token}" }}
+
+[admin]
+token = "{operator}"
 
 [telemetry]
 format = "json"
@@ -112,6 +116,7 @@ class Setting:
             interval=self.interval,
             retention=self.retention,
             token=TOKEN,
+            operator=OPERATOR,
         )
         file.write_text(text)
         return file

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import accept, coalescing, freshness, fsyncs, soak
+from tests.bench import accept, backlog, coalescing, freshness, fsyncs, soak
 from tests.bench.record import Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
 from tests.bench.soak import Sample
@@ -80,6 +80,17 @@ def test_coalescing(tmp_path: Path) -> None:
     [one] = coalescing.measure(20, tmp_path, quiet)
     assert one.value == 1
     assert not one.met
+
+
+def test_backlog(tmp_path: Path) -> None:
+    figures = backlog.measure(250, tmp_path, quiet)
+    assert [one.name for one in figures] == [
+        "letters_page_p50",
+        "letters_replayed",
+        "event_p99_while_paging",
+        "event_p99_while_replaying",
+    ]
+    assert all(one.value > 0 and one.short for one in figures)
 
 
 def test_soak(tmp_path: Path) -> None:
