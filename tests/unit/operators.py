@@ -43,7 +43,15 @@ WELL = Status(
     breakers=[],
     dead_letters={},
 )
-SILENT = Breaker(scope="catalog", name="prod", state="open", until=NOON + timedelta(seconds=4), slots=0)
+SILENT = Breaker(
+    scope="catalog",
+    name="prod",
+    state="open",
+    until=NOON + timedelta(seconds=4),
+    slots=0,
+    since=NOON - timedelta(seconds=200),
+    error="http://c: expected an answer, found connection refused",
+)
 LETTER = Letter(
     id=7,
     status="open",

@@ -37,7 +37,16 @@ def test_work_under_way_is_well() -> None:
     ("status", "what", "command"),
     [
         (changed(ready=False, reasons=["draining"]), "not ready: draining", ""),
-        (changed(breakers=[SILENT]), "the catalog prod is in trouble: asked again in 4 s", "sfn check"),
+        (
+            changed(breakers=[SILENT]),
+            f"the catalog prod is in trouble since 11:56:40 UTC (3 min 20 s), asked again in 4 s: {SILENT.error}",
+            "sfn check",
+        ),
+        (
+            changed(breakers=[msgspec.structs.replace(SILENT, since=NOON - timedelta(days=1))]),
+            "the catalog prod is in trouble since 2026-08-20 12:00:00 UTC (1 d)",
+            "sfn check",
+        ),
         (
             changed(dead_letters={"poison": 1, "exhausted": 2}),
             "3 dead letters: 2 exhausted, 1 poison",

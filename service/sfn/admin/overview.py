@@ -90,12 +90,22 @@ class Breaker(Answer):
     state: str
     until: datetime
     slots: int
+    since: datetime = Field(description="since when nothing has succeeded")
+    error: str = Field(description="the last trouble")
 
     @classmethod
     def of(cls, breaker: BreakerState) -> Breaker:
         """The answer of a breaker."""
         state = "half-open" if breaker.slots else "open"
-        return cls(scope=breaker.scope.value, name=breaker.name, state=state, until=breaker.until, slots=breaker.slots)
+        return cls(
+            scope=breaker.scope.value,
+            name=breaker.name,
+            state=state,
+            until=breaker.until,
+            slots=breaker.slots,
+            since=breaker.since,
+            error=breaker.error,
+        )
 
 
 class Status(Answer):

@@ -73,13 +73,15 @@ class Catalog(Struct, frozen=True):
 
 
 class Breaker(Struct, frozen=True):
-    """A catalog or store that is asked no more, or by one at a time, because it is in trouble."""
+    """A catalog or store that is asked no more, or by one at a time, because it is in trouble: since when and why."""
 
     scope: str
     name: str
     state: str
     until: datetime
     slots: int
+    since: datetime
+    error: str
 
 
 class Status(Struct, frozen=True):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sfn.cli.answers import Catalog, Status, Sweep
+from sfn.cli.answers import Breaker, Catalog, Status, Sweep
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
 from sfn.words import Reason
 
@@ -36,9 +36,7 @@ def attention(status: Status, now: datetime) -> list[Attention]:
     """All that somebody should look at, what holds up most first."""
     found = [Attention(f"not ready: {safe(', '.join(status.reasons))}")] if not status.ready else []
     # One of more than one slot has seen a success since: what was wrong is over.
-    for breaker in (one for one in status.breakers if one.slots <= 1):
-        trouble = f"the {breaker.scope} {safe(breaker.name)} is in trouble: asked again {ago(breaker.until, now)}"
-        found.append(Attention(trouble, "sfn check"))
+    found += [Attention(_away(breaker, now), "sfn check") for breaker in status.breakers if breaker.slots <= 1]
     for catalog in status.catalogs:
         found.extend(_of_catalog(catalog, now))
     given_up = {reason: number for reason, number in status.dead_letters.items() if reason != Reason.HELD_DROP}
@@ -86,6 +84,13 @@ def _verdict(status: Status, wrong: list[Attention]) -> Line:
     waiting = sum(one.tables.due + one.tables.retrying + one.tables.leased for one in status.catalogs)
     work = f"{waiting:,} being seen to" if waiting else "nothing waits"
     return Line(f"all is well: {counted(tables, 'table')}, {work}", Tone.GOOD)
+
+
+def _away(breaker: Breaker, now: datetime) -> str:
+    began = breaker.since.astimezone(UTC)
+    since = f"{began:%H:%M:%S} UTC" if began.date() == now.date() else f"{began:%F %H:%M:%S} UTC"
+    what = f"the {breaker.scope} {safe(breaker.name)} is in trouble since {since} ({lasting(now - began)})"
+    return f"{what}, asked again {ago(breaker.until, now)}: {safe(breaker.error)}"
 
 
 def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
