@@ -260,18 +260,6 @@ async def test_every_row_of_a_table_is_counted_once(ground: Ground) -> None:
     assert figures.letters == {("prod", "held-drop"): 1, ("prod", "poison"): 1}
 
 
-async def test_the_most_overdue_row_is_the_oldest_that_something_was_told_of(ground: Ground) -> None:
-    await ground.published(STOCK, due=10)
-    told = ground.clock.turn(100)
-    assert (await ground.inbox.figures()).oldest_due == {}
-    await ground.hint(ORDERS)
-    ground.clock.turn(7)
-    await ground.hint(table("late"))
-    assert (await ground.inbox.figures()).oldest_due == {"prod": told}
-    await ground.claims()
-    assert (await ground.inbox.figures()).oldest_due == {}
-
-
 async def test_a_brake_tells_how_it_stands(ground: Ground) -> None:
     before = await ground.inbox.brake("few")
     assert (before.tripped, before.steps, before.limit) == (False, 0, 2)

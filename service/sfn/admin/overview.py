@@ -77,7 +77,7 @@ class Catalog(Answer):
     catalog_id: str | None = Field(description="null until the catalog was reached")
     retired: bool
     tables: dict[str, int] = Field(description=f"rows by state: {', '.join(STATES)}")
-    oldest_due_at: datetime | None = Field(description="since when the most overdue table waits")
+    oldest_due_at: datetime | None = Field(description="since when the table waits that has waited longest")
     brake: Brake
     sweep: Sweep | None
 

@@ -25,7 +25,8 @@ class Figures:
 
     Attributes:
         tables: rows of tables, by catalog and state (`STATES`); a pair without any may be missing.
-        oldest_due: by catalog, since when the most overdue row waits that something was told of; missing: none does.
+        oldest_due: by catalog, since when the row waits that has waited longest of those that something was told of,
+            however often it was tried; what waits on purpose does not count. Missing: none does.
         letters: open dead letters, by catalog and reason; the catalog of a request that nobody understood is "".
         tripped: catalogs whose brake is on.
     """

@@ -33,10 +33,11 @@ class MemoryInbox(MemoryWorklist):
         """See `Desk.figures`."""
         now = self._clock.now()
         rows = [row for row in self._rows.values() if isinstance(row.subject, TableName)]
-        overdue = [
-            row for row in self._of(State.QUEUED) if row.due_at <= now and self._lane(row).urgency is Urgency.LIVE
-        ]
-        oldest = {row.subject.catalog: row.due_at for row in sorted(overdue, key=lambda row: row.due_at, reverse=True)}
+        told = [row for row in self._rows.values() if self._lane(row).urgency is Urgency.LIVE]
+        since = [(row.due_at, row) for row in told if row.state is State.QUEUED]
+        since += [(row.waits_since, row) for row in told if row.waits_since is not None]
+        overdue = sorted(((at, row.subject.catalog) for at, row in since if at <= now), reverse=True)
+        oldest = {catalog: at for at, catalog in overdue}
         counts = Counter((row.subject.catalog, counted_as(row)) for row in rows)
         return Figures(counts, oldest, self._letters.counts(), frozenset(self._tripped))
 
