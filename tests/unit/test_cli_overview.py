@@ -54,8 +54,8 @@ def test_work_under_way_is_well() -> None:
         ),
         (catalog(catalog_id=None), "prod: not reached yet", "sfn check"),
         (
-            catalog(brake=Brake(tripped=True, held=2, steps=12, limit=10)),
-            "prod: the brake holds 2 tables",
+            catalog(brake=Brake(tripped=True, held=12, steps=0, limit=10)),
+            "prod: the brake holds 12 tables until somebody looks (more at once than the 10 that are let pass): their",
             "release prod",
         ),
         (catalog(brake=Brake(tripped=True, held=0, steps=12, limit=10)), "prod: the brake is on", "sfn release prod"),

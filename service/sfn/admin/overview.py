@@ -20,7 +20,7 @@ from sfn.work.report import SweepReport
 class Brake(Answer):
     """A catalog's brake."""
 
-    tripped: bool
+    tripped: bool = Field(description="it is on: it holds tables, or would hold the next that is dropped")
     held: int = Field(description="tables that it holds")
     steps: int = Field(description="drops and steps back within the last hour")
     limit: int

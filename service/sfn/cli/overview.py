@@ -106,7 +106,7 @@ def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
         step = "its" if held == 1 else "their"
         yield Attention(
             f"{name}: the brake holds {counted(held, 'table')} until somebody looks "
-            f"({brake.steps:,} steps this hour, {brake.limit:,} are let pass): {step} files stay as they were",
+            f"(more at once than the {brake.limit:,} that are let pass): {step} files stay as they were",
             f"sfn dead-letters list --catalog {name} --reason held-drop; where all is right: sfn release {name}",
         )
     elif brake.tripped:

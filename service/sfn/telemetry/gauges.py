@@ -141,7 +141,9 @@ def _figures(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeM
     held = [((catalog,), count) for (catalog, state), count in tables.items() if state == HELD]
     yield _gauge("sfn_held_tables", "Tables that the brake holds until an operator releases it.", ("catalog",), held)
     tripped = [((catalog,), catalog in figures.tripped) for catalog in bounds.catalogs]
-    yield _gauge("sfn_brake_tripped", "Whether the catalog's brake lets nothing pass.", ("catalog",), tripped)
+    yield _gauge(
+        "sfn_brake_tripped", "Whether the catalog's brake is on: it holds tables, or would.", ("catalog",), tripped
+    )
 
 
 def _breakers(moment: Moment, bounds: Bounds) -> dict[tuple[str, str], bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sfn.inbox.figures import BrakeState, Figures
+from sfn.inbox.figures import BrakeState, Figures, braking
 from sfn.inbox.letters import Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.memory.worklist import MemoryWorklist
 from sfn.inbox.row import Row, State, counted_as, standing_of
@@ -39,7 +39,7 @@ class MemoryInbox(MemoryWorklist):
         overdue = sorted(((at, row.subject.catalog) for at, row in since if at <= now), reverse=True)
         oldest = {catalog: at for at, catalog in overdue}
         counts = Counter((row.subject.catalog, counted_as(row)) for row in rows)
-        return Figures(counts, oldest, self._letters.counts(), frozenset(self._tripped))
+        return Figures(counts, oldest, self._letters.counts(), braking(counts, self._tripped))
 
     async def standing(self, table: TableName) -> Standing | None:
         """See `Desk.standing`."""
@@ -53,7 +53,7 @@ class MemoryInbox(MemoryWorklist):
         """See `Desk.brake`."""
         since = self._clock.now() - self._terms.brake_window
         used = sum(at > since and asked[0].catalog == catalog for asked, at in self._permits.items())
-        return BrakeState(catalog in self._tripped, used, await self.limit(catalog))
+        return BrakeState(catalog in (await self.figures()).tripped, used, await self.limit(catalog))
 
     async def audited(self, before: int | None, limit: int) -> list[Audited]:
         """See `Desk.audited`."""

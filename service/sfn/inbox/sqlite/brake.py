@@ -57,11 +57,11 @@ class BrakeTable:
             (catalog, micros(began)),
         )
 
-    def state(self, catalog: str, live: int, now: datetime) -> BrakeState:
-        """How a catalog's brake stands, with so many live tables."""
+    def state(self, catalog: str, live: int, now: datetime, *, tripped: bool) -> BrakeState:
+        """How a catalog's brake stands, which is on or not, with so many live tables."""
         query = "SELECT count(*) FROM permit WHERE catalog = ? AND at > ?"
         (used,) = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchone()
-        return BrakeState(self._is_tripped(catalog), used, self._terms.allowance(catalog, live))
+        return BrakeState(tripped, used, self._terms.allowance(catalog, live))
 
     def tripped(self) -> frozenset[str]:
         """The catalogs whose brake is on."""
