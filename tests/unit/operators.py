@@ -28,6 +28,7 @@ PROD = Catalog(
     name="prod",
     type="rest",
     catalog_id="0123",
+    foreign_id=None,
     retired=False,
     tables=NO_TABLES,
     oldest_due_at=None,

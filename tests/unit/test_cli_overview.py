@@ -54,6 +54,11 @@ def test_work_under_way_is_well() -> None:
         ),
         (catalog(catalog_id=None), "prod: not reached yet", "sfn check"),
         (
+            catalog(foreign_id="old"),
+            "prod: its files were written for the catalog_id old, and now it is 0123:",
+            "sfn adopt prod --from old",
+        ),
+        (
             catalog(brake=Brake(tripped=True, held=12, steps=0, limit=10)),
             "prod: the brake holds 12 tables until somebody looks (more at once than the 10 that are let pass): their",
             "release prod",

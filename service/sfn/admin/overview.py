@@ -75,6 +75,9 @@ class Catalog(Answer):
     name: str
     type: str
     catalog_id: str | None = Field(description="null until the catalog was reached")
+    foreign_id: str | None = Field(
+        description="the catalog_id that its files were written for, where it is another: adopt them"
+    )
     retired: bool
     tables: dict[str, int] = Field(description=f"rows by state: {', '.join(STATES)}")
     oldest_due_at: datetime | None = Field(description="since when the table waits that has waited longest")

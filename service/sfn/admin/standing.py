@@ -27,6 +27,7 @@ class StandingRoutes:
 
     def __init__(self, operations: Operations) -> None:
         self._operations, self._desk, self._letters = operations, operations.inbox.desk, operations.inbox.letters
+        self._custody = operations.inbox.custody
 
     def join(self, router: APIRouter) -> None:
         """Add them."""
@@ -84,11 +85,13 @@ class StandingRoutes:
     async def _catalog(self, name: str, figures: Figures) -> Catalog:
         process = self._operations.process
         report = process.sweeps().get(name)
+        catalog_id, owner = process.identities().get(name), await self._custody.owner(name)
         tables = {state: figures.tables.get((name, state), 0) for state in STATES}
         return Catalog(
             name=name,
             type=self._operations.catalogs[name].type,
-            catalog_id=process.identities().get(name),
+            catalog_id=catalog_id,
+            foreign_id=owner if catalog_id not in {None, owner} else None,
             retired=name in process.retirement.names,
             tables=tables,
             oldest_due_at=figures.oldest_due.get(name),

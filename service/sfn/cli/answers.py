@@ -60,11 +60,12 @@ class Sweep(Struct, frozen=True):
 
 
 class Catalog(Struct, frozen=True):
-    """One configured catalog; `catalog_id` is None until it was reached."""
+    """One configured catalog; `catalog_id` is None until it was reached, `foreign_id` what its files carry instead."""
 
     name: str
     type: str
     catalog_id: str | None
+    foreign_id: str | None
     retired: bool
     tables: Tables
     oldest_due_at: datetime | None
@@ -286,7 +287,7 @@ class Batch(Struct, frozen=True, omit_defaults=True):
 
 
 class Adoption(Struct, frozen=True):
-    """A request to take over files of another catalog id; `tables` None for all that wait for it."""
+    """A request to take over files of another catalog id; `tables` None for all of the catalog."""
 
     source: str = field(name="from")
     tables: list[str] | None

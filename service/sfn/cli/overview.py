@@ -98,6 +98,12 @@ def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
     # One of whose tables nobody told, and that is not swept, is not asked either.
     if catalog.catalog_id is None and (catalog.tables.known or catalog.sweep is not None):
         yield Attention(f"{name}: not reached yet", "sfn check")
+    if catalog.foreign_id is not None:
+        what = f"{name}: its files were written for the catalog_id {safe(catalog.foreign_id)}, and now it is "
+        yield Attention(
+            f"{what}{safe(catalog.catalog_id or 'unknown')}: each table stays as it is from its next commit on",
+            f"sfn adopt {name} --from {safe(catalog.foreign_id)}",
+        )
     if catalog.retired:
         what = f"{name} is retired: its tables get no files; take it out of the configuration, or have it back"
         yield Attention(what, f"sfn retire {name} --undo")

@@ -101,6 +101,14 @@ class MemoryInbox(MemoryWorklist):
         (self._retired.add if retired else self._retired.discard)(catalog)
         self._letters.note("retire" if retired else "unretire", order, 1)
 
+    async def owner(self, catalog: str) -> str | None:
+        """See `Custody.owner`."""
+        return self._owners.get(catalog) if self._live(catalog) else None
+
+    async def own(self, catalog: str, catalog_id: str | None) -> None:
+        """See `Custody.own`."""
+        self._owners[catalog] = catalog_id
+
     async def retired(self) -> frozenset[str]:
         """See `Custody.retired`."""
         return frozenset(self._retired)

@@ -55,6 +55,7 @@ class MemoryWorklist:
         self._last = 0
         self._turn = 0
         self._retired: set[str] = set()
+        self._owners: dict[str, str | None] = {}
         self._logged: dict[int, tuple[Hint, datetime]] = {}
         self._letters = MemoryLetters()
         self._poisoned: list[Letter] = []

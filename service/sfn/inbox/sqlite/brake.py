@@ -1,4 +1,4 @@
-"""What is noted of whole catalogs: the brake on steps that are not forward, their sweeps, and whether they retired."""
+"""What is noted of whole catalogs: the brake on steps that are not forward, their sweeps, who they are, who retired."""
 
 from __future__ import annotations
 
@@ -78,6 +78,19 @@ class BrakeTable:
     def retired(self) -> frozenset[str]:
         """The catalogs of which that was noted."""
         return self._named("SELECT name FROM catalog WHERE retired = 1")
+
+    def own(self, catalog: str, catalog_id: str | None) -> None:
+        """Note for which `catalog_id` files are written."""
+        self._db.execute(
+            "INSERT INTO catalog(name, catalog_id) VALUES(?, ?) "
+            "ON CONFLICT(name) DO UPDATE SET catalog_id = excluded.catalog_id",
+            (catalog, catalog_id),
+        )
+
+    def owner(self, catalog: str) -> str | None:
+        """For which that was noted last."""
+        found = self._db.execute("SELECT catalog_id FROM catalog WHERE name = ?", (catalog,)).fetchone()
+        return found[0] if found is not None else None
 
     def _named(self, query: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._db.execute(query).fetchall())

@@ -133,6 +133,16 @@ class Desk:
             self._brake.retire(catalog, retired=retired)
             self._note("retire" if retired else "unretire", order, 1)
 
+    def owner(self, catalog: str) -> str | None:
+        """See `Custody.owner`."""
+        query = "SELECT 1 FROM subject WHERE catalog = ? AND live_location IS NOT NULL LIMIT 1"
+        return self._brake.owner(catalog) if self._rows.select(query, (catalog,)) else None
+
+    def own(self, catalog: str, catalog_id: str | None) -> None:
+        """See `Custody.own`."""
+        with self._transaction():
+            self._brake.own(catalog, catalog_id)
+
     def retired(self) -> frozenset[str]:
         """See `Custody.retired`."""
         return self._brake.retired()
