@@ -67,6 +67,7 @@ class Catalog(Struct, frozen=True):
     catalog_id: str | None
     foreign_id: str | None
     retired: bool
+    live: int
     tables: Tables
     oldest_due_at: datetime | None
     brake: Brake
@@ -183,6 +184,7 @@ class Table(Struct, frozen=True):
     held: bool
     waived: bool
     published: Published | None
+    unpublished: str | None
     wanted: Wanted
     locations: list[str]
     refresh_at: datetime | None

@@ -80,10 +80,12 @@ def _verdict(status: Status, wrong: list[Attention]) -> Line:
     if wrong:
         needs = "thing needs" if len(wrong) == 1 else "things need"
         return Line(f"{len(wrong)} {needs} attention", Tone.BAD)
-    tables = sum(one.tables.known for one in status.catalogs)
+    live = sum(one.live for one in status.catalogs)
+    others = sum(one.tables.known for one in status.catalogs) - live
     waiting = sum(one.tables.due + one.tables.retrying + one.tables.leased for one in status.catalogs)
     work = f"{waiting:,} being seen to" if waiting else "nothing waits"
-    return Line(f"all is well: {counted(tables, 'table')}, {work}", Tone.GOOD)
+    without = f" and {others:,} without a file (dropped, left out, not published yet)" if others > 0 else ""
+    return Line(f"all is well: {counted(live, 'table')}{without}, {work}", Tone.GOOD)
 
 
 def _away(breaker: Breaker, now: datetime) -> str:

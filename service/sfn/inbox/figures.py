@@ -55,8 +55,10 @@ class BrakeState:
         tripped: it is on: it holds tables, or lets nothing pass until it is released or a sweep is calm.
         steps: steps back within its window.
         limit: how many it lets pass.
+        live: tables of its catalog that have a live file, of which the limit is a part.
     """
 
     tripped: bool
     steps: int
     limit: int
+    live: int

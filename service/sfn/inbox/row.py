@@ -124,6 +124,7 @@ def standing_of(row: Row, event: LastEvent | None) -> Standing:
         reason=row.reason,
         news=row.seq > row.done_seq,
         wish=row.wish,
+        left_alone=row.memo.table.left_alone if row.memo.table is not None else None,
         story=row.story,
         locations=row.locations,
         said=row.said,

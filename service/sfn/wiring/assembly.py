@@ -238,7 +238,8 @@ def _application(
     on_broken: Callable[[Broken], None],
     metering: Metering,
 ) -> Application:
-    interests = {name: _interest(one) for name, one in settings.catalogs.items()}
+    catalogs = settings.catalogs
+    interests = {name: _interest(one) for name, one in catalogs.items()}
 
     def concerns(table: TableName) -> bool:
         return table.catalog not in process.retirement.names and interests[table.catalog].covers(table)
@@ -256,7 +257,7 @@ def _application(
     operations = Operations(
         inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
         process=process,
-        catalogs={name: Followed(one.type, swept=not one.is_told) for name, one in settings.catalogs.items()},
+        catalogs={name: Followed(one.type, not one.is_told, interests[name]) for name, one in catalogs.items()},
         understand=partial(_understood, settings, concerns),
         clock=clock,
     )

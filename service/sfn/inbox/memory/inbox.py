@@ -53,7 +53,8 @@ class MemoryInbox(MemoryWorklist):
         """See `Desk.brake`."""
         since = self._clock.now() - self._terms.brake_window
         used = sum(at > since and asked[0].catalog == catalog for asked, at in self._permits.items())
-        return BrakeState(catalog in (await self.figures()).tripped, used, await self.limit(catalog))
+        on = catalog in (await self.figures()).tripped
+        return BrakeState(on, used, await self.limit(catalog), len(self._live(catalog)))
 
     async def audited(self, before: int | None, limit: int) -> list[Audited]:
         """See `Desk.audited`."""

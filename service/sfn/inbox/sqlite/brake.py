@@ -61,7 +61,7 @@ class BrakeTable:
         """How a catalog's brake stands, which is on or not, with so many live tables."""
         query = "SELECT count(*) FROM permit WHERE catalog = ? AND at > ?"
         (used,) = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchone()
-        return BrakeState(tripped, used, self._terms.allowance(catalog, live))
+        return BrakeState(tripped, used, self._terms.allowance(catalog, live), live)
 
     def tripped(self) -> frozenset[str]:
         """The catalogs whose brake is on."""
