@@ -47,11 +47,39 @@ async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path:
         assert f"`sfn adopt prod --from {owner}`" in warning["remedy"]
         async with serving(before.configuration) as daemon:
             here = Place(before.lake, daemon, before.configuration)
+            await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
+            await daemon.until_logged("catalog changed", files=owner)
+            status = await here.sfn("status")
+            assert f"  ! prod: its files were written for the catalog_id {owner}, and now it is new" in status.out
+            assert f"→ sfn adopt prod --from {owner}" in status.out
             before.lake.commit("orders")
             await here.letter("orders")
             assert f"--from {owner}" in (await here.sfn("dead-letters", "list")).out
             adopted = await here.sfn("adopt", "prod", "sales.orders", "--from", owner, "--yes")
             assert adopted.out.startswith("prod: 1 table to be looked at;")
+            await before.lake.until_published("orders")
+            assert (await here.sfn("adopt", "prod", "sales.oders", "--from", owner, "--yes")).status == 1
+            assert "its files were written" in (await here.sfn("status")).out
+
+
+async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> None:
+    async with place(tmp_path) as before:
+        await before.publish("orders")
+        text = before.configuration.read_text()
+        owner = (await before.sfn("status", "--json")).json["catalogs"][0]["catalog_id"]
+        before.configuration.write_text(text.replace("[catalogs.prod]", '[catalogs.prod]\ncatalog_id = "new"'))
+        before.daemon.process.terminate()
+        assert await before.daemon.ended() == 0
+        async with serving(before.configuration) as daemon:
+            here = Place(before.lake, daemon, before.configuration)
+            await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
+            await daemon.until_logged("catalog changed", files=owner)
+            adopted = await here.sfn("adopt", "prod", "--from", owner, "--yes")
+            assert adopted.out.startswith("prod: 1 table to be looked at;")
+            assert "its files were written" not in (await here.sfn("status")).out
+            await daemon.until_logged("settled", table="sales.orders", outcome="done")
+            before.lake.commit("orders")
+            await here.sfn("notify", "sales.orders")
             await before.lake.until_published("orders")
 
 
@@ -72,9 +100,10 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
     async with place(tmp_path) as here:
         await here.lake.close()
         await here.sfn("notify", "sales.orders")
-        await here.daemon.until_logged("settled", table="sales.orders", outcome="released")
+        await here.daemon.until_logged("catalog away", name="prod")
         status = await here.sfn("status", "--exit-code")
-        assert (status.status, "the catalog prod is in trouble" in status.out) == (1, True)
+        assert (status.status, "the catalog prod is in trouble since " in status.out) == (1, True)
+        assert f"{here.lake.uri}" in status.out
         checked = await sfn("check", "--config", str(here.configuration))
         assert (checked.status, checked.out.splitlines()[-1]) == (1, "1 error, 0 warnings")
         assert "→ see whether the catalog is up and listens there" in checked.out

@@ -70,7 +70,6 @@ async def _healed(lake: Lake, service: Service, told: set[str], record: Callable
             "accepted": len(told),
             "lost": len(lost),
             "letters": letters,
-            "released": service.told("released"),
             "healed_in": round(anyio.current_time() - began, 2),
         }
     )

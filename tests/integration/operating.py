@@ -16,6 +16,7 @@ from sfn.admin.operators import Followed, Operations, Operator, Process
 from sfn.errors import Rejected
 from sfn.inbox.letters import Order
 from sfn.inbox.memory import MemoryInbox
+from sfn.publish.policy import Interest
 from sfn.receiver.app import application
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import PARTY, Operators
@@ -51,6 +52,7 @@ class Office:
     breakers: list[BreakerState] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
     understood: list[Hint] | None = None
+    interest: Interest = field(default_factory=Interest)
 
     def __post_init__(self) -> None:
         self.inbox = Desk(TERMS, self.clock)
@@ -67,7 +69,11 @@ class Office:
     def router(self, keyring: Keyring | None = None) -> APIRouter:
         """The routes, for whoever holds the operators' token."""
         keyring = keyring or Keyring({PARTY: Tokens({"main": "an-operators-token"})})
-        catalogs = {"prod": Followed("rest"), "dev.eu": Followed("rest"), "mute": Followed("told", swept=False)}
+        catalogs = {
+            "prod": Followed("rest", interest=self.interest),
+            "dev.eu": Followed("rest"),
+            "mute": Followed("told", swept=False),
+        }
         inbox = self.inbox
         operations = Operations(
             Operator(inbox, inbox, inbox, inbox, inbox, inbox), self.process, catalogs, self._understand, self.clock

@@ -46,8 +46,8 @@ async def test_the_status_of_a_quiet_service(operator: httpx.AsyncClient) -> Non
 async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, office: Office) -> None:
     ground = office.ground
     office.reasons = ("draining",)
-    office.breakers.append(BreakerState(Scope.STORE, "file:///lake", ground.after(5), 0))
-    office.breakers.append(BreakerState(Scope.CATALOG, "prod", ground.now, 2))
+    office.breakers.append(BreakerState(Scope.STORE, "file:///lake", ground.after(5), 0, ground.now, "full"))
+    office.breakers.append(BreakerState(Scope.CATALOG, "prod", ground.now, 2, ground.now, "silent"))
     await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "why"))
     await ground.settled(table("stock", "dev.eu"), Dead(Reason.EXHAUSTED, "why"))
     await ground.inbox.put([ODD])
@@ -56,10 +56,11 @@ async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, o
     status = await got(operator, "/admin/v1/status")
     assert (status["ready"], status["reasons"]) == (False, ["draining"])
     assert status["dead_letters"] == {"held-drop": 1, "exhausted": 1, "undecodable": 1}
-    assert [(one["scope"], one["name"], one["state"]) for one in status["breakers"]] == [
-        ("store", "file:///lake", "open"),
-        ("catalog", "prod", "half-open"),
+    assert [(one["scope"], one["name"], one["state"], one["error"]) for one in status["breakers"]] == [
+        ("store", "file:///lake", "open", "full"),
+        ("catalog", "prod", "half-open", "silent"),
     ]
+    assert {one["since"] for one in status["breakers"]} == {"2026-01-01T00:00:00Z"}
     (prod, *_) = status["catalogs"]
     assert (prod["tables"]["held"], prod["tables"]["due"], prod["brake"]["held"]) == (1, 1, 1)
     assert prod["oldest_due_at"] == (ground.now - timedelta(seconds=60)).isoformat().replace("+00:00", "Z")

@@ -52,16 +52,51 @@ async def test_a_catalog_retires_and_comes_back(operator: httpx.AsyncClient, off
     assert {claim.subject for claim in await ground.claims()} == {ORDERS, CatalogName("prod")}
 
 
-async def test_files_are_adopted_where_they_stand_in_the_way(operator: httpx.AsyncClient, office: Office) -> None:
+async def test_files_are_adopted_by_all_tables_of_a_catalog(operator: httpx.AsyncClient, office: Office) -> None:
     ground = office.ground
     await ground.settled(ORDERS, Dead(Reason.FOREIGN_CATALOG, "why"))
-    await ground.settled(table("odd"), Dead(Reason.FOREIGN_FILE, "why"))
-    assert await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0"}) == {"tables": 1}
-    claim = await ground.claim()
-    assert (claim.subject, claim.wish.adopts, claim.wish.anew) == (ORDERS, "c0", True)
-    named = {"from": "c0", "tables": ["sales.stock"]}
+    await ground.published(table("stock"))
+    await ground.published(table("other", "dev.eu"))
+    assert await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0"}) == {"tables": 2}
+    claims = await ground.claims()
+    assert {claim.subject for claim in claims} == {ORDERS, table("stock")}
+    assert {(claim.wish.adopts, claim.wish.anew) for claim in claims} == {("c0", True)}
+
+
+async def test_files_are_adopted_by_tables_that_are_named(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    await ground.published(table("stock"))
+    await ground.published(ORDERS, "s3://lake/other", "u2")
+    named = {"from": "c0", "tables": ["sales.stock", "sales.stock"]}
     assert await posted(operator, "/admin/v1/catalogs/prod:adopt", named) == {"tables": 1}
     assert (await ground.claim()).subject == table("stock")
+
+
+async def test_a_table_that_nobody_knows_adopts_nothing(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.ground.published(ORDERS)
+    named = {"from": "c0", "tables": ["sales.orders", "sales.oders"]}
+    reply = await operator.post("/admin/v1/catalogs/prod:adopt", json=named)
+    assert (reply.status_code, "prod:sales.oders" in reply.json()["detail"]) == (404, True)
+    assert await office.ground.claims() == []
+
+
+async def test_a_catalog_with_files_of_another_says_so_until_all_are_adopted(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    async def foreign() -> str | None:
+        found: str | None = (await got(operator, "/admin/v1/status"))["catalogs"][0]["foreign_id"]
+        return found
+
+    await office.ground.published(ORDERS)
+    assert await foreign() is None
+    await office.inbox.own("prod", "c0")
+    assert await foreign() == "c0"
+    await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0", "tables": ["sales.orders"]})
+    await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "typo"})
+    assert await foreign() == "c0"
+    await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0"})
+    assert await foreign() is None
+    assert await office.inbox.owner("prod") == "c1"
 
 
 @pytest.mark.parametrize("content", [{}, {"from": ""}, {"from": "c0", "tables": ["a..b"]}, {"from": "c0", "all": 1}])

@@ -90,13 +90,15 @@ async def test_a_catalog_that_is_away_at_the_start_is_waited_for(world: Lake) ->
     async with serving(configure(world)) as daemon:
         assert (await daemon.client.get("/readyz")).status_code == 200
         assert (await daemon.tell("orders", metadata_location=pointer)).status_code == 202
-        await daemon.until_logged("settled", table="sales.orders", outcome="released")
+        await daemon.until_logged("catalog away", name="prod")
         assert world.published("orders") is None
         await world.open()
         await world.until_published("orders")
         done = await daemon.until_logged("settled", table="sales.orders", outcome="done")
         assert done["attempt"] == 1
         assert daemon.records("catalog reached", catalog="prod")
+        back = await daemon.until_logged("catalog works again", name="prod")
+        assert back["seconds"] > 0
 
 
 async def test_a_catalog_that_is_away_holds_up_no_other(world: Lake) -> None:
@@ -108,7 +110,7 @@ async def test_a_catalog_that_is_away_holds_up_no_other(world: Lake) -> None:
             other = {"Authorization": "Bearer other"}
             event = {"namespace": ["sales"], "name": "orders"}
             assert (await daemon.client.post("/v1/events", json=event, headers=other)).status_code == 202
-            await daemon.until_logged("settled", catalog="away", outcome="released")
+            await daemon.until_logged("catalog away", name="away")
             asked = len(away.requests)
             for name in ("orders", "customers"):
                 world.commit(name)

@@ -47,7 +47,7 @@ async def test_a_catalog_that_was_never_reached_shows(tmp_path: Path) -> None:
     async with lake(tmp_path) as world:
         await world.close()
         async with serving(configure(world)) as daemon:
-            await daemon.until_logged("settled", table=None, outcome="released")
+            await daemon.until_logged("catalog away", name="prod")
             told = await page(daemon)
             assert (told.value("sfn_catalog_reached", catalog="prod"), told.value("sfn_ready")) == (0, 1)
             assert told.value("sfn_breaker_open", scope="catalog", name="prod") == 1

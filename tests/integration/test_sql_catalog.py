@@ -118,8 +118,8 @@ async def test_a_database_that_is_locked_for_long_is_the_catalogs_trouble(lake: 
         with closing(sqlite3.connect(lake.folder / "catalog.db", isolation_level=None)) as writer:
             writer.execute("BEGIN EXCLUSIVE")
             await daemon.tell("orders")
-            released = await daemon.until_logged("settled", table="sales.orders", outcome="released")
-        assert "database is locked" in released["why"]
+            away = await daemon.until_logged("catalog away", name="prod")
+        assert "database is locked" in away["error"]
         lake.commit("orders")
         await until(lambda: lake.is_published("orders"))
         assert all(record["absences"] == 0 for record in daemon.records("sweep told"))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
 from structlog.testing import capture_logs
 
 from sfn.receiver.certificate import Certificate
+from sfn.receiver.handshakes import Handshake
+from sfn.receiver.refusals import Seldom
 from sfn.receiver.server import HEAD_LIMIT, Connection, Server
 from tests.integration.listening import EVENT, TOKEN, Open, Service, assert_problem, connected, listening, request
 from tests.integration.waiting import until
@@ -87,6 +91,28 @@ async def test_a_renewed_certificate_is_shown_to_new_connections_and_open_ones_l
         assert wire.certificate == old.shown
         await wire.send(request(body=EVENT))
         assert (await wire.reply()).status == 202
+
+
+def distrust(port: int) -> None:
+    """Connect as a client that does not trust the certificate and says so; asyncio's clients just hang up."""
+    with (
+        socket.create_connection(("127.0.0.1", port), 10) as clear,
+        pytest.raises(ssl.SSLCertVerificationError),
+        Authority().trust().wrap_socket(clear, server_hostname="localhost"),
+    ):
+        pass
+
+
+async def test_a_handshake_that_fails_is_logged_with_its_reason(connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Handshake, "seldom", Seldom())
+    with capture_logs() as logs:
+        async with await anyio.connect_tcp("127.0.0.1", connect.port) as clear:
+            await clear.send(b"GET / HTTP/1.1\r\n\r\n")
+            await until(lambda: logs)
+        await anyio.to_thread.run_sync(distrust, connect.port)
+        await until(lambda: len(logs) > 1)
+    told = [(entry["event"], entry["why"]) for entry in logs]
+    assert told == [("TLS handshake failed", "http request"), ("TLS handshake failed", "tlsv1 alert unknown ca")]
 
 
 async def test_half_a_renewal_is_logged_and_costs_no_connection(

@@ -145,3 +145,20 @@ async def test_a_calm_sweep_takes_it_off(ground: Ground, *, calm: bool) -> None:
     claims = await claimed(ground)
     tables_ = [claim for claim in claims if claim.subject != CatalogName(FEW)]
     assert await permitted(ground, tables_[0]) is calm
+
+
+async def test_a_brake_that_holds_tables_is_on_whoever_told_it_to(ground: Ground) -> None:
+    assert not (await ground.inbox.brake("prod")).tripped
+    await ground.settled(table("orders"), Dead(Reason.HELD_DROP, "a sweep found too many gone"))
+    assert (await ground.inbox.brake("prod")).tripped
+    assert (await ground.inbox.figures()).tripped == {"prod"}
+    await ground.inbox.release("prod", ground.order())
+    assert not (await ground.inbox.brake("prod")).tripped
+    assert (await ground.inbox.figures()).tripped == frozenset()
+
+
+async def test_a_brake_that_only_tripped_is_on_too(ground: Ground) -> None:
+    for claim in await claimed(ground, count=3):
+        await permitted(ground, claim)
+    assert (await ground.inbox.brake(FEW)).tripped
+    assert (await ground.inbox.figures()).tripped == {FEW}

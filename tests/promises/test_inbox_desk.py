@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from sfn.inbox.letters import UNDECODABLE_KEPT, Order, Status, Wanted
-from sfn.words import CatalogName, Dead, Done, Hint, Later, Reason, Retry, Story, TableName, Undecodable, Wish
+from sfn.words import CatalogName, Dead, Done, Findings, Hint, Later, Reason, Retry, Story, TableName, Undecodable, Wish
 from tests.promises.inboxes import Ground, pointer, table
 
 ORDERS, STOCK = table("orders"), table("stock")
@@ -260,16 +260,18 @@ async def test_every_row_of_a_table_is_counted_once(ground: Ground) -> None:
     assert figures.letters == {("prod", "held-drop"): 1, ("prod", "poison"): 1}
 
 
-async def test_the_most_overdue_row_is_the_oldest_that_something_was_told_of(ground: Ground) -> None:
-    await ground.published(STOCK, due=10)
-    told = ground.clock.turn(100)
-    assert (await ground.inbox.figures()).oldest_due == {}
+async def test_files_that_were_written_close_the_letter_whatever_is_waited_for(ground: Ground) -> None:
+    await died(ground)
+    ground.clock.turn(300)
     await ground.hint(ORDERS)
-    ground.clock.turn(7)
-    await ground.hint(table("late"))
-    assert (await ground.inbox.figures()).oldest_due == {"prod": told}
-    await ground.claims()
-    assert (await ground.inbox.figures()).oldest_due == {}
+    ground.clock.turn(300)
+    await ground.settle(await ground.claim(), Later(ground.after(60), "absent", findings=Findings()))
+    assert await statuses(ground) == [Status.OPEN]
+    ground.clock.turn(60)
+    wrote = Findings(did=("file:///a",))
+    await ground.settle(await ground.claim(), Later(ground.after(60), "replicas lag", findings=wrote))
+    assert await statuses(ground) == [Status.SUPERSEDED]
+    assert (await ground.inbox.figures()).letters == {}
 
 
 async def test_a_brake_tells_how_it_stands(ground: Ground) -> None:

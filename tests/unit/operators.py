@@ -28,7 +28,9 @@ PROD = Catalog(
     name="prod",
     type="rest",
     catalog_id="0123",
+    foreign_id=None,
     retired=False,
+    live=3,
     tables=NO_TABLES,
     oldest_due_at=None,
     brake=CALM,
@@ -43,7 +45,15 @@ WELL = Status(
     breakers=[],
     dead_letters={},
 )
-SILENT = Breaker(scope="catalog", name="prod", state="open", until=NOON + timedelta(seconds=4), slots=0)
+SILENT = Breaker(
+    scope="catalog",
+    name="prod",
+    state="open",
+    until=NOON + timedelta(seconds=4),
+    slots=0,
+    since=NOON - timedelta(seconds=200),
+    error="http://c: expected an answer, found connection refused",
+)
 LETTER = Letter(
     id=7,
     status="open",
@@ -73,6 +83,7 @@ ORDERS = Table(
     held=False,
     waived=False,
     published=Published("file:///w/m/1.json", "u1", "file:///w", NOON - timedelta(minutes=5)),
+    unpublished=None,
     wanted=Wanted(metadata_location=None, drop=False, purge=False, renamed_to=None, news=False),
     locations=["file:///w"],
     refresh_at=NOON + timedelta(hours=8),

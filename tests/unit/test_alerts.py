@@ -16,6 +16,10 @@ OF_PROMETHEUS = {"instance", "job"}
 RULES: list[dict[str, Any]] = [rule for group in yaml.safe_load(FILE.read_text())["groups"] for rule in group["rules"]]
 
 
+COMMANDS = {"dead-letters", "release", "status"}
+"""Of `sfn`, those that help."""
+
+
 def exposed(rule: dict[str, Any]) -> list[str]:
     """The metrics that a rule's expression names."""
     return re.findall(r"\b(?:sfn|process)_\w+", rule["expr"])
@@ -34,10 +38,16 @@ def test_it_rests_on_what_is_exposed_and_says_what_to_do(rule: dict[str, Any]) -
     told = re.findall(r"\$labels\.(\w+)", texts)
     assert {*selected, *told} <= {*EXPOSED[name], *OF_PROMETHEUS}
     assert set(re.findall(r"\bsfn_\w+", texts)) <= set(EXPOSED)
+    assert set(re.findall(r"\bsfn ([a-z-]+)", texts)) <= COMMANDS
     assert rule["labels"]["severity"] in {"critical", "warning"}
     assert set(rule["annotations"]) == {"summary", "description"}
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
     assert re.fullmatch(r"\d+[smh]", rule.get("for", "0s"))
+
+
+def test_what_the_brake_holds_is_let_go_by_a_command_that_the_alarm_names() -> None:
+    (texts,) = [rule["annotations"]["description"] for rule in RULES if rule["alert"] == "SfnTablesHeld"]
+    assert "sfn release {{ $labels.catalog }}" in texts
 
 
 def test_what_operators_must_know_of_has_an_alarm() -> None:

@@ -30,14 +30,24 @@ def test_all_is_well() -> None:
 def test_work_under_way_is_well() -> None:
     busy = catalog(tables=Tables(due=2, scheduled=3, retrying=1, leased=1, dead=0, held=0), oldest_due_at=NOON - LATE)
     assert attention(busy, NOON) == []
-    assert plain(overview(busy, URL, NOON)).splitlines()[0] == "all is well: 7 tables, 4 being seen to"
+    said = "all is well: 3 tables and 4 without a file (dropped, left out, not published yet), 4 being seen to"
+    assert plain(overview(busy, URL, NOON)).splitlines()[0] == said
 
 
 @pytest.mark.parametrize(
     ("status", "what", "command"),
     [
         (changed(ready=False, reasons=["draining"]), "not ready: draining", ""),
-        (changed(breakers=[SILENT]), "the catalog prod is in trouble: asked again in 4 s", "sfn check"),
+        (
+            changed(breakers=[SILENT]),
+            f"the catalog prod is in trouble since 11:56:40 UTC (3 min 20 s), asked again in 4 s: {SILENT.error}",
+            "sfn check",
+        ),
+        (
+            changed(breakers=[msgspec.structs.replace(SILENT, since=NOON - timedelta(days=1))]),
+            "the catalog prod is in trouble since 2026-08-20 12:00:00 UTC (1 d)",
+            "sfn check",
+        ),
         (
             changed(dead_letters={"poison": 1, "exhausted": 2}),
             "3 dead letters: 2 exhausted, 1 poison",
@@ -45,8 +55,13 @@ def test_work_under_way_is_well() -> None:
         ),
         (catalog(catalog_id=None), "prod: not reached yet", "sfn check"),
         (
-            catalog(brake=Brake(tripped=True, held=2, steps=12, limit=10)),
-            "prod: the brake holds 2 tables",
+            catalog(foreign_id="old"),
+            "prod: its files were written for the catalog_id old, and now it is 0123:",
+            "sfn adopt prod --from old",
+        ),
+        (
+            catalog(brake=Brake(tripped=True, held=12, steps=0, limit=10)),
+            "prod: the brake holds 12 tables until somebody looks (more at once than the 10 that are let pass): their",
             "release prod",
         ),
         (catalog(brake=Brake(tripped=True, held=0, steps=12, limit=10)), "prod: the brake is on", "sfn release prod"),

@@ -19,6 +19,10 @@ def table(**more: object) -> Table:
     return msgspec.structs.replace(ORDERS, **more)
 
 
+def without(why: str) -> Table:
+    return table(published=None, unpublished=why)
+
+
 def letter(reason: str) -> Letter:
     return msgspec.structs.replace(LETTER, reason=reason)
 
@@ -28,7 +32,22 @@ def letter(reason: str) -> Letter:
     [
         (table(), "is published, as the catalog said 5 min ago", Tone.GOOD, ""),
         (table(state="leased"), "is being published just now", Tone.GOOD, ""),
-        (table(published=None), "has no live file, and nothing new was told of", Tone.WARNING, ""),
+        (table(published=None), "has no file yet: nothing was found that could be published", Tone.WARNING, ""),
+        (without("retired"), "gets no files: its catalog is retired", Tone.PLAIN, "sfn retire prod --undo"),
+        (without("excluded"), "gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN, ""),
+        (without("left-alone"), "gets no files: its own properties in the catalog say so", Tone.PLAIN, ""),
+        (
+            without("dropped"),
+            "was dropped or renamed: the catalog has it no more, and its files say so",
+            Tone.PLAIN,
+            "",
+        ),
+        (
+            without("missing"),
+            "is not there: the catalog has no such table, nor is there a file of it",
+            Tone.WARNING,
+            "",
+        ),
         (table(wanted=NEWS, due_at=NOON), "something new was told of; its turn: 0 s ago", Tone.WARNING, ""),
         (
             table(failing_since=NOON - timedelta(minutes=2), attempt=4, due_at=NOON + timedelta(seconds=9)),

@@ -36,18 +36,18 @@ def free(made: Lanes, lane: Lane = LANE, at: datetime = NOW) -> int:
 @pytest.mark.parametrize("scope", [Scope.CATALOG, Scope.STORE])
 def test_no_wish_closes_a_lane_for_more_than_five_minutes(scope: Scope, wish: float) -> None:
     made = lanes()
-    assert made.trouble(LANE, scope, NOW, wish) == NOW + timedelta(seconds=300)
+    assert made.trouble(LANE, scope, NOW, wish).until == NOW + timedelta(seconds=300)
     assert free(made, at=NOW + timedelta(seconds=300)) == 1
 
 
 @pytest.mark.parametrize("wish", [float("nan"), -1e300, None])
 def test_what_is_no_wish_is_none(wish: float | None) -> None:
-    assert lanes().trouble(LANE, Scope.CATALOG, NOW, wish) == NOW + FIRST
+    assert lanes().trouble(LANE, Scope.CATALOG, NOW, wish).until == NOW + FIRST
 
 
 def test_what_was_in_flight_when_a_breaker_opened_does_not_close_it() -> None:
     made = lanes()
-    until = made.trouble(LANE, Scope.CATALOG, NOW, 60)
+    until = made.trouble(LANE, Scope.CATALOG, NOW, 60).until
     for _ in range(20):
         made.success(LANE, NOW + SECOND, stored=True)
     assert free(made, at=NOW + SECOND) == 0
@@ -57,7 +57,7 @@ def test_what_was_in_flight_when_a_breaker_opened_does_not_close_it() -> None:
 
 def test_half_open_each_success_doubles_what_may_run() -> None:
     made = lanes()
-    at = made.trouble(LANE, Scope.STORE, NOW, None)
+    at = made.trouble(LANE, Scope.STORE, NOW, None).until
     widths = []
     for _ in range(5):
         widths.append(free(made, at=at))
@@ -68,22 +68,22 @@ def test_half_open_each_success_doubles_what_may_run() -> None:
 
 def test_of_two_wishes_the_later_is_kept() -> None:
     made = lanes()
-    assert made.trouble(LANE, Scope.CATALOG, NOW, 10) == NOW + 10 * SECOND
-    assert made.trouble(LANE, Scope.CATALOG, NOW + SECOND, 60) == NOW + 61 * SECOND
-    assert made.trouble(LANE, Scope.CATALOG, NOW + SECOND, 5) == NOW + 61 * SECOND
+    assert made.trouble(LANE, Scope.CATALOG, NOW, 10).until == NOW + 10 * SECOND
+    assert made.trouble(LANE, Scope.CATALOG, NOW + SECOND, 60).until == NOW + 61 * SECOND
+    assert made.trouble(LANE, Scope.CATALOG, NOW + SECOND, 5).until == NOW + 61 * SECOND
     assert made.reopens_at(NOW) == NOW + 61 * SECOND
 
 
 def test_troubles_at_the_same_time_are_one() -> None:
     made = lanes()
     for _ in range(20):
-        assert made.trouble(LANE, Scope.CATALOG, NOW, None) == NOW + FIRST
+        assert made.trouble(LANE, Scope.CATALOG, NOW, None).until == NOW + FIRST
 
 
 def test_each_trouble_after_a_probe_doubles_the_pause() -> None:
     made, at = lanes(), NOW
     for pause in (FIRST, min(2 * FIRST, LONGEST), min(4 * FIRST, LONGEST)):
-        before, at = at, made.trouble(LANE, Scope.STORE, at, None)
+        before, at = at, made.trouble(LANE, Scope.STORE, at, None).until
         assert at == before + pause
 
 
@@ -115,7 +115,7 @@ def test_a_catalog_and_a_store_may_have_the_same_name() -> None:
 def test_a_sweep_has_no_store() -> None:
     sweep, first = Lane("prod", "", Urgency.SWEEP), Lane("prod", "", Urgency.LIVE)
     made = lanes(sweep, first)
-    at = made.trouble(first, Scope.STORE, NOW, None)
+    at = made.trouble(first, Scope.STORE, NOW, None).until
     assert free(made, sweep) == MANY // 4
     made.success(sweep, at, stored=True)
     assert free(made, first, at) == 1
@@ -123,7 +123,7 @@ def test_a_sweep_has_no_store() -> None:
 
 def test_who_never_asked_the_store_tells_nothing_of_it() -> None:
     made = lanes()
-    at = max(made.trouble(LANE, Scope.STORE, NOW, None), made.trouble(LANE, Scope.CATALOG, NOW, None))
+    at = max(made.trouble(LANE, scope, NOW, None).until for scope in (Scope.STORE, Scope.CATALOG))
     for _ in range(10):
         made.success(LANE, at, stored=False)
     assert free(made, at=at) == 1
@@ -154,7 +154,24 @@ def test_a_sweep_does_not_take_the_slot_that_tables_probe_with() -> None:
     sweep = Lane("prod", "", Urgency.SWEEP)
     made = lanes(LANE, sweep)
     made.started(sweep)
-    until = made.trouble(LANE, Scope.CATALOG, NOW, None)
+    until = made.trouble(LANE, Scope.CATALOG, NOW, None).until
     assert (free(made, at=NOW), free(made, at=until), free(made, sweep, until)) == (0, 1, 0)
     made.started(LANE)
     assert free(made, at=until) == 0
+
+
+def test_a_breaker_says_since_when_nothing_succeeds_and_why() -> None:
+    made = lanes()
+    until = made.trouble(LANE, Scope.CATALOG, NOW, None, "no answer").until
+    made.trouble(LANE, Scope.CATALOG, until, None, "no route")
+    (breaker,) = made.breakers(until)
+    assert (breaker.since, breaker.error) == (NOW, "no route")
+
+
+def test_what_fails_anew_is_away_since_then() -> None:
+    made = lanes()
+    until = made.trouble(LANE, Scope.CATALOG, NOW, None, "no answer").until
+    (back,) = made.success(LANE, until, stored=False)
+    assert (back.name, back.since) == ("prod", NOW)
+    assert made.success(LANE, until, stored=False) == []
+    assert made.trouble(LANE, Scope.CATALOG, until + SECOND, None, "no route").since == until + SECOND

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from sfn.inbox.letters import poisoned
 from sfn.words import (
     CatalogName,
+    Cause,
     Claim,
     Dead,
     Done,
@@ -45,7 +46,9 @@ ORDERS = claim(TableName("prod", ("sales", "eu"), "orders"))
         (Done(NOON, DID), "info", ("done", None, None, ["file:///b", "file:///a"])),
         (Later(NOON, "a replica", findings=DID), "info", ("later", None, "a replica", ["file:///b", "file:///a"])),
         (Retry(NOON, "no answer"), "warning", ("retry", None, "no answer", [])),
-        (Released(NOON, "the catalog"), "warning", ("released", None, "the catalog", [])),
+        (Released(NOON, "the service stops"), "warning", ("released", None, "the service stops", [])),
+        (Released(NOON, "no answer", Cause.CATALOG), "debug", ("released", None, "no answer", [])),
+        (Released(NOON, "no answer", Cause.STORE), "debug", ("released", None, "no answer", [])),
         (Dead(Reason.HELD_DROP, "look"), "error", ("dead", "held-drop", "look", [])),
         (Dead(Reason.POISON, "look", DID), "error", ("dead", "poison", "look", ["file:///b", "file:///a"])),
     ],

@@ -88,7 +88,7 @@ def standing(tmp_path: Path) -> Standing:
 
 
 def open_breaker(scope: Scope, name: str, slots: int = 0) -> BreakerState:
-    return BreakerState(scope, name, datetime(2026, 1, 1, tzinfo=UTC), slots)
+    return BreakerState(scope, name, datetime(2026, 1, 1, tzinfo=UTC), slots, datetime(2026, 1, 1, tzinfo=UTC), "gone")
 
 
 async def test_the_names_and_their_labels_are_these(metrics: Metrics, clock: HandClock, standing: Standing) -> None:

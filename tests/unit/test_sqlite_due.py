@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from sfn.inbox.sqlite.due import DueRows
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.terms import Terms
-from sfn.words import Hint, Lane, Slots, TableName, Urgency
+from sfn.words import Hint, Lane, Released, Slots, TableName, Urgency
 
 ORDERS = TableName("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
@@ -38,4 +38,28 @@ def test_a_blocked_backlog_is_never_scanned(tmp_path: Path, backlog: int) -> Non
         db.set_progress_handler(count, 1)
         assert [lane.catalog for lane, _ in due.due(BLOCKED, NOW)] == ["prod"]
         assert due.next(BLOCKED) == NOW
+        assert due.oldest(NOW) == {"away": NOW, "prod": NOW}
+    assert steps < 500
+
+
+@pytest.mark.parametrize("backlog", [20, 2000])
+def test_who_has_waited_longest_is_found_without_a_scan(tmp_path: Path, backlog: int) -> None:
+    path = tmp_path / "inbox.db"
+    ledger = Ledger(str(path), Terms())
+    ledger.put([Hint(TableName("prod", ("sales",), f"t{number}")) for number in range(backlog)], NOW)
+    later = NOW + timedelta(minutes=9)
+    with ledger.transaction():
+        for claim in ledger.claim(Slots(total=backlog, live=backlog, sweeps=0), later).claims:
+            ledger.settle(claim, Released(later, "its store is away"), later)
+    ledger.close()
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    with closing(sqlite3.connect(path)) as db:
+        due = DueRows(Rows(db))
+        db.set_progress_handler(count, 1)
+        assert due.oldest(later) == {"prod": NOW}
     assert steps < 500

@@ -91,6 +91,7 @@ def rows(subject: Subject) -> st.SearchStrategy[Row]:
         attempt=counts,
         crashes=counts,
         failing_since=st.none() | moments,
+        waits_since=st.none() | moments,
         reason=st.none() | st.sampled_from(Reason),
         wish=wishes,
         locations=st.frozensets(PLACES),

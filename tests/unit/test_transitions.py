@@ -105,7 +105,7 @@ def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -
 )
 def test_an_ask_moves(row: Row, due: datetime) -> None:
     after = asked(row, Ask(ORDERS), 9, NOW)
-    assert after == replace(row, due_at=due, seq=9)
+    assert after == replace(row, due_at=due, seq=9, waits_since=NOW if row is FAILING else None)
 
 
 def test_an_ask_makes_a_row_and_teaches_it_a_place() -> None:

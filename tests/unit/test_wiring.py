@@ -8,26 +8,24 @@ from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 
-import anyio
 import pytest
 
-from sfn.admin.operators import Retirement
 from sfn.catalog.library import LibraryCatalog, LibrarySettings
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.catalog.told import ToldCatalog
 from sfn.clock import SystemClock
-from sfn.errors import Broken, Scope, Trouble
+from sfn.errors import Broken
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.settings import Misconfigured, Settings
 from sfn.store.router import Router
-from sfn.wiring.assembly import Reached, assembled, inbox_terms, policy, worker_terms
+from sfn.wiring.assembly import assembled, inbox_terms, policy, worker_terms
 from sfn.wiring.sources import adapters, check, library_settings, rest_settings
 from sfn.words import CatalogName, Hint
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Terms
 from tests.unit import rest_server
-from tests.unit.rest_server import Open, Server, complaint, reply
+from tests.unit.rest_server import Open, Server
 from tests.unit.settings_ground import CATALOG, Ground
 
 EVERYTHING = """
@@ -181,61 +179,6 @@ def test_their_defaults_are_the_same(ground: Ground) -> None:
     settings = ground.load(CATALOG)
     assert worker_terms(settings) == Terms()
     assert inbox_terms(settings) == InboxTerms()
-
-
-async def test_a_catalog_has_a_policy_once_it_was_reached(ground: Ground, server: Server, opened: Open) -> None:
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement())
-    up = server.config
-    server.config = complaint("ServiceUnavailableException", 503)
-    for _ in range(2):
-        with pytest.raises(Trouble) as caught:
-            await sources.named("prod")
-        assert caught.value.scope is Scope.CATALOG
-    server.config = up
-    source = await sources.named("prod")
-    assert source is not None
-    assert len(source.policy.catalog_id) == 32
-    server.config = reply({"overrides": {"prefix": "another"}})
-    assert await sources.named("prod") is source
-
-
-async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: Server, opened: Open) -> None:
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement())
-    found = []
-
-    async def ask() -> None:
-        found.append(await sources.named("prod"))
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(ask)
-    assert len(found) == 5
-    assert all(source is found[0] for source in found)
-
-
-async def test_a_configured_identity_needs_no_catalog(ground: Ground, server: Server, opened: Open) -> None:
-    server.config = reply(b"", 500)
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, Retirement())
-    source = await sources.named("prod")
-    assert source is not None
-    assert source.policy.catalog_id == "ours"
-    assert server.configured == 0
-
-
-async def test_a_catalog_that_retires_gets_no_files_from_then_on(ground: Ground, server: Server, opened: Open) -> None:
-    retirement = Retirement()
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, retirement)
-    retired = []
-    for retirement.names in (frozenset(), frozenset({"prod"}), frozenset({"other"})):
-        source = await sources.named("prod")
-        assert source is not None
-        retired.append(source.policy.retired)
-    assert retired == [False, True, False]
-    assert set(sources.identities()) == {"prod"}
-
-
-async def test_another_name_is_no_catalog(ground: Ground) -> None:
-    assert await Reached(ground.load(CATALOG), {}, Retirement()).named("prod") is None
 
 
 def local(ground: Ground, folder: Path, more: str = "") -> Settings:

@@ -9,9 +9,11 @@ import pytest
 
 from sfn.admin.operators import Retirement
 from sfn.errors import Broken
+from sfn.inbox.memory import MemoryInbox
 from sfn.wiring.assembly import Reached, assembled, inbox_terms, policy
 from sfn.wiring.sources import check
 from sfn.words import CatalogName, Hint
+from tests.promises.inboxes import TERMS, HandClock
 from tests.promises.told_world import ToldWorld
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -54,6 +56,8 @@ async def test_a_start_asks_for_no_sweep_of_it(ground: Ground, tmp_path: Path) -
 
 
 async def test_it_is_who_its_settings_say(ground: Ground) -> None:
-    source = await Reached(ground.load(BOTH), {"hive": ToldWorld("n").adapter}, Retirement()).named("hive")
+    source = await Reached(
+        ground.load(BOTH), {"hive": ToldWorld("n").adapter}, Retirement(), MemoryInbox(TERMS, HandClock())
+    ).named("hive")
     assert source is not None
     assert (source.policy.catalog_id, source.policy.told) == ("ours", True)

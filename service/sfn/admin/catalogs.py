@@ -10,11 +10,11 @@ from typing import Annotated, Any, Final
 import structlog
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
 
 from sfn.admin.answer import Answer
 from sfn.admin.operators import SECURED, Operations
-from sfn.inbox.letters import Wanted
-from sfn.words import CatalogName, Hint, Reason, TableName
+from sfn.words import CatalogName, Hint, TableName
 
 SENDER: Final = "operator"
 """Of hints that an order makes."""
@@ -47,7 +47,7 @@ class Adopt(Said):
 
     from_: Annotated[str, Field(alias="from", min_length=1, max_length=512)]
     tables: Sequence[str] | None = Field(
-        default=None, max_length=1_000, description="dotted identifiers; all that stand before such a file, without any"
+        default=None, max_length=1_000, description="dotted identifiers; all tables of the catalog, without any"
     )
 
 
@@ -78,7 +78,7 @@ class CatalogRoutes:
 
     def join(self, router: APIRouter) -> None:
         """Add them."""
-        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such catalog"}}
+        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such catalog, or table"}}
         for path, route, name, status in (
             ("/reconcile", self.reconcile, "reconcile", HTTPStatus.ACCEPTED),
             ("/brakes/{catalog}:release", self.release, "releaseBrake", HTTPStatus.OK),
@@ -113,7 +113,8 @@ class CatalogRoutes:
     async def adopt(self, catalog: str, wanted: Adopt, request: Request) -> Concerned:
         """Have tables take over the files of the same identifiers that another catalog's service, or ours, wrote.
 
-        Without names these are the tables with an open dead letter `foreign-catalog`.
+        Without names these are all tables of the catalog. A name that the inbox does not know is 404, and none of the
+        others is looked at.
         """
         self._operations.followed(catalog)
         count = 0
@@ -122,6 +123,8 @@ class CatalogRoutes:
             about = f"{catalog} from {wanted.from_}: {', '.join(table.identifier for table in tables[:10])}"
             await self._inbox.custody.adopt(hints, self._operations.order(request, about))
             count += len(hints)
+        if wanted.tables is None and await self._inbox.custody.owner(catalog) == wanted.from_:
+            await self._inbox.custody.own(catalog, self._operations.process.identities().get(catalog))
         _log.info("files adopted", catalog=catalog, catalog_id=wanted.from_, tables=count)
         return Concerned(tables=count)
 
@@ -137,28 +140,31 @@ class CatalogRoutes:
         self._operations.process.retirement.names = await self._inbox.custody.retired()
         _log.warning("catalog comes back" if undo else "catalog retires", catalog=catalog, actor=order.actor)
         count = 0
-        async for hints in self._batches(catalog):
-            await self._inbox.intake.put(hints)
-            count += len(hints)
+        async for tables in self._batches(catalog):
+            await self._inbox.intake.put([Hint(table, sender=SENDER, anew=True) for table in tables])
+            count += len(tables)
         if undo and self._operations.followed(catalog).swept:
             await self._inbox.intake.put([Hint(CatalogName(catalog), sender=SENDER)])
         return Concerned(tables=count)
 
     async def _adopting(self, catalog: str, named: Sequence[str] | None) -> AsyncIterator[list[TableName]]:
-        if named is not None:
-            yield [self._operations.named(identifier, catalog) for identifier in named]
+        if named is None:
+            async for tables in self._batches(catalog):
+                yield tables
             return
-        wanted, after = Wanted(catalog=catalog, reason=Reason.FOREIGN_CATALOG), 0
-        while letters := await self._inbox.letters.find(wanted, after, BATCH):
-            yield [letter.subject for letter in letters if isinstance(letter.subject, TableName)]
-            after = letters[-1].id
+        tables = [self._operations.named(identifier, catalog) for identifier in dict.fromkeys(named)]
+        for table in tables:
+            if await self._inbox.desk.standing(table) is None:
+                detail = f"the inbox knows no table {table}: nothing was told of it yet; none was looked at"
+                raise HTTPException(HTTPStatus.NOT_FOUND, detail)
+        yield tables
 
-    async def _batches(self, catalog: str) -> AsyncIterator[list[Hint]]:
-        hints: list[Hint] = []
+    async def _batches(self, catalog: str) -> AsyncIterator[list[TableName]]:
+        tables: list[TableName] = []
         async for known in self._inbox.roster.known(catalog):
-            hints.append(Hint(known.table, sender=SENDER, anew=True))
-            if len(hints) == BATCH:
-                yield hints
-                hints = []
-        if hints:
-            yield hints
+            tables.append(known.table)
+            if len(tables) == BATCH:
+                yield tables
+                tables = []
+        if tables:
+            yield tables

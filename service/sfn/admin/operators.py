@@ -15,6 +15,7 @@ from sfn.clock import Clock
 from sfn.inbox import Brake, Intake, Roster
 from sfn.inbox.desk import Custody, DeadLetters, Desk
 from sfn.inbox.letters import Order
+from sfn.publish.policy import Interest
 from sfn.words import Hint, TableName, Undecodable
 from sfn.work.lanes import BreakerState
 from sfn.work.report import SweepReport
@@ -45,10 +46,12 @@ class Followed:
     Attributes:
         type: how it is spoken to.
         swept: whether its tables can be listed.
+        interest: which of its tables get files.
     """
 
     type: str
     swept: bool = True
+    interest: Interest = Interest()
 
 
 @dataclass(slots=True)

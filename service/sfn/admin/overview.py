@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 
 from pydantic import Field
 
@@ -20,7 +21,7 @@ from sfn.work.report import SweepReport
 class Brake(Answer):
     """A catalog's brake."""
 
-    tripped: bool
+    tripped: bool = Field(description="it is on: it holds tables, or would hold the next that is dropped")
     held: int = Field(description="tables that it holds")
     steps: int = Field(description="drops and steps back within the last hour")
     limit: int
@@ -75,9 +76,13 @@ class Catalog(Answer):
     name: str
     type: str
     catalog_id: str | None = Field(description="null until the catalog was reached")
+    foreign_id: str | None = Field(
+        description="the catalog_id that its files were written for, where it is another: adopt them"
+    )
     retired: bool
+    live: int = Field(description="tables that have a file which readers follow")
     tables: dict[str, int] = Field(description=f"rows by state: {', '.join(STATES)}")
-    oldest_due_at: datetime | None = Field(description="since when the most overdue table waits")
+    oldest_due_at: datetime | None = Field(description="since when the table waits that has waited longest")
     brake: Brake
     sweep: Sweep | None
 
@@ -90,12 +95,22 @@ class Breaker(Answer):
     state: str
     until: datetime
     slots: int
+    since: datetime = Field(description="since when nothing has succeeded")
+    error: str = Field(description="the last trouble")
 
     @classmethod
     def of(cls, breaker: BreakerState) -> Breaker:
         """The answer of a breaker."""
         state = "half-open" if breaker.slots else "open"
-        return cls(scope=breaker.scope.value, name=breaker.name, state=state, until=breaker.until, slots=breaker.slots)
+        return cls(
+            scope=breaker.scope.value,
+            name=breaker.name,
+            state=state,
+            until=breaker.until,
+            slots=breaker.slots,
+            since=breaker.since,
+            error=breaker.error,
+        )
 
 
 class Status(Answer):
@@ -145,6 +160,45 @@ class Event(Answer):
     received_at: datetime
 
 
+class Unpublished(StrEnum):
+    """Why a table has no live file, though nothing more is to be done for it.
+
+    retired     its catalog retired
+    excluded    `include` or `exclude` leaves it out
+    left-alone  the catalog has it, and its own properties say that it gets no file
+    dropped     the catalog has it no more, and its files say so until they expire
+    missing     neither a table nor a file of it was found
+    """
+
+    RETIRED = "retired"
+    EXCLUDED = "excluded"
+    LEFT_ALONE = "left-alone"
+    DROPPED = "dropped"
+    MISSING = "missing"
+
+    @classmethod
+    def of(cls, standing: Standing, *, retired: bool, covered: bool) -> Unpublished | None:
+        """Why; None where it has one, or was not looked at yet.
+
+        Args:
+            standing: the table's row.
+            retired: its catalog retired.
+            covered: the catalog's settings do not leave it out.
+        """
+        story = standing.story
+        if story.live is not None or not (story.visited or story.misses):
+            return None
+        if retired:
+            return cls.RETIRED
+        if not covered:
+            return cls.EXCLUDED
+        if standing.left_alone is not None:
+            return cls.LEFT_ALONE
+        if story.misses:
+            return cls.MISSING
+        return cls.DROPPED if standing.locations else None
+
+
 class Table(Identified):
     """One table's whole story."""
 
@@ -157,6 +211,7 @@ class Table(Identified):
     held: bool
     waived: bool
     published: Published | None
+    unpublished: Unpublished | None = Field(description="why it has no live file, where that is as it should be")
     wanted: Wanted
     locations: Sequence[str]
     refresh_at: datetime | None
@@ -165,7 +220,7 @@ class Table(Identified):
     dead_letters: Sequence[Letter] = Field(description="the newest first")
 
     @classmethod
-    def of(cls, table: TableName, standing: Standing, letters: Sequence[DeadLetter]) -> Table:
+    def of(cls, table: TableName, standing: Standing, why: Unpublished | None, letters: Sequence[DeadLetter]) -> Table:
         """The answer of a table's row and its dead letters."""
         story, wish, said, event = standing.story, standing.wish, standing.said, standing.event
         live = story.live
@@ -187,6 +242,7 @@ class Table(Identified):
                     location=live.location,
                     written_at=live.written_at,
                 ),
+                "unpublished": why,
                 "wanted": Wanted(
                     metadata_location=wish.floor,
                     drop=wish.drop,

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from sfn.admin.letters import Audit, Entry
 from sfn.admin.operators import SECURED, Operations
-from sfn.admin.overview import Brake, Breaker, Catalog, Status, Sweep, Table
+from sfn.admin.overview import Brake, Breaker, Catalog, Status, Sweep, Table, Unpublished
 from sfn.inbox.figures import STATES, Figures
 from sfn.inbox.letters import Wanted
 from sfn.words import TableName
@@ -27,6 +27,7 @@ class StandingRoutes:
 
     def __init__(self, operations: Operations) -> None:
         self._operations, self._desk, self._letters = operations, operations.inbox.desk, operations.inbox.letters
+        self._custody = operations.inbox.custody
 
     def join(self, router: APIRouter) -> None:
         """Add them."""
@@ -63,14 +64,18 @@ class StandingRoutes:
 
         The levels of the namespace are separated by %1F; it is `%1F` alone for a table without any.
         """
-        self._operations.followed(catalog)
+        followed = self._operations.followed(catalog)
         levels = tuple(level for level in namespace.split(SEPARATOR) if level)
         name = TableName(catalog, levels, table)
         standing = await self._desk.standing(name)
+        covered = followed.interest.covers(name)
         if standing is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, f"the inbox knows no table {name}: nothing was told of it yet")
+            why = "nothing was told of it yet" if covered else "the catalog's include or exclude leaves it out"
+            raise HTTPException(HTTPStatus.NOT_FOUND, f"the inbox knows no table {name}: {why}")
+        retired = catalog in self._operations.process.retirement.names
+        unpublished = Unpublished.of(standing, retired=retired, covered=covered)
         letters = await self._letters.find(Wanted(status=None, table=name), 0, 1_000)
-        return Table.of(name, standing, letters[::-1][:LETTERS])
+        return Table.of(name, standing, unpublished, letters[::-1][:LETTERS])
 
     async def audit(
         self,
@@ -84,14 +89,18 @@ class StandingRoutes:
     async def _catalog(self, name: str, figures: Figures) -> Catalog:
         process = self._operations.process
         report = process.sweeps().get(name)
+        catalog_id, owner = process.identities().get(name), await self._custody.owner(name)
+        brake = await self._desk.brake(name)
         tables = {state: figures.tables.get((name, state), 0) for state in STATES}
         return Catalog(
             name=name,
             type=self._operations.catalogs[name].type,
-            catalog_id=process.identities().get(name),
+            catalog_id=catalog_id,
+            foreign_id=owner if catalog_id not in {None, owner} else None,
             retired=name in process.retirement.names,
+            live=brake.live,
             tables=tables,
             oldest_due_at=figures.oldest_due.get(name),
-            brake=Brake.of(await self._desk.brake(name), tables["held"]),
+            brake=Brake.of(brake, tables["held"]),
             sweep=Sweep.of(report) if report is not None else None,
         )

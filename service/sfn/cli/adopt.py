@@ -14,7 +14,7 @@ def adopt(
     catalog: options.CatalogArgument,
     tables: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NS.TABLE", help="Which tables; else all that wait for it.", show_default=False),
+        typer.Argument(metavar="NS.TABLE", help="Which tables; else all of the catalog.", show_default=False),
     ] = None,
     *,
     source: Annotated[
@@ -27,10 +27,10 @@ def adopt(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Take over files that carry another catalog_id: of tables that are dead letters for that (foreign-catalog).
+    """Take over files that carry another catalog_id: all tables of the catalog, or those named, are looked at.
 
-    For a catalog that moved to another URI. A table without such a letter may be named. Make sure that nobody else
-    keeps these files: the two would fight.
+    For a catalog that moved to another URI: `sfn status` says so. Make sure that nobody else keeps these files: the two
+    would fight.
     """
     from sfn.cli.access import operators
     from sfn.cli.answers import Adoption
@@ -40,11 +40,11 @@ def adopt(
     from sfn.cli.tables import table_of
 
     named = [".".join((*namespace, name)) for namespace, name in map(table_of, tables or [])] or None
-    which = "all tables that wait for it" if named is None else counted(len(named), "table")
+    which = "all tables" if named is None else counted(len(named), "table")
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         confirm(f"{catalog}: take over the files of {source}, of {which}?", yes=yes)
         taken = service.adopt(catalog, Adoption(source, named))
     if as_json:
         show_json({"tables": taken})
     else:
-        typer.echo(f"{catalog}: {counted(taken, 'table')} to be looked at; `sfn status` tells what comes of them")
+        typer.echo(f"{catalog}: {counted(taken, 'table')} to be looked at; `sfn status` tells what comes of it")

@@ -60,12 +60,14 @@ class Sweep(Struct, frozen=True):
 
 
 class Catalog(Struct, frozen=True):
-    """One configured catalog; `catalog_id` is None until it was reached."""
+    """One configured catalog; `catalog_id` is None until it was reached, `foreign_id` what its files carry instead."""
 
     name: str
     type: str
     catalog_id: str | None
+    foreign_id: str | None
     retired: bool
+    live: int
     tables: Tables
     oldest_due_at: datetime | None
     brake: Brake
@@ -73,13 +75,15 @@ class Catalog(Struct, frozen=True):
 
 
 class Breaker(Struct, frozen=True):
-    """A catalog or store that is asked no more, or by one at a time, because it is in trouble."""
+    """A catalog or store that is asked no more, or by one at a time, because it is in trouble: since when and why."""
 
     scope: str
     name: str
     state: str
     until: datetime
     slots: int
+    since: datetime
+    error: str
 
 
 class Status(Struct, frozen=True):
@@ -180,6 +184,7 @@ class Table(Struct, frozen=True):
     held: bool
     waived: bool
     published: Published | None
+    unpublished: str | None
     wanted: Wanted
     locations: list[str]
     refresh_at: datetime | None
@@ -284,7 +289,7 @@ class Batch(Struct, frozen=True, omit_defaults=True):
 
 
 class Adoption(Struct, frozen=True):
-    """A request to take over files of another catalog id; `tables` None for all that wait for it."""
+    """A request to take over files of another catalog id; `tables` None for all of the catalog."""
 
     source: str = field(name="from")
     tables: list[str] | None

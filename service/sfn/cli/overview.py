@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sfn.cli.answers import Catalog, Status, Sweep
+from sfn.cli.answers import Breaker, Catalog, Status, Sweep
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
 from sfn.words import Reason
 
@@ -36,9 +36,7 @@ def attention(status: Status, now: datetime) -> list[Attention]:
     """All that somebody should look at, what holds up most first."""
     found = [Attention(f"not ready: {safe(', '.join(status.reasons))}")] if not status.ready else []
     # One of more than one slot has seen a success since: what was wrong is over.
-    for breaker in (one for one in status.breakers if one.slots <= 1):
-        trouble = f"the {breaker.scope} {safe(breaker.name)} is in trouble: asked again {ago(breaker.until, now)}"
-        found.append(Attention(trouble, "sfn check"))
+    found += [Attention(_away(breaker, now), "sfn check") for breaker in status.breakers if breaker.slots <= 1]
     for catalog in status.catalogs:
         found.extend(_of_catalog(catalog, now))
     given_up = {reason: number for reason, number in status.dead_letters.items() if reason != Reason.HELD_DROP}
@@ -82,10 +80,19 @@ def _verdict(status: Status, wrong: list[Attention]) -> Line:
     if wrong:
         needs = "thing needs" if len(wrong) == 1 else "things need"
         return Line(f"{len(wrong)} {needs} attention", Tone.BAD)
-    tables = sum(one.tables.known for one in status.catalogs)
+    live = sum(one.live for one in status.catalogs)
+    others = sum(one.tables.known for one in status.catalogs) - live
     waiting = sum(one.tables.due + one.tables.retrying + one.tables.leased for one in status.catalogs)
     work = f"{waiting:,} being seen to" if waiting else "nothing waits"
-    return Line(f"all is well: {counted(tables, 'table')}, {work}", Tone.GOOD)
+    without = f" and {others:,} without a file (dropped, left out, not published yet)" if others > 0 else ""
+    return Line(f"all is well: {counted(live, 'table')}{without}, {work}", Tone.GOOD)
+
+
+def _away(breaker: Breaker, now: datetime) -> str:
+    began = breaker.since.astimezone(UTC)
+    since = f"{began:%H:%M:%S} UTC" if began.date() == now.date() else f"{began:%F %H:%M:%S} UTC"
+    what = f"the {breaker.scope} {safe(breaker.name)} is in trouble since {since} ({lasting(now - began)})"
+    return f"{what}, asked again {ago(breaker.until, now)}: {safe(breaker.error)}"
 
 
 def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
@@ -93,6 +100,12 @@ def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
     # One of whose tables nobody told, and that is not swept, is not asked either.
     if catalog.catalog_id is None and (catalog.tables.known or catalog.sweep is not None):
         yield Attention(f"{name}: not reached yet", "sfn check")
+    if catalog.foreign_id is not None:
+        what = f"{name}: its files were written for the catalog_id {safe(catalog.foreign_id)}, and now it is "
+        yield Attention(
+            f"{what}{safe(catalog.catalog_id or 'unknown')}: each table stays as it is from its next commit on",
+            f"sfn adopt {name} --from {safe(catalog.foreign_id)}",
+        )
     if catalog.retired:
         what = f"{name} is retired: its tables get no files; take it out of the configuration, or have it back"
         yield Attention(what, f"sfn retire {name} --undo")
@@ -101,7 +114,7 @@ def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
         step = "its" if held == 1 else "their"
         yield Attention(
             f"{name}: the brake holds {counted(held, 'table')} until somebody looks "
-            f"({brake.steps:,} steps this hour, {brake.limit:,} are let pass): {step} files stay as they were",
+            f"(more at once than the {brake.limit:,} that are let pass): {step} files stay as they were",
             f"sfn dead-letters list --catalog {name} --reason held-drop; where all is right: sfn release {name}",
         )
     elif brake.tripped:

@@ -43,8 +43,24 @@ def verdict(table: Table, now: datetime) -> Verdict:
     if table.wanted.news:
         return Verdict(f"something new was told of; its turn: {ago(table.due_at, now)}", Tone.WARNING)
     if table.published is None:
-        return Verdict("has no live file, and nothing new was told of", Tone.WARNING)
+        return _without_file(table)
     return Verdict(f"is published, as the catalog said {ago(table.published.written_at, now)}", Tone.GOOD)
+
+
+def _without_file(table: Table) -> Verdict:
+    match table.unpublished:
+        case "retired":
+            return Verdict("gets no files: its catalog is retired", Tone.PLAIN, f"sfn retire {table.catalog} --undo")
+        case "excluded":
+            return Verdict("gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN)
+        case "left-alone":
+            return Verdict("gets no files: its own properties in the catalog say so", Tone.PLAIN)
+        case "dropped":
+            return Verdict("was dropped or renamed: the catalog has it no more, and its files say so", Tone.PLAIN)
+        case "missing":
+            return Verdict("is not there: the catalog has no such table, nor is there a file of it", Tone.WARNING)
+        case _:
+            return Verdict("has no file yet: nothing was found that could be published", Tone.WARNING)
 
 
 def story(table: Table, now: datetime) -> Page:

@@ -75,6 +75,14 @@ class Custody(Protocol):
         """Say durably that a catalog's tables get no files any more, or that they do again."""
         ...
 
+    async def owner(self, catalog: str) -> str | None:
+        """The `catalog_id` that a catalog's live files were written for; None where none are, or it was not noted."""
+        ...
+
+    async def own(self, catalog: str, catalog_id: str | None) -> None:
+        """Note durably for which `catalog_id` a catalog's files are written from now on; None: nobody knows."""
+        ...
+
     async def retired(self) -> frozenset[str]:
         """Which catalogs' tables get none."""
         ...

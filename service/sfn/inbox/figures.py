@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -25,9 +25,10 @@ class Figures:
 
     Attributes:
         tables: rows of tables, by catalog and state (`STATES`); a pair without any may be missing.
-        oldest_due: by catalog, since when the most overdue row waits that something was told of; missing: none does.
+        oldest_due: by catalog, since when the row waits that has waited longest of those that something was told of,
+            however often it was tried; what waits on purpose does not count. Missing: none does.
         letters: open dead letters, by catalog and reason; the catalog of a request that nobody understood is "".
-        tripped: catalogs whose brake is on.
+        tripped: catalogs whose brake is on: it holds tables, or would hold the next step.
     """
 
     tables: Mapping[tuple[str, str], int]
@@ -36,16 +37,28 @@ class Figures:
     tripped: frozenset[str]
 
 
+def braking(tables: Mapping[tuple[str, str], int], tripped: Collection[str]) -> frozenset[str]:
+    """The catalogs whose brake is on. A sweep that finds too many tables gone has them held without tripping it.
+
+    Args:
+        tables: as in `Figures`.
+        tripped: the catalogs whose steps ask for leave in vain.
+    """
+    return frozenset(tripped) | {catalog for (catalog, state), count in tables.items() if state == "held" and count}
+
+
 @dataclass(frozen=True, slots=True)
 class BrakeState:
     """One catalog's brake.
 
     Attributes:
-        tripped: it lets nothing pass until it is released or a sweep is calm.
+        tripped: it is on: it holds tables, or lets nothing pass until it is released or a sweep is calm.
         steps: steps back within its window.
         limit: how many it lets pass.
+        live: tables of its catalog that have a live file, of which the limit is a part.
     """
 
     tripped: bool
     steps: int
     limit: int
+    live: int

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sfn.words import Reason, Subject, TableName
+from sfn.words import Done, Later, Outcome, Reason, Subject, Swept, TableName
 
 UNDECODABLE_KEPT = 1_000
 """Requests of one sender that nobody understood which are kept; the oldest goes."""
@@ -133,6 +133,11 @@ class Audited:
     action: str
     about: str
     count: int
+
+
+def supersedes(outcome: Outcome) -> bool:
+    """Whether a claim that ended so closes its subject's open letter: files that were written are a success."""
+    return isinstance(outcome, Done | Swept) or (isinstance(outcome, Later) and bool(outcome.findings.did))
 
 
 def poisoned(subject: Subject, crashes: int, attempts: int) -> Letter:

@@ -36,6 +36,8 @@ class Row(msgspec.Struct, frozen=True):
         attempt: claims since the last success; a released one does not count.
         crashes: leases that ran out since the last settled claim.
         failing_since: the first of a row of failures.
+        waits_since: of a row that failed, or was leased when it was told of: since when what was told is not seen
+            through; else None, and it is since `due_at`.
         reason: why it is dead.
         said: how its last claim ended.
         wish, locations, story, memo: see `sfn.words.Claim`.
@@ -52,6 +54,7 @@ class Row(msgspec.Struct, frozen=True):
     attempt: int = 0
     crashes: int = 0
     failing_since: datetime | None = None
+    waits_since: datetime | None = None
     reason: Reason | None = None
     said: Said | None = None
     wish: Wish = Wish()
@@ -121,6 +124,7 @@ def standing_of(row: Row, event: LastEvent | None) -> Standing:
         reason=row.reason,
         news=row.seq > row.done_seq,
         wish=row.wish,
+        left_alone=row.memo.table.left_alone if row.memo.table is not None else None,
         story=row.story,
         locations=row.locations,
         said=row.said,

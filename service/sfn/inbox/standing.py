@@ -51,6 +51,7 @@ class Standing:
         reason: why it has an open dead letter.
         news: something was told that no publish has seen through.
         wish: what was told.
+        left_alone: why the table gets no files, as the catalog last had it; None: it may have some.
         story: what was published, and what is waited for.
         locations: where files of this name may lie.
         said: how the last claim ended.
@@ -65,6 +66,7 @@ class Standing:
     reason: Reason | None
     news: bool
     wish: Wish
+    left_alone: str | None
     story: Story
     locations: frozenset[str]
     said: Said | None

@@ -83,7 +83,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
     )
     story = dataclasses.replace(row.story, held=True) if hint.held else row.story
     state, due_at = _woken(row, now, cap)
-    return replace(row, seq=seq, wish=wish, story=story, state=state, due_at=due_at)
+    return replace(_noted(row, now), seq=seq, wish=wish, story=story, state=state, due_at=due_at)
 
 
 def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
@@ -96,7 +96,7 @@ def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
             return None
         fresh = row or Row(ask.table, now, story=Story(visited=True))
         row = replace(fresh, locations=fresh.locations | {ask.location})
-    row = replace(row or Row(ask.table, now), seq=seq)
+    row = replace(_noted(row, now) if row is not None else Row(ask.table, now), seq=seq)
     waits = row.state is State.QUEUED and row.attempt == 0
     return replace(row, due_at=min(row.due_at, _not_paused(row, now, now))) if waits else row
 
@@ -128,7 +128,7 @@ def expired(row: Row, now: datetime, terms: Terms) -> Row:
     A table may then count as poison, and may only have been beside it: it is looked at again by and by. A catalog only
     pauses; nobody would look at its tables any more.
     """
-    row = replace(row, crashes=row.crashes + 1, lease_until=None, memo=Memo())
+    row = replace(_kept_waiting(row), crashes=row.crashes + 1, lease_until=None, memo=Memo())
     if row.crashes < terms.crashes:
         return _queued(row, now, now)
     if isinstance(row.subject, TableName):
@@ -164,11 +164,11 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
             row = _seen_through(_with(row, claim, findings), claim)
             return _queued(row, now, now) if newer else _queued(replace(row, wish=wish), at, now)
         case Retry(at, _):
-            return _queued(replace(row, memo=Memo()), at, now)
+            return _queued(replace(_kept_waiting(row), memo=Memo()), at, now)
         case Dead(reason, _, findings, look_at):
             row = _with(row, claim, findings) if findings is not None else replace(row, memo=Memo())
             wish = dataclasses.replace(row.wish, tellings=doubted(row.wish.tellings))
-            row = replace(row, state=State.DEAD, reason=reason, wish=wish)
+            row = replace(row, state=State.DEAD, reason=reason, wish=wish, waits_since=None)
             if look_at is not None:
                 row = _queued(replace(row, attempt=0, failing_since=None, done_seq=claim.seq), look_at, now)
             if newer:
@@ -177,7 +177,7 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
             return row
         case Released(at, _):
             # Whose trouble it was spends nobody's budget: neither an attempt nor the time that it took.
-            row = replace(row, attempt=max(0, row.attempt - 1), failing_since=None, memo=Memo())
+            row = replace(_kept_waiting(row), attempt=max(0, row.attempt - 1), failing_since=None, memo=Memo())
             return _queued(row, at, now)
     assert_never(outcome)
 
@@ -185,7 +185,7 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
 def released(row: Row, now: datetime) -> Row:
     """A held row that an operator lets pass once; whoever has it leased is fenced."""
     story = dataclasses.replace(row.story, held=False, waived=True)
-    row = replace(row, story=story, attempt=0, failing_since=None, reason=None, lease_until=None)
+    row = replace(row, story=story, attempt=0, failing_since=None, waits_since=None, reason=None, lease_until=None)
     return _queued(row, now, now)
 
 
@@ -196,8 +196,8 @@ def replayed(row: Row, now: datetime) -> Row:
     """
     if row.reason is Reason.HELD_DROP:
         return released(row, now)
-    row = replace(row, done_seq=row.seq, attempt=0, crashes=0, failing_since=None, reason=None, lease_until=None)
-    return _queued(replace(row, memo=Memo()), now, now)
+    row = replace(row, done_seq=row.seq, attempt=0, crashes=0, failing_since=None, waits_since=None, reason=None)
+    return _queued(replace(row, lease_until=None, memo=Memo()), now, now)
 
 
 def _with(row: Row, claim: Claim, findings: Findings) -> Row:
@@ -213,7 +213,19 @@ def _with(row: Row, claim: Claim, findings: Findings) -> Row:
 
 
 def _seen_through(row: Row, claim: Claim) -> Row:
-    return replace(row, attempt=0, failing_since=None, reason=None, done_seq=claim.seq)
+    return replace(row, attempt=0, failing_since=None, waits_since=None, reason=None, done_seq=claim.seq)
+
+
+def _noted(row: Row, now: datetime) -> Row:
+    """The row before a hint: where that does not make it due, since when it waits is to be remembered."""
+    busy = row.state is State.LEASED or (row.state is State.QUEUED and row.attempt > 0)
+    return replace(row, waits_since=now) if busy and row.seq <= row.done_seq else row
+
+
+def _kept_waiting(row: Row) -> Row:
+    """The row before its due time is put off, though what was told of it is not seen through."""
+    first = row.waits_since is None and row.seq > row.done_seq
+    return replace(row, waits_since=row.due_at) if first else row
 
 
 def _queued(row: Row, at: datetime, now: datetime) -> Row:

@@ -10,6 +10,7 @@ from typing import ClassVar, Final, NoReturn
 import anyio
 
 from sfn.errors import Broken, Transient
+from sfn.receiver.handshakes import Handshake
 from sfn.threads import Late, Threads
 from sfn.watched import LOOK_AFTER, Watched, unreadable
 
@@ -45,6 +46,7 @@ class Certificate:
         self.context = _context()
         # A key that does not fit, loaded into a context in use, would leave it with neither: each pair has its own.
         self.context.sni_callback = self._show
+        self.context.sslobject_class = Handshake
 
     def look(self) -> None:
         """Read the files again if one changed. Blocks for as long as the file system does."""

@@ -28,7 +28,7 @@ class Figures(Protocol):
 
     @property
     def oldest_due(self) -> Mapping[str, datetime]:
-        """By catalog when the most overdue row fell due that something was told of; missing where none is."""
+        """By catalog since when the row has waited longest that something was told of; missing where none does."""
         ...
 
     @property
@@ -132,7 +132,8 @@ def _figures(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeM
     yield _gauge("sfn_pending_tables", "Tables by what they wait for.", ("catalog", "state"), tables.items())
     yield _gauge(
         "sfn_oldest_pending_age_seconds",
-        "For how long the table has been due that was due first, of those that something was told of; 0 without any.",
+        "For how long the table has waited that has waited longest, of those that something was told of, however often "
+        "it was tried; 0 without any.",
         ("catalog",),
         [((catalog,), age) for catalog, age in ages.items()],
     )
@@ -140,7 +141,9 @@ def _figures(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeM
     held = [((catalog,), count) for (catalog, state), count in tables.items() if state == HELD]
     yield _gauge("sfn_held_tables", "Tables that the brake holds until an operator releases it.", ("catalog",), held)
     tripped = [((catalog,), catalog in figures.tripped) for catalog in bounds.catalogs]
-    yield _gauge("sfn_brake_tripped", "Whether the catalog's brake lets nothing pass.", ("catalog",), tripped)
+    yield _gauge(
+        "sfn_brake_tripped", "Whether the catalog's brake is on: it holds tables, or would.", ("catalog",), tripped
+    )
 
 
 def _breakers(moment: Moment, bounds: Bounds) -> dict[tuple[str, str], bool]:

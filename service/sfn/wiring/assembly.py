@@ -18,6 +18,7 @@ from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.dialects import Arrived, Sender, decode
 from sfn.errors import Broken, Rejected
 from sfn.inbox import Intake
+from sfn.inbox.desk import Custody
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Interest, OnDrop, Policy
@@ -105,7 +106,7 @@ async def assembled(
             stack.push_async_callback(catalog.close)
         readiness = Readiness(STARTING)
         retirement = Retirement(await inbox.retired())
-        reached = Reached(settings, catalogs, retirement)
+        reached = Reached(settings, catalogs, retirement, inbox)
         worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
         process = Process(
             version=version(DISTRIBUTION),
@@ -136,10 +137,14 @@ class Reached:
         settings: all of them.
         catalogs: the adapters, by name.
         retirement: which catalogs retired.
+        custody: remembers whose their files are.
     """
 
-    def __init__(self, settings: Settings, catalogs: Mapping[str, Identified], retirement: Retirement) -> None:
+    def __init__(
+        self, settings: Settings, catalogs: Mapping[str, Identified], retirement: Retirement, custody: Custody
+    ) -> None:
         self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
+        self._custody = custody
         self._sources: dict[str, Source] = {}
 
     async def named(self, catalog: str) -> Source | None:
@@ -158,8 +163,14 @@ class Reached:
     async def _reached(self, catalog: str, found: Identified) -> Source:
         catalog_id = await found.identity()
         source = Source(found, policy(self._settings, catalog, catalog_id))
+        owner = await self._custody.owner(catalog)
+        if owner is None:
+            await self._custody.own(catalog, catalog_id)
         if catalog not in self._sources:
             _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
+            if owner not in {None, catalog_id}:
+                remedy = f"sfn adopt {catalog} --from {owner}"
+                _log.warning("catalog changed", catalog=catalog, catalog_id=catalog_id, files=owner, remedy=remedy)
         return self._sources.setdefault(catalog, source)
 
 
@@ -227,7 +238,8 @@ def _application(
     on_broken: Callable[[Broken], None],
     metering: Metering,
 ) -> Application:
-    interests = {name: _interest(one) for name, one in settings.catalogs.items()}
+    catalogs = settings.catalogs
+    interests = {name: _interest(one) for name, one in catalogs.items()}
 
     def concerns(table: TableName) -> bool:
         return table.catalog not in process.retirement.names and interests[table.catalog].covers(table)
@@ -245,7 +257,7 @@ def _application(
     operations = Operations(
         inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
         process=process,
-        catalogs={name: Followed(one.type, swept=not one.is_told) for name, one in settings.catalogs.items()},
+        catalogs={name: Followed(one.type, not one.is_told, interests[name]) for name, one in catalogs.items()},
         understand=partial(_understood, settings, concerns),
         clock=clock,
     )

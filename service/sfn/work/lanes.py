@@ -33,11 +33,15 @@ class Breaker:
     Attributes:
         until: open until then.
         pause: how long it was opened for.
+        since: since when nothing has succeeded.
+        error: the last trouble, in words.
         width: how many claims may run once it is half open.
     """
 
     until: datetime
     pause: timedelta
+    since: datetime
+    error: str
     width: int = 1
 
 
@@ -49,13 +53,17 @@ class BreakerState:
         scope: of a catalog, or of a store.
         name: of that catalog or store; of the catalog, for a store that is not known yet.
         until: open until then; half open if that is over.
-        slots: how many claims it lets run.
+        slots: how many claims it lets run; more than one: something has succeeded since the trouble.
+        since: when the trouble began.
+        error: the last trouble, in words.
     """
 
     scope: Scope
     name: str
     until: datetime
     slots: int
+    since: datetime
+    error: str
 
 
 class Lanes:
@@ -80,38 +88,49 @@ class Lanes:
         """A claim of the lane ended."""
         self._running[lane] -= 1
 
-    def trouble(self, lane: Lane, scope: Scope, now: datetime, retry_after: float | None) -> datetime:
-        """The lane's catalog or store failed: when to try again.
+    def trouble(
+        self, lane: Lane, scope: Scope, now: datetime, retry_after: float | None, error: str = ""
+    ) -> BreakerState:
+        """The lane's catalog or store failed: its breaker, which says when to try again.
 
         Args:
             retry_after: seconds that the other side asked for.
+            error: what went wrong, in words.
         """
         key = _catalog(lane) if scope is Scope.CATALOG else _store(lane)
         old = self._breakers.get(key)
         asked = now + heeded(retry_after)
         if old is not None and now < old.until:
-            new = replace(old, until=max(old.until, asked))
+            new = replace(old, until=max(old.until, asked), error=error)
         else:
             pause = min(LONGEST, old.pause * 2) if old is not None else FIRST
-            new = Breaker(max(now + pause, asked), pause)
+            since = old.since if old is not None and old.width == 1 else now
+            new = Breaker(max(now + pause, asked), pause, since, error)
         self._breakers[key] = new
-        return new.until
+        return _state(key, new, now)
 
-    def success(self, lane: Lane, now: datetime, *, stored: bool) -> None:
+    def success(self, lane: Lane, now: datetime, *, stored: bool) -> list[BreakerState]:
         """The lane's catalog answered, and its store where it was asked; what is open does not believe it.
 
         Args:
             stored: the store was asked.
+
+        Returns:
+            The breakers of what works again, as they were.
         """
+        back = []
         for key in _keys(lane) if stored else [_catalog(lane)]:
             breaker = self._breakers.get(key)
             # Who was in flight when the trouble came knows less than the trouble.
             if breaker is None or now < breaker.until:
                 continue
+            if breaker.width == 1:
+                back.append(_state(key, breaker, now))
             if breaker.width * 2 >= self._concurrency:
                 del self._breakers[key]
             else:
                 self._breakers[key] = replace(breaker, width=breaker.width * 2)
+        return back
 
     def slots(self, now: datetime) -> Slots:
         """What may be claimed now."""
@@ -139,10 +158,7 @@ class Lanes:
 
     def breakers(self, now: datetime) -> list[BreakerState]:
         """Those that are not closed, by name."""
-        return [
-            BreakerState(scope, store or catalog, breaker.until, 0 if now < breaker.until else breaker.width)
-            for (scope, catalog, store), breaker in sorted(self._breakers.items(), key=lambda item: item[0])
-        ]
+        return [_state(key, self._breakers[key], now) for key in sorted(self._breakers)]
 
     def _free(self, lane: Lane, now: datetime) -> int | None:
         """The lane's free slots where a breaker bounds them."""
@@ -155,6 +171,12 @@ class Lanes:
             running = sum(self._running[other] for other in alike)
             bounds.append(0 if now < breaker.until else max(0, breaker.width - running))
         return min(bounds, default=None)
+
+
+def _state(key: _Key, breaker: Breaker, now: datetime) -> BreakerState:
+    scope, catalog, store = key
+    slots = 0 if now < breaker.until else breaker.width
+    return BreakerState(scope, store or catalog, breaker.until, slots, breaker.since, breaker.error)
 
 
 def _alike(one: Lane, other: Lane) -> bool:

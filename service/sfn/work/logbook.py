@@ -9,7 +9,7 @@ from typing import assert_never
 import structlog
 
 from sfn.inbox.letters import Letter
-from sfn.words import Claim, Dead, Done, Later, Outcome, Released, Retry, Subject, Swept, TableName
+from sfn.words import Cause, Claim, Dead, Done, Later, Outcome, Released, Retry, Subject, Swept, TableName
 from sfn.words.outcome import told
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -87,6 +87,9 @@ def _severity(outcome: Outcome) -> int:
             return logging.INFO
         case Swept(calm=calm):
             return logging.INFO if calm else logging.WARNING
+        case Released(cause=Cause.CATALOG | Cause.STORE):
+            # Told of all its tables together, by `Outages`.
+            return logging.DEBUG
         case Retry() | Released():
             return logging.WARNING
         case Dead():

@@ -24,6 +24,7 @@ from sfn.work.asked import Asked
 from sfn.work.journal import Journal
 from sfn.work.lanes import BreakerState, Lanes
 from sfn.work.lease import Leases
+from sfn.work.outages import Outages
 from sfn.work.report import SweepReport
 from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
 from sfn.work.sweep import Sweep, SweepPorts
@@ -110,6 +111,7 @@ class Worker:
         self._inbox, self._sources, self._stores = inbox, sources, stores
         self._clock, self._chance, self._journal, self._terms = clock, chance, journal, terms
         self._lanes = Lanes(terms.concurrency)
+        self._outages = Outages(self._lanes, clock)
         self._troubles = Troubles(clock, "worker")
         self._leases = Leases(inbox.worklist, clock, terms.lease, self._troubles)
         self._sweeps = Sweeps(clock)
@@ -208,7 +210,7 @@ class Worker:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where the unexpected is caught
             return self._failed(claim, error, source)
-        self._lanes.success(claim.lane, self._clock.now(), stored=stores.any)
+        self._outages.success(claim.lane, stored=stores.any)
         return outcome
 
     async def _fenced(self, claim: Claim) -> None:
@@ -247,8 +249,7 @@ class Worker:
         if trouble.scope is Scope.INBOX:
             return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble), Cause.INBOX)
         if trouble.scope is not Scope.TABLE:
-            again = self._lanes.trouble(claim.lane, trouble.scope, now, trouble.retry_after)
-            return Released(again, str(trouble), Cause(trouble.scope))
+            return Released(self._outages.trouble(claim.lane, trouble), str(trouble), Cause(trouble.scope))
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
             reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
             return self._refused(reason, str(trouble), source)

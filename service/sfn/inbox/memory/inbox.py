@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sfn.inbox.figures import BrakeState, Figures
+from sfn.inbox.figures import BrakeState, Figures, braking
 from sfn.inbox.letters import Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.memory.worklist import MemoryWorklist
 from sfn.inbox.row import Row, State, counted_as, standing_of
@@ -33,12 +33,13 @@ class MemoryInbox(MemoryWorklist):
         """See `Desk.figures`."""
         now = self._clock.now()
         rows = [row for row in self._rows.values() if isinstance(row.subject, TableName)]
-        overdue = [
-            row for row in self._of(State.QUEUED) if row.due_at <= now and self._lane(row).urgency is Urgency.LIVE
-        ]
-        oldest = {row.subject.catalog: row.due_at for row in sorted(overdue, key=lambda row: row.due_at, reverse=True)}
+        told = [row for row in self._rows.values() if self._lane(row).urgency is Urgency.LIVE]
+        since = [(row.due_at, row) for row in told if row.state is State.QUEUED]
+        since += [(row.waits_since, row) for row in told if row.waits_since is not None]
+        overdue = sorted(((at, row.subject.catalog) for at, row in since if at <= now), reverse=True)
+        oldest = {catalog: at for at, catalog in overdue}
         counts = Counter((row.subject.catalog, counted_as(row)) for row in rows)
-        return Figures(counts, oldest, self._letters.counts(), frozenset(self._tripped))
+        return Figures(counts, oldest, self._letters.counts(), braking(counts, self._tripped))
 
     async def standing(self, table: TableName) -> Standing | None:
         """See `Desk.standing`."""
@@ -52,7 +53,8 @@ class MemoryInbox(MemoryWorklist):
         """See `Desk.brake`."""
         since = self._clock.now() - self._terms.brake_window
         used = sum(at > since and asked[0].catalog == catalog for asked, at in self._permits.items())
-        return BrakeState(catalog in self._tripped, used, await self.limit(catalog))
+        on = catalog in (await self.figures()).tripped
+        return BrakeState(on, used, await self.limit(catalog), len(self._live(catalog)))
 
     async def audited(self, before: int | None, limit: int) -> list[Audited]:
         """See `Desk.audited`."""
@@ -99,6 +101,14 @@ class MemoryInbox(MemoryWorklist):
         """See `Custody.retire`."""
         (self._retired.add if retired else self._retired.discard)(catalog)
         self._letters.note("retire" if retired else "unretire", order, 1)
+
+    async def owner(self, catalog: str) -> str | None:
+        """See `Custody.owner`."""
+        return self._owners.get(catalog) if self._live(catalog) else None
+
+    async def own(self, catalog: str, catalog_id: str | None) -> None:
+        """See `Custody.own`."""
+        self._owners[catalog] = catalog_id
 
     async def retired(self) -> frozenset[str]:
         """See `Custody.retired`."""

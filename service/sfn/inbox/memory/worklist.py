@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sfn.clock import Clock
 from sfn.inbox import Claimed
 from sfn.inbox.bell import Bell, stirs
-from sfn.inbox.letters import Letter, Status, poisoned
+from sfn.inbox.letters import Letter, Status, poisoned, supersedes
 from sfn.inbox.memory.letters import MemoryLetters
 from sfn.inbox.row import Row, State, claim_of, has_news, is_held_by, lane_of
 from sfn.inbox.tellings import taken, told_of
@@ -55,6 +55,7 @@ class MemoryWorklist:
         self._last = 0
         self._turn = 0
         self._retired: set[str] = set()
+        self._owners: dict[str, str | None] = {}
         self._logged: dict[int, tuple[Hint, datetime]] = {}
         self._letters = MemoryLetters()
         self._poisoned: list[Letter] = []
@@ -224,7 +225,7 @@ class MemoryWorklist:
         catalog = claim.subject.catalog
         if isinstance(outcome, Dead):
             self._letters.open(Letter(claim.subject, outcome.reason, outcome.detail, attempts), now)
-        elif isinstance(outcome, Done | Swept):
+        elif supersedes(outcome):
             self._letters.close(claim.subject, Status.SUPERSEDED, now)
         if isinstance(outcome, Swept):
             self._swept[catalog] = outcome.began

@@ -1,4 +1,4 @@
-"""What is noted of whole catalogs: the brake on steps that are not forward, their sweeps, and whether they retired."""
+"""What is noted of whole catalogs: the brake on steps that are not forward, their sweeps, who they are, who retired."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class BrakeTable:
             (catalog, micros(began)),
         )
 
-    def state(self, catalog: str, live: int, now: datetime) -> BrakeState:
-        """How a catalog's brake stands, with so many live tables."""
+    def state(self, catalog: str, live: int, now: datetime, *, tripped: bool) -> BrakeState:
+        """How a catalog's brake stands, which is on or not, with so many live tables."""
         query = "SELECT count(*) FROM permit WHERE catalog = ? AND at > ?"
         (used,) = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchone()
-        return BrakeState(self._is_tripped(catalog), used, self._terms.allowance(catalog, live))
+        return BrakeState(tripped, used, self._terms.allowance(catalog, live), live)
 
     def tripped(self) -> frozenset[str]:
         """The catalogs whose brake is on."""
@@ -78,6 +78,19 @@ class BrakeTable:
     def retired(self) -> frozenset[str]:
         """The catalogs of which that was noted."""
         return self._named("SELECT name FROM catalog WHERE retired = 1")
+
+    def own(self, catalog: str, catalog_id: str | None) -> None:
+        """Note for which `catalog_id` files are written."""
+        self._db.execute(
+            "INSERT INTO catalog(name, catalog_id) VALUES(?, ?) "
+            "ON CONFLICT(name) DO UPDATE SET catalog_id = excluded.catalog_id",
+            (catalog, catalog_id),
+        )
+
+    def owner(self, catalog: str) -> str | None:
+        """For which that was noted last."""
+        found = self._db.execute("SELECT catalog_id FROM catalog WHERE name = ?", (catalog,)).fetchone()
+        return found[0] if found is not None else None
 
     def _named(self, query: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._db.execute(query).fetchall())

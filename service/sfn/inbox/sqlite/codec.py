@@ -78,15 +78,16 @@ def keys_of_tables(catalog: str) -> tuple[str, str]:
 
 
 ROW = (
-    "state, due_at, not_before, seq, done_seq, token, lease_until, attempt, crashes, failing_since, reason, "
-    "said, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key)"
+    "state, due_at, not_before, seq, done_seq, token, lease_until, attempt, crashes, failing_since, "
+    "waits_since, reason, said, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key)"
 )
 """The columns of `parse_row`."""
 
 
 def parse_row(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> Row:
     """The row of `ROW`."""
-    state, due, before, seq, done, token, lease, attempt, crashes, since, reason, said, wish, story, memo = columns
+    state, due, before, seq, done, token, lease, attempt, crashes, *rest = columns
+    since, waits, reason, said, wish, story, memo = rest
     return Row(
         subject=subject_of(key),
         due_at=moment(due),
@@ -99,6 +100,7 @@ def parse_row(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> 
         attempt=attempt,
         crashes=crashes,
         failing_since=moment_or_none(since),
+        waits_since=moment_or_none(waits),
         reason=Reason(reason) if reason is not None else None,
         said=_said(said) if said is not None else None,
         wish=parse_wish(wish),
@@ -155,6 +157,7 @@ _ENCODED: Mapping[str, Callable[[Any], Any]] = {
     "attempt": int,
     "crashes": int,
     "failing_since": micros_or_none,
+    "waits_since": micros_or_none,
     "reason": lambda reason: reason.value if reason is not None else None,
     "said": said_column,
     "wish": wish_column,

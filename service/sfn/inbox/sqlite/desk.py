@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 
-from sfn.inbox.figures import BrakeState, Figures
+from sfn.inbox.figures import BrakeState, Figures, braking
 from sfn.inbox.letters import Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.row import Row, standing_of
 from sfn.inbox.sqlite.brake import BrakeTable
@@ -51,7 +51,7 @@ class Desk:
         oldest = self._due.oldest(now)
         tables = {pair: count for pair, count in self._rows.counts.items() if count}
         letters = {pair: count for pair, count in self._dead.open_ones.items() if count}
-        return Figures(tables, oldest, letters, self._brake.tripped())
+        return Figures(tables, oldest, letters, braking(tables, self._brake.tripped()))
 
     def standing(self, table: TableName) -> Standing | None:
         """See `Desk.standing`."""
@@ -60,7 +60,8 @@ class Desk:
 
     def brake(self, catalog: str, now: datetime) -> BrakeState:
         """See `Desk.brake`."""
-        return self._brake.state(catalog, self._roster.live_count(catalog), now)
+        on = catalog in braking(self._rows.counts, self._brake.tripped())
+        return self._brake.state(catalog, self._roster.live_count(catalog), now, tripped=on)
 
     def audited(self, before: int | None, limit: int) -> list[Audited]:
         """See `Desk.audited`."""
@@ -131,6 +132,16 @@ class Desk:
         with self._transaction():
             self._brake.retire(catalog, retired=retired)
             self._note("retire" if retired else "unretire", order, 1)
+
+    def owner(self, catalog: str) -> str | None:
+        """See `Custody.owner`."""
+        query = "SELECT 1 FROM subject WHERE catalog = ? AND live_location IS NOT NULL LIMIT 1"
+        return self._brake.owner(catalog) if self._rows.select(query, (catalog,)) else None
+
+    def own(self, catalog: str, catalog_id: str | None) -> None:
+        """See `Custody.own`."""
+        with self._transaction():
+            self._brake.own(catalog, catalog_id)
 
     def retired(self) -> frozenset[str]:
         """See `Custody.retired`."""

@@ -32,11 +32,15 @@ class DueRows:
         return [(lane, key) for lane, (key,) in dealt(waiting, slots)]
 
     def oldest(self, now: datetime) -> dict[str, datetime]:
-        """By catalog, since when the most overdue row waits that something was told of."""
-        query = "SELECT min(due_at) FROM subject WHERE lane = ? AND state = 'queued'"
+        """See `Figures.oldest_due`."""
+        queries = (
+            "SELECT min(due_at) FROM subject WHERE lane = ? AND state = 'queued'",
+            "SELECT min(waits_since) FROM subject WHERE lane = ? AND waits_since IS NOT NULL",
+        )
         oldest: dict[str, datetime] = {}
-        for lane, number in self._rows.lanes().items():
-            if lane.urgency is Urgency.LIVE:
+        lanes = [(lane, number) for lane, number in self._rows.lanes().items() if lane.urgency is Urgency.LIVE]
+        for query in queries:
+            for lane, number in lanes:
                 ((at,),) = self._rows.select(query, (number,))
                 if at is not None and at <= micros(now):
                     oldest[lane.catalog] = min(moment(at), oldest.get(lane.catalog, now))

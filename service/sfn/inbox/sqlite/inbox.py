@@ -238,6 +238,14 @@ class SqliteInbox:
         """See `Custody.retire`."""
         await self._committer.run(lambda ledger: ledger.desk.retire(catalog, retired=retired, order=order))
 
+    async def owner(self, catalog: str) -> str | None:
+        """See `Custody.owner`."""
+        return await self._committer.run(lambda ledger: ledger.desk.owner(catalog))
+
+    async def own(self, catalog: str, catalog_id: str | None) -> None:
+        """See `Custody.own`."""
+        await self._committer.run(lambda ledger: ledger.desk.own(catalog, catalog_id))
+
     async def retired(self) -> frozenset[str]:
         """See `Custody.retired`."""
         return await self._committer.run(lambda ledger: ledger.desk.retired())

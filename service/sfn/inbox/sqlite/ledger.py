@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sfn.inbox import Claimed
 from sfn.inbox.bell import stirs
-from sfn.inbox.letters import Letter, Status, poisoned
+from sfn.inbox.letters import Letter, Status, poisoned, supersedes
 from sfn.inbox.row import Row, claim_of, has_news, is_held_by
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.codec import key_of
@@ -281,7 +281,7 @@ class Ledger:
         catalog = claim.subject.catalog
         if isinstance(outcome, Dead):
             self._dead.open(Letter(claim.subject, outcome.reason, outcome.detail, attempts), now)
-        elif isinstance(outcome, Done | Swept):
+        elif supersedes(outcome):
             self._dead.close(key, Status.SUPERSEDED, now)
         if isinstance(outcome, Swept):
             self.brake.note_sweep(catalog, outcome.began)

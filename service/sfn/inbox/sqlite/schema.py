@@ -6,7 +6,7 @@ import sqlite3
 
 from sfn.errors import Broken
 
-VERSION = 2
+VERSION = 3
 
 MIGRATIONS = (
     """
@@ -67,6 +67,12 @@ MIGRATIONS = (
     CREATE TABLE audit(
       id INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL, about TEXT NOT NULL,
       count INTEGER NOT NULL);
+    """,
+    # Only rows that failed are in the index: what goes well pays nothing for it.
+    """
+    ALTER TABLE subject ADD COLUMN waits_since INTEGER;
+    CREATE INDEX subject_waits ON subject(lane, waits_since) WHERE waits_since IS NOT NULL;
+    ALTER TABLE catalog ADD COLUMN catalog_id TEXT;
     """,
 )
 

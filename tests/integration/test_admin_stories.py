@@ -1,0 +1,88 @@
+"""Why a table has no live file is told apart: dropped, left out, retired, or never there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from sfn.admin.overview import Unpublished
+from sfn.publish.policy import Interest
+from sfn.words import Claim, Done, Findings, Hint, Later, Memo, Story, Table, TableName
+from tests.integration.operating import Office, got, operating, table
+from tests.promises.inboxes import AT, pointer
+
+ORDERS, SECRET = table("orders"), table("secret")
+GONE = Story(visited=True)
+THERE = Memo(Table("u1", AT, pointer(1)))
+LEFT_ALONE = Memo(Table("u1", AT, pointer(1), left_alone="switched off"))
+
+
+@pytest.fixture(name="office")
+def fixture_office() -> Office:
+    return Office(interest=Interest(exclude=("sales.secret",)))
+
+
+@pytest.fixture(name="operator")
+async def fixture_operator(office: Office) -> AsyncIterator[httpx.AsyncClient]:
+    async with operating(office) as client:
+        yield client
+
+
+async def why(operator: httpx.AsyncClient, name: TableName = ORDERS) -> str | None:
+    found: str | None = (await got(operator, f"/admin/v1/tables/prod/sales/{name.name}"))["unpublished"]
+    return found
+
+
+async def looked_at_again(office: Office, name: TableName = ORDERS) -> Claim:
+    await office.ground.published(name)
+    await office.inbox.put([Hint(name, drop=True)])
+    return await office.ground.claim()
+
+
+async def test_a_table_with_a_file_is_published(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.ground.hint(ORDERS)
+    assert await why(operator) is None
+    await office.ground.settle(await office.ground.claim(), office.ground.done())
+    assert await why(operator) is None
+    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live"] == 1
+
+
+async def test_a_table_that_was_dropped(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    await ground.settle(await looked_at_again(office), Done(ground.after(60), Findings(GONE, THERE)))
+    assert await why(operator) == Unpublished.DROPPED
+    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live"] == 0
+
+
+async def test_a_table_that_was_never_there(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.ground.settled(ORDERS, Later(office.ground.after(60), "neither", findings=Findings(Story(misses=1))))
+    assert await why(operator) == Unpublished.MISSING
+
+
+async def test_a_table_that_wants_no_files(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    await ground.settle(await looked_at_again(office), Done(ground.after(60), Findings(GONE, LEFT_ALONE)))
+    assert await why(operator) == Unpublished.LEFT_ALONE
+
+
+async def test_a_table_that_never_wanted_files(operator: httpx.AsyncClient, office: Office) -> None:
+    nothing = Findings(Story(misses=1), LEFT_ALONE)
+    await office.ground.settled(ORDERS, Later(office.ground.after(60), "neither", findings=nothing))
+    assert await why(operator) == Unpublished.LEFT_ALONE
+
+
+async def test_a_table_that_the_settings_leave_out(operator: httpx.AsyncClient, office: Office) -> None:
+    unknown = await operator.get("/admin/v1/tables/prod/sales/secret")
+    assert (unknown.status_code, "include or exclude leaves it out" in unknown.json()["detail"]) == (404, True)
+    ground = office.ground
+    await ground.settle(await looked_at_again(office, SECRET), Done(ground.after(60), Findings(GONE, THERE)))
+    assert await why(operator, SECRET) == Unpublished.EXCLUDED
+
+
+async def test_a_table_of_a_catalog_that_retired(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    await ground.settle(await looked_at_again(office), Done(ground.after(60), Findings(GONE, THERE)))
+    office.process.retirement.names = frozenset({"prod"})
+    assert await why(operator) == Unpublished.RETIRED

@@ -1,0 +1,121 @@
+"""A catalog says who it is once it was reached, and the inbox remembers who it was."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from sfn.admin.operators import Retirement
+from sfn.errors import Scope, Trouble
+from sfn.inbox.memory import MemoryInbox
+from sfn.wiring.assembly import Reached
+from tests.promises.inboxes import TERMS, HandClock, table
+from tests.promises.inboxes import Ground as Rows
+from tests.unit import rest_server
+from tests.unit.rest_server import Open, Server, complaint, reply
+from tests.unit.settings_ground import CATALOG, Ground
+
+
+def custody() -> MemoryInbox:
+    """One that remembers nobody."""
+    return MemoryInbox(TERMS, HandClock())
+
+
+@pytest.fixture(name="ground")
+def fixture_ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+@pytest.fixture(name="server")
+async def fixture_server() -> AsyncGenerator[Server]:
+    async with rest_server.running() as server:
+        yield server
+
+
+@pytest.fixture(name="opened")
+async def fixture_opened() -> AsyncGenerator[Open]:
+    async with rest_server.opening() as opened:
+        yield opened
+
+
+async def test_a_catalog_has_a_policy_once_it_was_reached(ground: Ground, server: Server, opened: Open) -> None:
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), custody())
+    up = server.config
+    server.config = complaint("ServiceUnavailableException", 503)
+    for _ in range(2):
+        with pytest.raises(Trouble) as caught:
+            await sources.named("prod")
+        assert caught.value.scope is Scope.CATALOG
+    server.config = up
+    source = await sources.named("prod")
+    assert source is not None
+    assert len(source.policy.catalog_id) == 32
+    server.config = reply({"overrides": {"prefix": "another"}})
+    assert await sources.named("prod") is source
+
+
+async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: Server, opened: Open) -> None:
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), custody())
+    found = []
+
+    async def ask() -> None:
+        found.append(await sources.named("prod"))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(ask)
+    assert len(found) == 5
+    assert all(source is found[0] for source in found)
+
+
+async def test_a_configured_identity_needs_no_catalog(ground: Ground, server: Server, opened: Open) -> None:
+    server.config = reply(b"", 500)
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, Retirement(), custody())
+    source = await sources.named("prod")
+    assert source is not None
+    assert source.policy.catalog_id == "ours"
+    assert server.configured == 0
+
+
+async def test_a_catalog_that_became_another_is_told_with_what_helps(
+    ground: Ground, server: Server, opened: Open
+) -> None:
+    clock = HandClock()
+    inbox = MemoryInbox(TERMS, clock)
+
+    async def started(catalog_id: str) -> list[EventDict]:
+        sources = Reached(ground.load(CATALOG), {"prod": opened(server, catalog_id=catalog_id)}, Retirement(), inbox)
+        with capture_logs() as records:
+            for _ in range(2):
+                await sources.named("prod")
+        return [record for record in records if record["event"] == "catalog changed"]
+
+    assert await started("first") == []
+    assert await started("old") == []
+    await Rows(inbox, clock).published(table("orders"))
+    assert await started("old") == []
+    (warning,) = await started("new")
+    assert (warning["log_level"], warning["files"], warning["catalog_id"]) == ("warning", "old", "new")
+    assert warning["remedy"] == "sfn adopt prod --from old"
+    assert len(await started("new")) == 1
+
+
+async def test_a_catalog_that_retires_gets_no_files_from_then_on(ground: Ground, server: Server, opened: Open) -> None:
+    retirement = Retirement()
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, retirement, custody())
+    retired = []
+    for retirement.names in (frozenset(), frozenset({"prod"}), frozenset({"other"})):
+        source = await sources.named("prod")
+        assert source is not None
+        retired.append(source.policy.retired)
+    assert retired == [False, True, False]
+    assert set(sources.identities()) == {"prod"}
+
+
+async def test_another_name_is_no_catalog(ground: Ground) -> None:
+    assert await Reached(ground.load(CATALOG), {}, Retirement(), custody()).named("prod") is None
