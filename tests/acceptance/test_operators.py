@@ -88,6 +88,9 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     shown = await here.sfn("dead-letters", "show", str(number))
     assert f"dead letter {number}: foreign-file, open" in shown.out
     assert str(file) in shown.out
+    (exact,) = (await here.sfn("dead-letters", "show", str(number), "--json")).json["dead_letters"]
+    assert exact["remedy"] == f"move the file away, then `sfn dead-letters replay {number}`"
+    assert exact["remedy"] in shown.out
     status = await here.sfn("status", "--exit-code")
     assert status.status == 1
     assert "  ! 1 dead letter: 1 foreign-file\n      → sfn dead-letters list\n" in status.out
@@ -95,7 +98,7 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     file.unlink()
     replayed = await here.sfn("dead-letters", "replay", str(number))
     assert (replayed.status, replayed.err) == (0, "")
-    assert replayed.out.startswith("replayed 1 of 1")
+    assert replayed.out.startswith("queued 1 of 1 to be looked at again;")
     await here.lake.until_published("blocked")
     again = await here.sfn("dead-letters", "replay", str(number))
     assert (again.status, again.err) == (1, "1 of these ids: expected open dead letters, found others or none\n")

@@ -208,6 +208,9 @@ def test_a_letter_is_shown_whole() -> None:
     assert "changed   2026-08-21T11:30:00+00:00 (30 min ago) by ann@host" in page
     assert "request   POST /v1/events, no type said, 99,999 bytes, of which are kept:" in page
     assert page[-2:] == ["  {", r'  "x": "\x1b[2J"']
+    assert any(line.startswith("remedy    set stores.NAME.prefix or catalogs.prod.allowed_locations") for line in page)
+    closed = plain(list(bulk.letter_page(msgspec.structs.replace(letter, status="discarded"), NOON)))
+    assert "remedy" not in closed
 
 
 def test_a_shell_completes_the_configurations_catalogs_and_the_reasons(tmp_path: Path) -> None:

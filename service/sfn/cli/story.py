@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sfn.cli.answers import Letter, Table, Wanted
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
+from sfn.cli.remedies import remedy
 from sfn.cli.tables import spelled
 from sfn.words import Reason
 
@@ -123,6 +124,8 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
         yield "last event", f"{ago(event.received_at, now)} from {event.sender or 'nobody'}{number}"
     for location in table.locations:
         yield "location", location
+    if (letter := next((one for one in table.dead_letters if one.status == "open"), None)) is not None:
+        yield "what to do", remedy(letter)
 
 
 def _wanted(wanted: Wanted) -> str:
