@@ -38,6 +38,28 @@ async def test_a_table_that_nobody_told_of_says_how_to_tell(here: Place) -> None
     assert "`sfn notify sales.unheard`" in told.err
 
 
+async def test_an_event_can_be_waited_for(here: Place) -> None:
+    pointer = here.lake.commit("awaited")
+    told = await here.sfn("notify", "sales.awaited", "--wait")
+    assert (told.status, told.out.splitlines()[0].startswith(f"sales.awaited: published {pointer}")) == (0, True)
+    assert here.lake.published("awaited") == pointer
+    file = here.block("obstructed")
+    refused = await here.sfn("notify", "sales.obstructed", "--wait", "--timeout", "30s")
+    assert (refused.status, ", foreign-file: " in refused.out, "  → move the file away" in refused.out) == (
+        1,
+        True,
+        True,
+    )
+    exact = (await here.sfn("notify", "sales.obstructed", "--wait", "--json")).json
+    assert (exact["accepted"], exact["tables"][0]["end"]) == (1, "dead-letter")
+    file.unlink()
+    assert (await here.sfn("dead-letters", "discard", "--table", "sales.obstructed", "--yes")).status == 0
+    missing = await here.sfn("notify", "sales.mistyped", "--wait")
+    assert (missing.status, "sales.mistyped: nothing to publish: the catalog has no such" in missing.out) == (0, True)
+    alone = await here.sfn("notify", "sales.awaited", "--timeout", "9s")
+    assert (alone.status, "--timeout needs --wait" in alone.err) == (2, True)
+
+
 async def test_a_repeated_event_is_a_duplicate(here: Place) -> None:
     here.lake.commit("repeated")
     assert "accepted" in (await here.sfn("notify", "sales.repeated", "--event-id", "e1")).out

@@ -10,7 +10,7 @@ import pytest
 from sfn.cli.answers import Last, LastEvent, Letter, Table, Wanted
 from sfn.cli.pages import Tone, plain
 from sfn.cli.remedies import remedy
-from sfn.cli.story import about, story, verdict
+from sfn.cli.story import Verdict, about, story, verdict
 from sfn.words import Reason
 from tests.unit.operators import LETTER, NOON, ORDERS
 
@@ -76,6 +76,25 @@ def test_the_verdict_says_how_it_stands_and_what_to_type(shown: Table, said: str
     lines = plain(story(shown, NOON)).splitlines()
     assert lines[0] == f"prod:sales.orders {said}"
     assert lines[1] == (f"  → {command}" if command else "")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said", "tone"),
+    [
+        ({}, "is published, as the catalog says; looked at once more in 9 s (a replica may lag)", Tone.GOOD),
+        ({"drop": True}, "waits with a drop; looked at once more in 9 s (a replica may lag)", Tone.WARNING),
+    ],
+)
+def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object], said: str, tone: Tone) -> None:
+    shown = table(
+        wanted=msgspec.structs.replace(ORDERS.wanted, **wanted),
+        last=Last("later", "a replica may lag", NOON - timedelta(seconds=3)),
+        due_at=NOON + timedelta(seconds=9),
+    )
+    assert verdict(shown, NOON) == Verdict(said, tone)
+    told = plain(story(shown, NOON))
+    assert "last look  right as far as could be told, 3 s ago: a replica may lag" in told
+    assert ("wanted     a drop" in told) is bool(wanted)
 
 
 def test_a_letter_that_is_not_open_any_more_is_history() -> None:

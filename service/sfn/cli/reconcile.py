@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import FAILED, reported
-
-INTERRUPTED: Final = 130
-"""128 and the number of SIGINT, as shells have it."""
+from sfn.cli.exits import FAILED, INTERRUPTED, reported
 
 
 def reconcile(
