@@ -17,6 +17,7 @@ from sfn.settings import (
     Misconfigured,
     SenderSettings,
     Settings,
+    forgotten,
     load,
     load_client,
 )
@@ -50,7 +51,7 @@ def operators(flags: Flags) -> Access:
     known = None if flags.url is not None and flags.token_file is not None else load_client(flags.config)
     token = None if flags.token_file is None else first_token(flags.token_file)
     if token is None and known is not None:
-        token = _operators_token(known.admin)
+        token = _operators_token(known.admin, flags.config)
     return _reached(flags, token, None if known is None else known.listener)
 
 
@@ -204,13 +205,14 @@ def _just(chain: Path) -> ssl.SSLContext:
     return trust
 
 
-def _operators_token(admin: AdminSettings) -> str:
+def _operators_token(admin: AdminSettings, config: Path | None) -> str:
     if admin.token is not None:
         return admin.token.get_secret_value()
     if admin.token_file is not None:
         return first_token(admin.token_file)
     remedy = "name the configuration (--config FILE) that has [admin] token or token_file, or give --token-file"
-    raise _lacking("admin.token", "the operators' token", "none", remedy)
+    lacking = SfnError("admin.token", expected="the operators' token", found="none", remedy=remedy)
+    raise Misconfigured([*forgotten(config), lacking])
 
 
 def _senders_token(sender: SenderSettings) -> str | None:

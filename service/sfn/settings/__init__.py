@@ -22,7 +22,7 @@ from sfn.settings.complaints import complaints
 from sfn.settings.consistency import inconsistencies
 from sfn.settings.inbox import InboxSettings
 from sfn.settings.listener import ListenerSettings
-from sfn.settings.misconfigured import Misconfigured
+from sfn.settings.misconfigured import Misconfigured, forgotten
 from sfn.settings.model import Settings
 from sfn.settings.parties import AdminSettings, SenderSettings
 from sfn.settings.sources import gather
@@ -45,9 +45,9 @@ def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Setting
     try:
         settings = Settings.model_validate(sources.tables)
     except ValidationError as error:
-        raise Misconfigured((*sources.problems, *complaints(error, sources))) from None
+        raise Misconfigured((*forgotten(path), *sources.problems, *complaints(error, sources))) from None
     if problems := (*sources.problems, *inconsistencies(settings, sources)):
-        raise Misconfigured(problems)
+        raise Misconfigured((*forgotten(path), *problems))
     return settings
 
 
@@ -65,6 +65,7 @@ __all__ = [
     "SweepSettings",
     "TelemetrySettings",
     "WorkerSettings",
+    "forgotten",
     "load",
     "load_client",
 ]

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from sfn.settings.complaints import complaints
 from sfn.settings.listener import ListenerSettings
-from sfn.settings.misconfigured import Misconfigured
+from sfn.settings.misconfigured import Misconfigured, forgotten
 from sfn.settings.parties import AdminSettings
 from sfn.settings.section import Section
 from sfn.settings.sources import gather
@@ -38,4 +38,4 @@ def load_client(path: Path | None, environ: Mapping[str, str] | None = None) -> 
     try:
         return ClientSettings.model_validate(ours)
     except ValidationError as error:
-        raise Misconfigured(complaints(error, sources)) from None
+        raise Misconfigured((*forgotten(path), *complaints(error, sources))) from None
