@@ -17,9 +17,9 @@ from sfn.settings import (
     Misconfigured,
     SenderSettings,
     Settings,
-    forgotten,
     load,
     load_client,
+    without_any,
 )
 from sfn.settings.texts import http_url
 
@@ -212,7 +212,7 @@ def _operators_token(admin: AdminSettings, config: Path | None) -> str:
         return first_token(admin.token_file)
     remedy = "name the configuration (--config FILE) that has [admin] token or token_file, or give --token-file"
     lacking = SfnError("admin.token", expected="the operators' token", found="none", remedy=remedy)
-    raise Misconfigured([*forgotten(config), lacking])
+    raise without_any(config, lacking)
 
 
 def _senders_token(sender: SenderSettings) -> str | None:

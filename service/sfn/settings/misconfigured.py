@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from sfn.errors import SfnError
 
@@ -19,11 +18,3 @@ class Misconfigured(SfnError):
         self.problems = tuple(problems)
         found = "".join(f"\n  {problem}" for problem in self.problems)
         super().__init__("settings", expected="none of these problems", found=found)
-
-
-def forgotten(path: Path | None) -> tuple[SfnError, ...]:
-    """What stands before all else that is wrong where no file was given: that it was."""
-    if path is not None:
-        return ()
-    remedy = "name it: --config FILE or SFN_CONFIG; or set each key as SFN_SECTION__KEY"
-    return (SfnError("settings", expected="a configuration file", found="none that was given", remedy=remedy),)
