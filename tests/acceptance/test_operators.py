@@ -38,6 +38,28 @@ async def test_a_table_that_nobody_told_of_says_how_to_tell(here: Place) -> None
     assert "`sfn notify sales.unheard`" in told.err
 
 
+async def test_an_event_can_be_waited_for(here: Place) -> None:
+    pointer = here.lake.commit("awaited")
+    told = await here.sfn("notify", "sales.awaited", "--wait")
+    assert (told.status, told.out.splitlines()[0].startswith(f"sales.awaited: published {pointer}")) == (0, True)
+    assert here.lake.published("awaited") == pointer
+    file = here.block("obstructed")
+    refused = await here.sfn("notify", "sales.obstructed", "--wait", "--timeout", "30s")
+    assert (refused.status, ", foreign-file: " in refused.out, "  → move the file away" in refused.out) == (
+        1,
+        True,
+        True,
+    )
+    exact = (await here.sfn("notify", "sales.obstructed", "--wait", "--json")).json
+    assert (exact["accepted"], exact["tables"][0]["end"]) == (1, "dead-letter")
+    file.unlink()
+    assert (await here.sfn("dead-letters", "discard", "--table", "sales.obstructed", "--yes")).status == 0
+    missing = await here.sfn("notify", "sales.mistyped", "--wait")
+    assert (missing.status, "sales.mistyped: nothing to publish: the catalog has no such" in missing.out) == (0, True)
+    alone = await here.sfn("notify", "sales.awaited", "--timeout", "9s")
+    assert (alone.status, "--timeout needs --wait" in alone.err) == (2, True)
+
+
 async def test_a_repeated_event_is_a_duplicate(here: Place) -> None:
     here.lake.commit("repeated")
     assert "accepted" in (await here.sfn("notify", "sales.repeated", "--event-id", "e1")).out
@@ -60,7 +82,8 @@ async def test_a_sweep_is_followed_to_its_end_and_tells_what_differed(here: Plac
     assert re.search(r"^  sales\.found +missing +nothing at file://", before.out, re.MULTILINE)
     assert here.lake.published("found") is None
     told = await here.sfn("reconcile")
-    assert (told.status, told.err) == (0, "")
+    assert told.status == 0
+    assert re.fullmatch(r"prod: the sweep waits \d+ s, until [\d:]{8}, as two of a catalog are kept apart\n|", told.err)
     assert re.search(r"^  sales\.found +new$", told.out, re.MULTILINE)
     await until(lambda: here.lake.published("found") == pointer)
     swept = (await here.sfn("reconcile", "--catalog", "prod", "--json")).json["catalogs"]
@@ -72,11 +95,10 @@ async def test_a_sweep_is_followed_to_its_end_and_tells_what_differed(here: Plac
 
 async def test_a_catalog_that_is_not_configured_is_named_with_those_that_are(here: Place) -> None:
     told = await here.sfn("reconcile", "--catalog", "prd")
-    assert (told.status, told.out) == (1, "")
-    assert "no catalog of that name is configured; there are: prod" in told.err
+    expected = "--catalog: expected a configured catalog that can be asked (prod), found prd; did you mean prod?\n"
+    assert (told.status, told.out, told.err) == (2, "", expected)
     offline = await sfn("reconcile", "--dry-run", "--catalog", "prd", "--config", str(here.configuration))
-    expected = "--catalog: expected a configured catalog that can be asked (prod), found prd\n"
-    assert (offline.status, offline.err) == (2, expected)
+    assert offline == told
 
 
 async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
@@ -88,6 +110,9 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     shown = await here.sfn("dead-letters", "show", str(number))
     assert f"dead letter {number}: foreign-file, open" in shown.out
     assert str(file) in shown.out
+    (exact,) = (await here.sfn("dead-letters", "show", str(number), "--json")).json["dead_letters"]
+    assert exact["remedy"] == f"move the file away, then `sfn dead-letters replay {number}`"
+    assert exact["remedy"] in shown.out
     status = await here.sfn("status", "--exit-code")
     assert status.status == 1
     assert "  ! 1 dead letter: 1 foreign-file\n      → sfn dead-letters list\n" in status.out
@@ -95,7 +120,7 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     file.unlink()
     replayed = await here.sfn("dead-letters", "replay", str(number))
     assert (replayed.status, replayed.err) == (0, "")
-    assert replayed.out.startswith("replayed 1 of 1")
+    assert replayed.out.startswith("queued 1 of 1 to be looked at again;")
     await here.lake.until_published("blocked")
     again = await here.sfn("dead-letters", "replay", str(number))
     assert (again.status, again.err) == (1, "1 of these ids: expected open dead letters, found others or none\n")

@@ -91,9 +91,17 @@ async def test_a_catalog_that_retires_leaves_no_file_until_that_is_undone(tmp_pa
         assert (await here.sfn("retire", "prod", "--yes")).out.startswith("prod: retired, 1 table queued;")
         await until(lambda: here.lake.published("orders") is None)
         assert "prod (retired)" in (await here.sfn("status")).out
-        assert (await here.sfn("notify", "sales.orders")).out.startswith("ignored: ")
+        ignored = await here.sfn("notify", "sales.orders", "--wait")
+        assert (ignored.status, ignored.err) == (0, "")
+        assert ignored.out.startswith("ignored: the catalog prod is retired, its tables get no files;")
         assert (await here.sfn("retire", "prod", "--undo")).out.startswith("prod: kept again, ")
         await here.lake.until_published("orders")
+
+
+async def test_a_table_that_is_left_out_says_by_which_setting(tmp_path: Path) -> None:
+    async with place(tmp_path, catalog='exclude = ["sales.tmp_*"]') as here:
+        told = await here.sfn("notify", "sales.tmp_1", "--wait")
+        assert (told.status, told.out) == (0, "ignored: catalogs.prod.include and exclude leave the table out\n")
 
 
 async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def test_a_refusal_is_one_line_on_standard_error_and_1(place: Directory) -> None
     place.write(state=State.DROPPED)
     status, told, complaint = resolve(place.path, "--json")
     assert (status, told, complaint.count("\n")) == (1, "", 1)
-    assert "none of a live table" in complaint
+    said = "expected a live table, found that sales.orders was dropped, as the catalog said at 2026-08-21T12:00:00.000Z"
+    assert said in complaint
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 
 SFN = Path(sys.executable).with_name("sfn")
+FORGOTTEN = (
+    "settings: expected a configuration file, found none that was given; "
+    "name it: --config FILE or SFN_CONFIG; or set each key as SFN_SECTION__KEY"
+)
 
 
 def sfn(
@@ -58,9 +62,39 @@ def test_without_any_settings_it_shows_what_to_write(tmp_path: Path) -> None:
     done = sfn("serve", folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "settings: catalogs: expected at least one, found none; "
+        f"{FORGOTTEN}\nsettings: catalogs: expected at least one, found none; "
         'write [catalogs.NAME] uri = "https://…", or set SFN_CATALOGS__NAME__URI\n'
     )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("status",), ("audit",), ("notify", "sales.orders"), ("reconcile",), ("reconcile", "--dry-run")],
+)
+def test_a_forgotten_configuration_is_named_before_all_that_it_lacks(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = sfn(*arguments, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    first, *rest = done.stderr.splitlines()
+    assert (first, len(rest)) == (FORGOTTEN, 1)
+
+
+def test_a_check_names_a_forgotten_configuration_first(tmp_path: Path) -> None:
+    done = sfn("check", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.splitlines()[:2] == [
+        "error    settings: expected a configuration file, found none that was given",
+        f"         → {FORGOTTEN.partition('; ')[2]}",
+    ]
+
+
+def test_what_is_wrong_in_a_configuration_is_all_that_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "sfn.toml"
+    file.write_text("[admin]\n")
+    done = sfn("status", "--config", str(file))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "admin.token" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,12 @@ async def test_catalogs_are_swept_when_an_operator_asks(operator: httpx.AsyncCli
     assert answer["catalogs"] == ["prod", "dev.eu"]
     claims = await office.ground.claims()
     assert {claim.subject for claim in claims} == {CatalogName("prod"), CatalogName("dev.eu")}
-    assert (await posted(operator, "/admin/v1/reconcile", {"catalogs": ["prod", "prod"]}))["catalogs"] == ["prod"]
+    assert answer["begins_at"] == dict.fromkeys(("prod", "dev.eu"), answer["asked_at"])
+    again = await posted(operator, "/admin/v1/reconcile", {"catalogs": ["prod", "prod"]})
+    assert (again["catalogs"], again["begins_at"]) == (["prod"], {})
+    (newest, first) = (await got(operator, "/admin/v1/audit"))["entries"]
+    assert (newest["action"], newest["subject"], newest["count"]) == ("reconcile", "prod", 1)
+    assert (first["subject"], first["count"]) == ("prod, dev.eu", 2)
 
 
 @pytest.mark.parametrize(("catalog", "status"), [("unknown", 404), ("mute", 422)])

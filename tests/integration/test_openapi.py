@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import anyio.to_thread
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -19,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from sfn.receiver.openapi import SCHEMAS
 from tests.integration.lake import Lake, lake
 from tests.integration.process import TOKEN, Daemon, configure, serving
 
@@ -112,6 +114,43 @@ async def test_whatever_is_sent_gets_an_answer_that_is_described(daemon: Daemon)
     assert set(asked) == set(RIGHT)
     assert daemon.process.poll() is None
     assert not daemon.records("request failed")
+
+
+def told(url: str) -> list[httpx.Response]:
+    """What came of events that the description allows, each of a catalog that the sender has."""
+    operation = schemathesis.openapi.from_url(f"{url}/openapi.json")["/v1/events"]["POST"]
+    answers = []
+
+    @given(case=operation.as_strategy(generation_mode=GenerationMode.POSITIVE))
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        # What comes of them must not be chance.
+        derandomize=True,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    def send(case: Any) -> None:  # noqa: ANN401 - schemathesis makes it
+        for event in case.body if isinstance(case.body, list) else [case.body]:
+            if "catalog" in event:
+                event["catalog"] = "prod"
+        answers.append(case.call(base_url=url, headers=shown("/v1/events"), timeout=20))
+
+    send()
+    return [httpx.Response(answer.status_code, content=answer.content) for answer in answers]
+
+
+async def test_events_that_the_description_allows_are_accepted(daemon: Daemon) -> None:
+    answers = await anyio.to_thread.run_sync(told, str(daemon.client.base_url).rstrip("/"))
+    # No schema says which keys go together, and that a name has no control characters.
+    assert {answer.status_code for answer in answers} <= {202, 422}
+    assert any(answer.status_code == 202 and answer.json()["accepted"] for answer in answers)
+
+
+async def test_no_part_of_the_description_takes_the_name_of_another(daemon: Daemon) -> None:
+    schemas = (await daemon.client.get("/openapi.json")).json()["components"]["schemas"]
+    assert {name: schemas[name] for name in SCHEMAS} == SCHEMAS
 
 
 async def test_each_success_that_is_described_is_reached(daemon: Daemon) -> None:

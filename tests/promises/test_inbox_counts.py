@@ -1,10 +1,12 @@
-"""What an inbox promises to tell of itself: which hints needed no look of their own, which leases ran out."""
+"""What an inbox promises to tell of itself: which hints needed no look of their own, which leases ran out, when a
+catalog is swept.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from sfn.words import Accepted, Dead, Done, Hint, Later, Outcome, Reason, Released, Retry
+from sfn.words import Accepted, CatalogName, Dead, Done, Hint, Later, Outcome, Reason, Released, Retry, Swept
 from tests.promises.inboxes import PLENTY, TERMS, Ground, table
 
 ORDERS, RETURNS = table("orders"), table("returns")
@@ -66,3 +68,14 @@ async def test_every_lease_that_runs_out_is_told_once(ground: Ground) -> None:
     await ground.settle(second, Done(ground.after(60)))
     ground.clock.turn(LEASE)
     assert (await ground.inbox.claim(PLENTY, ground.now)).expired == 1
+
+
+async def test_a_catalog_that_is_to_be_swept_says_when(ground: Ground) -> None:
+    assert await ground.inbox.standing(CatalogName("few")) is None
+    await ground.inbox.reconcile([Hint(CatalogName("few"))], ground.order())
+    claim = await ground.claim()
+    await ground.settle(claim, Swept(ground.after(900), ground.now, calm=True))
+    await ground.inbox.reconcile([Hint(CatalogName("few"))], ground.order())
+    standing = await ground.inbox.standing(CatalogName("few"))
+    assert standing is not None
+    assert (standing.state, standing.due_at) == ("queued", ground.after(30))

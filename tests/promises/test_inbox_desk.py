@@ -174,16 +174,18 @@ async def test_every_order_is_in_the_audit_log(ground: Ground) -> None:
     await ground.inbox.release("few", Order("bob", "few", ground.now))
     await ground.inbox.adopt([Hint(ORDERS, adopts="c0")], Order("ann", "sales.orders", ground.now))
     await ground.inbox.retire("few", retired=True, order=Order("ann", "few", ground.now))
+    await ground.inbox.reconcile([Hint(CatalogName("few"))], Order("eve", "few", ground.now))
     entries = await ground.inbox.audited(None, 10)
     told = [(entry.actor, entry.action, entry.about, entry.count) for entry in entries]
     assert told == [
+        ("eve", "reconcile", "few", 1),
         ("ann", "retire", "few", 1),
         ("ann", "adopt", "sales.orders", 1),
         ("bob", "release", "few", 0),
         ("bob", "discard", "ids 2", 1),
         ("ann", "replay", "ids 1", 1),
     ]
-    assert [entry.action for entry in await ground.inbox.audited(entries[2].id, 1)] == ["discard"]
+    assert [entry.action for entry in await ground.inbox.audited(entries[3].id, 1)] == ["discard"]
     assert entries[0].at - entries[-1].at == timedelta(seconds=1)
 
 

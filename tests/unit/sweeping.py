@@ -108,6 +108,7 @@ class World:
         self.catalog, self.inbox = Slow(), Noting(self.clock)
         self.ground = Ground(self.inbox, self.clock)
         self.tables: dict[TableName, Table] = {}
+        self.differed: dict[str, str] = {}
 
     def create(self, name: str, *namespace: str) -> TableName:
         """A new table; of `sales` where no namespace is given."""
@@ -130,10 +131,14 @@ class World:
         await self.ground.settled(table, ended)
 
     async def swept(self, policy: Policy = POLICY) -> Swept:
-        """One sweep."""
+        """One sweep; `differed` are the kinds of difference that it reported."""
         self.inbox.noted.clear()
         ports = SweepPorts(self.catalog, self.inbox, self.inbox, self.inbox, self.clock)
-        return await Sweep(CatalogName("prod"), ports, policy).run(0.5)
+        sweep = Sweep(CatalogName("prod"), ports, policy)
+        try:
+            return await sweep.run(0.5)
+        finally:
+            self.differed = {table.identifier: kind.value for table, kind in sweep.report.differed}
 
     @property
     def told(self) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from sfn.cli.access import first_token, operators, senders, speaker, url_of
+from sfn.cli.access import Speaker, first_token, operators, senders, speaker, url_of
 from sfn.cli.options import Flags
 from sfn.settings import ListenerSettings, Misconfigured, load, load_client
 
@@ -160,16 +160,16 @@ def test_certificates_to_trust_must_be_some(tmp_path: Path, text: str | None) ->
 @pytest.mark.parametrize(
     ("parties", "catalog", "sender", "found"),
     [
-        ("", "dev", None, (None, "dev")),
-        ("[senders.a]\nsecrets = {m = 'x'}\ncatalog = 'prod'\n", None, None, ("a", "prod")),
-        (PARTIES, "dev", None, ("b", "theirs")),
-        (PARTIES, None, "b", ("b", "theirs")),
+        ("", "dev", None, (None, "dev", "dev")),
+        ("[senders.a]\nsecrets = {m = 'x'}\ncatalog = 'prod'\n", None, None, ("a", "prod", "prod")),
+        (PARTIES, "dev", None, ("b", "theirs", "dev")),
+        (PARTIES, None, "b", ("b", "theirs", "dev")),
     ],
 )
 def test_whoever_may_speak_for_the_catalog_is_found(
-    tmp_path: Path, parties: str, catalog: str | None, sender: str | None, found: tuple[str | None, str]
+    tmp_path: Path, parties: str, catalog: str | None, sender: str | None, found: tuple[str | None, str, str]
 ) -> None:
-    assert speaker(load(written(tmp_path, CATALOGS + parties)), catalog, sender) == found
+    assert speaker(load(written(tmp_path, CATALOGS + parties)), catalog, sender) == Speaker(*found)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +192,9 @@ def test_a_senders_token_comes_from_its_secrets_or_its_file(tmp_path: Path) -> N
     one = "[catalogs.prod]\nuri = 'http://c'\n[senders.a]\n"
     plain = written(tmp_path, f"{one}secrets = {{m = 'inline'}}\n", "plain.toml")
     filed = written(tmp_path, f"{one}secrets_file = '{token}'\n", "filed.toml")
-    assert [senders(Flags(config=file), None, None)[0].token for file in (plain, filed)] == ["inline", "from-a-file"]
-    given, theirs = senders(Flags(url="http://h", token_file=token), "theirs", None)
-    assert (given.token, theirs) == ("from-a-file", "theirs")
+    assert [senders(Flags(config=file), None, None).access.token for file in (plain, filed)] == [
+        "inline",
+        "from-a-file",
+    ]
+    given = senders(Flags(url="http://h", token_file=token), "theirs", None)
+    assert (given.access.token, given.theirs, given.settings) == ("from-a-file", "theirs", None)

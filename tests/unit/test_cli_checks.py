@@ -72,6 +72,27 @@ def test_files_of_tokens_that_cannot_be_read_are_errors(ground: Ground, tmp_path
         ("telemetry.metrics_token_file", ERROR),
     ]
     assert all(str(absent) in one.text for one in found)
+    assert all(
+        one.remedy == f"write the tokens there, one a line, for the service's user to read; or set {one.where}"
+        for one in found
+    )
+
+
+async def test_files_that_catalogs_are_shown_must_be_there(ground: Ground, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    here, absent = "uri = 'http://127.0.0.1:9'", tmp_path / "absent"
+    settings = ground.load(
+        f"[catalogs.a]\n{here}\ntoken_file = '{absent}'\nca_file = '{absent}'\n"
+        f"[catalogs.b]\n{here}\ncredential_file = '{absent}'\n"
+        f"[catalogs.'a.c']\n{here}\ntoken_file = '{tmp_path}/token'\n"
+    )
+    found = [one for one in parties(settings) if one.severity is ERROR]
+    assert [one.where for one in found] == ["catalogs.a.token_file", "catalogs.a.ca_file", "catalogs.b.credential_file"]
+    assert "tokens" not in [one.where for one in parties(settings)]
+    assert found[0].text == f"{absent}: expected a file that can be read, found No such file or directory"
+    assert found[0].remedy == "put it there for the service's user to read, or set catalogs.a.token_file"
+    asked = [one.where async for one in findings(settings, thorough=False)]
+    assert [where for where in asked if where in {"catalogs.a", "catalogs.b", "catalogs.a.c"}] == ["catalogs.a.c"]
 
 
 class Odd(MemoryStore):

@@ -9,7 +9,9 @@ import pytest
 
 from sfn.cli.answers import Last, LastEvent, Letter, Table, Wanted
 from sfn.cli.pages import Tone, plain
-from sfn.cli.story import about, story, verdict
+from sfn.cli.remedies import remedy
+from sfn.cli.story import Verdict, about, story, verdict
+from sfn.words import Reason
 from tests.unit.operators import LETTER, NOON, ORDERS
 
 NEWS = Wanted(metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, news=True)
@@ -95,6 +97,25 @@ def test_the_verdict_says_how_it_stands_and_what_to_type(shown: Table, said: str
     assert lines[1] == (f"  → {command}" if command else "")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "said", "tone"),
+    [
+        ({}, "is published, as the catalog says; looked at once more in 9 s (a replica may lag)", Tone.GOOD),
+        ({"drop": True}, "waits with a drop; looked at once more in 9 s (a replica may lag)", Tone.WARNING),
+    ],
+)
+def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object], said: str, tone: Tone) -> None:
+    shown = table(
+        wanted=msgspec.structs.replace(ORDERS.wanted, **wanted),
+        last=Last("later", "a replica may lag", NOON - timedelta(seconds=3)),
+        due_at=NOON + timedelta(seconds=9),
+    )
+    assert verdict(shown, NOON) == Verdict(said, tone)
+    told = plain(story(shown, NOON))
+    assert "last look  right as far as could be told, 3 s ago: a replica may lag" in told
+    assert ("wanted     a drop" in told) is bool(wanted)
+
+
 def test_a_letter_that_is_not_open_any_more_is_history() -> None:
     replayed = msgspec.structs.replace(LETTER, status="replayed")
     shown = table(dead_letters=[replayed])
@@ -141,6 +162,33 @@ def test_the_story_has_everything() -> None:
 )
 def test_the_next_look(shown: Table, said: str) -> None:
     assert said in plain(story(shown, NOON))
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("held-drop", "`sfn release prod`"),
+        ("foreign-catalog", "`sfn adopt prod --from CATALOG_ID sales.orders`"),
+        ("foreign-file", "move the file away"),
+        ("location-refused", "catalogs.prod.allowed_locations"),
+        ("permanent", "mend what the detail says"),
+        ("exhausted", "see its last error"),
+        ("poison", "see the service's log"),
+        ("undecodable", "mend the sender"),
+    ],
+)
+def test_each_reason_has_a_remedy(reason: str, said: str) -> None:
+    found = remedy(letter(reason))
+    assert said in found
+    assert ("`sfn dead-letters replay 7`" in found) is (reason != "foreign-catalog")
+    assert "a%2Eb.c" in remedy(msgspec.structs.replace(letter("foreign-catalog"), namespace=["a.b"], name="c"))
+    assert f"what to do  {found}" in plain(story(table(dead_letters=[letter(reason)]), NOON))
+
+
+def test_every_reason_is_one_that_the_remedies_know() -> None:
+    unknown = remedy(letter("a newer one"))
+    assert "service's own version" in unknown
+    assert all(remedy(letter(reason.value)) != unknown for reason in Reason)
 
 
 def test_what_a_letter_is_about_can_be_typed_again() -> None:

@@ -17,7 +17,8 @@ from sfn.cli.answers import Asked, Difference, Event, Filter, Status, Sweep
 from sfn.cli.options import complete_catalog, complete_reason
 from sfn.cli.pages import plain
 from sfn.cli.service import Service
-from sfn.cli.sweeping import follow, outcome, went_well
+from sfn.cli.sweeping import check_named, delays, follow, outcome, went_well
+from sfn.settings import Misconfigured
 from tests.unit.admin_server import AdminServer, Reply, admin_server
 from tests.unit.operators import ENDED, LETTER, NOON, PROD, SILENT, WELL
 
@@ -100,6 +101,40 @@ def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
     ]
 
 
+def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
+    held = sweep(0, differed=[Difference("sales.orders", "held")], differed_total=1)
+    new = sweep(0, differed=[Difference("sales.orders", "new")], differed_total=1)
+    assert plain(outcome({"prod": held, "dev": new}, {"dev"})).splitlines() == [
+        "prod: 3 tables, 1 differed",
+        "  TABLE         IS",
+        "  sales.orders  held by the brake: sfn release prod",
+        "dev: 3 tables, 1 differed; retired: nothing is written (`sfn retire dev --undo`)",
+        "  TABLE         IS",
+        "  sales.orders  new",
+    ]
+
+
+def test_a_sweep_that_is_kept_apart_from_the_last_one_says_until_when() -> None:
+    catalogs = [msgspec.structs.replace(PROD, name=name, sweep=sweep(-1, "running")) for name in ("prod", "dev")]
+    found = msgspec.structs.replace(WELL, catalogs=catalogs)
+    until = NOON + timedelta(seconds=24)
+    asked = Asked(["prod", "dev", "calm"], NOON, {"prod": until, "calm": NOON})
+    assert delays(asked, found) == [
+        f"prod: the sweep waits 24 s, until {until.astimezone():%H:%M:%S}, as two of a catalog are kept apart",
+        "dev: is being swept just now; another sweep follows it, two of a catalog are kept apart",
+    ]
+
+
+def test_a_catalog_that_can_not_be_swept_is_wrong_usage_with_the_nearest_name() -> None:
+    check_named(None, [])
+    check_named("prod", ["prod", "dev"])
+    with pytest.raises(Misconfigured) as refused:
+        check_named("prd", ["prod", "dev"])
+    assert str(refused.value.problems[0]) == (
+        "--catalog: expected a configured catalog that can be asked (prod, dev), found prd; did you mean prod?"
+    )
+
+
 @pytest.mark.parametrize(
     ("found", "well"),
     [
@@ -173,6 +208,9 @@ def test_a_letter_is_shown_whole() -> None:
     assert "changed   2026-08-21T11:30:00+00:00 (30 min ago) by ann@host" in page
     assert "request   POST /v1/events, no type said, 99,999 bytes, of which are kept:" in page
     assert page[-2:] == ["  {", r'  "x": "\x1b[2J"']
+    assert any(line.startswith("remedy    set stores.NAME.prefix or catalogs.prod.allowed_locations") for line in page)
+    closed = plain(list(bulk.letter_page(msgspec.structs.replace(letter, status="discarded"), NOON)))
+    assert "remedy" not in closed
 
 
 def test_a_shell_completes_the_configurations_catalogs_and_the_reasons(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`make test` where the catalog server can't be had."""
+"""`make test` where the catalog server can't be had, and what is told while things are fetched."""
 
 from __future__ import annotations
 
@@ -53,3 +53,31 @@ def test_where_it_is_had_nothing_is_said(tree: Path) -> None:
     (tree / ".venv" / "bin" / "python").write_text("#!/bin/sh\n")
     done = made(tree, ci=None)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_packages_are_told_of_as_they_are_fetched(tree: Path) -> None:
+    (tree / ".venv" / "installed").unlink()
+    (tree / "deploy" / "requirements.lock").write_text("a==1\nb==2\n")
+    pip = tree / ".venv" / "bin" / "pip"
+    pip.write_text(
+        "#!/bin/sh\n"
+        "echo 'Collecting a==1'\n"
+        "echo '  Downloading a-1-py3-none-any.whl.metadata (2 kB)'\n"
+        "echo '  Downloading a-1-py3-none-any.whl (41.5 MB)'\n"
+        "echo 'Downloading https://index.example/packages/b-2.whl (1 kB)'\n"
+        "echo 'Installing collected packages: a, b'\n"
+    )
+    pip.chmod(0o755)
+    (tree / "python").write_text("#!/bin/sh\n")
+    (tree / "python").chmod(0o755)
+    done = subprocess.run(
+        [MAKE, "venv", "PYTHON=./python"], cwd=tree, capture_output=True, text=True, timeout=60, check=False
+    )
+    first, *others = done.stderr.splitlines()
+    assert done.returncode == 0
+    assert first.startswith("make: 2 Python packages into .venv")
+    assert others == ["  a-1-py3-none-any.whl (41.5 MB)", "  b-2.whl (1 kB)", "  … and installing them"]
+    pip.write_text("#!/bin/sh\nexit 1\n")
+    (tree / ".venv" / "installed").unlink()
+    failed = subprocess.run([MAKE, "venv", "PYTHON=./python"], cwd=tree, capture_output=True, check=False, timeout=60)
+    assert failed.returncode != 0

@@ -106,8 +106,9 @@ def test_two_tables_without_a_uuid_in_one_directory_are_not_one(place: Directory
 @pytest.mark.parametrize("table", [None, "sales.orders"])
 def test_a_dropped_table_is_refused(place: Directory, table: str | None) -> None:
     place.write(state=State.DROPPED)
-    with pytest.raises(Dropped):
+    with pytest.raises(Dropped) as refused:
         sfn.resolve(place.path, table)
+    assert refused.value.found == "that sales.orders was dropped, as the catalog said at 2026-08-21T12:00:00.000Z"
 
 
 @pytest.mark.parametrize("table", [None, "sales.orders", "sales.archive"])

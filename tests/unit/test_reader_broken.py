@@ -1,4 +1,4 @@
-"""A file that can't be read beside one that can: it hides nothing, and it is not passed over in silence."""
+"""A file of no live table beside one that is: it hides nothing, and it is not passed over in silence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sfn
-from sfn.errors import Malformed, Unreadable
+from sfn.errors import Dropped, Malformed, Unreadable
 from sfn.pointer.document import Link, State
 from tests.unit.directory import OTHER_UUID, Directory
 
@@ -32,6 +32,16 @@ def test_a_tombstone_that_leads_nowhere_hides_no_live_table(place: Directory, ta
         sfn.resolve(place.path)
     place.write()
     assert sfn.resolve(place.path).document.name == "orders"
+
+
+def test_of_several_that_are_gone_the_last_one_is_named(place: Directory) -> None:
+    place.write("sales.before", guid=OTHER_UUID, state=State.DROPPED)
+    place.renamed("sales.orders", "sales.archive")
+    place.write("sales.archive", state=State.DROPPED, minutes=1)
+    with pytest.raises(Dropped, match=r"sales\.archive was dropped, .* at 2026-08-21T12:01:00\.000Z, nor is .* live"):
+        sfn.resolve(place.path)
+    with pytest.raises(Dropped, match=r"sales\.orders left for sales\.archive at .*, and no live table is there"):
+        sfn.resolve(place.path, "sales.orders")
 
 
 def test_a_malformed_file_beside_tombstones_is_told_of(place: Directory) -> None:

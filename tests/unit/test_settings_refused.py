@@ -54,6 +54,33 @@ def test_an_unknown_key_names_its_place_and_the_nearest_one(
     assert nearest in problem
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[catalogs.prod]\nuri = 'catalog:8181'",
+            "[catalogs.prod] uri: expected an absolute http or https URL, found another value; did you mean http://catalog:",
+        ),
+        (CATALOG + "oauth2_uri = 'sso:80/realms/a-b'", "; did you mean http://sso:80/realms/a-b?"),
+        (
+            CATALOG + "[senders.etl]\nsecrets = ['x']",
+            'secrets: expected a table, found an array; it is a table of names: secrets = { first = "…" }',
+        ),
+        (CATALOG + "[senders.etl]\nsecrets = 'x'", 'it is a table of names: secrets = { first = "…" }'),
+        (CATALOG + "headers = ['x']", 'it is a table of names: headers = { X-Tenant = "…" }'),
+        (CATALOG + "[senders.etl]\nsecrets = {m = 'x'}\ncatalogs = ['prod']", 'catalogs = { theirs = "…" }'),
+    ],
+)
+def test_what_should_be_written_instead_is_said_where_it_can_be_told(ground: Ground, text: str, said: str) -> None:
+    assert said in ground.problem(text)
+
+
+@pytest.mark.parametrize("uri", ["catalog", "user:8181@host", "a-token-in-the-wrong-place", "ftp://catalog:8181"])
+def test_what_is_no_host_and_port_is_not_repeated(ground: Ground, uri: str) -> None:
+    problem = ground.problem(f"[catalogs.prod]\nuri = '{uri}'")
+    assert problem.endswith("expected an absolute http or https URL, found another value")
+
+
 def test_an_unknown_key_in_the_environment_is_named_as_the_variable(ground: Ground) -> None:
     problem = ground.problem("", {"SFN_LISTENER__PROT": "1"})
     assert problem.startswith("SFN_LISTENER__PROT: ")

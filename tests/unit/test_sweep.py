@@ -27,6 +27,35 @@ async def test_only_what_differs_is_told(world: World) -> None:
     assert world.told == [gone.identifier, moved.identifier, new.identifier]
     floors = {hint.subject: hint.floor for hint in world.inbox.noted}
     assert (floors[moved], floors[new], floors[gone]) == (pointer, world.tables[new].metadata_location, None)
+    assert world.differed == {"sales.gone": "absent", "sales.moved": "changed", "sales.new": "new"}
+
+
+async def test_what_the_brake_holds_is_reported_as_held_as_long_as_it_differs(world: World) -> None:
+    world.inbox.allow(1)
+    tables = [world.create(name) for name in ("back", "gone", "lost")]
+    for table in tables:
+        await world.published(table)
+    back, *dropped = tables
+    for table in dropped:
+        world.catalog.drop(table)
+    await world.swept()
+    assert world.differed == {"sales.gone": "held", "sales.lost": "held"}
+    for claim in await world.ground.claims():
+        await world.ground.settle(claim, Dead(Reason.HELD_DROP, "held"))
+    world.commit(back)
+    await world.ground.settled(back, Dead(Reason.HELD_DROP, "held"))
+    assert (await world.swept()).differing == 3
+    assert world.differed == {"sales.back": "changed", "sales.gone": "held", "sales.lost": "held"}
+    for claim in await world.ground.claims():
+        await world.ground.settle(claim, Dead(Reason.HELD_DROP, "held"))
+    await world.swept()
+    assert (world.told, world.differed["sales.back"]) == ([], "held")
+
+
+async def test_a_held_table_whose_file_is_right_again_does_not_differ(world: World) -> None:
+    await world.published(world.create("t"), Reason.HELD_DROP)
+    await world.swept()
+    assert world.differed == {}
 
 
 @pytest.mark.parametrize("reason", [None, *Reason])

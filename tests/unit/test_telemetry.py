@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,6 +26,7 @@ def as_before() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
+    logging.captureWarnings(capture=False)
     root.handlers, root.level = handlers, level
     for name in SERVERS:
         logger = logging.getLogger(name)
@@ -73,6 +75,26 @@ def test_libraries_that_tell_of_each_call_only_warn(name: str) -> None:
     log.info("Loaded FileIO")
     log.warning("yes")
     assert [record["event"] for record in stream.records()] == ["yes"]
+
+
+@pytest.mark.parametrize("name", TALKATIVE)
+def test_libraries_say_no_more_than_everybody_else_may(name: str) -> None:
+    stream = Stream()
+    configure("error", "json", stream)
+    logging.getLogger(f"{name}.part").warning("no")
+    logging.getLogger(f"{name}.part").error("yes")
+    assert [record["event"] for record in stream.records()] == ["yes"]
+
+
+def test_what_a_library_warns_of_is_a_record() -> None:
+    stream = Stream()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        configure("info", "json", stream)
+        warnings.warn("No preferred file implementation", stacklevel=1)
+        logging.captureWarnings(capture=False)
+    (record,) = stream.records()
+    assert (record["logger"], "No preferred file implementation" in record["event"]) == ("py.warnings", True)
 
 
 def test_a_library_that_tells_of_what_it_raises_says_nothing() -> None:

@@ -56,6 +56,9 @@ class Asked(Answer):
 
     catalogs: Sequence[str]
     asked_at: datetime
+    begins_at: dict[str, datetime] = Field(
+        description="by catalog, when its sweep begins at the earliest; of one that is swept just now it is not known"
+    )
 
 
 class Released(Answer):
@@ -95,12 +98,14 @@ class CatalogRoutes:
                 openapi_extra=SECURED,
             )
 
-    async def reconcile(self, order: Reconcile | None = None) -> Asked:
+    async def reconcile(self, request: Request, wanted: Reconcile | None = None) -> Asked:
         """Have catalogs swept now; `/status` tells how far that is."""
-        catalogs = self._operations.chosen(order.catalogs if order is not None else ())
-        asked_at = self._operations.clock.now()
-        await self._inbox.intake.put([Hint(CatalogName(catalog), sender=SENDER) for catalog in catalogs])
-        return Asked(catalogs=catalogs, asked_at=asked_at)
+        catalogs = self._operations.chosen(wanted.catalogs if wanted is not None else ())
+        order = self._operations.order(request, ", ".join(catalogs))
+        await self._inbox.custody.reconcile([Hint(CatalogName(name), sender=SENDER) for name in catalogs], order)
+        _log.info("sweeps ordered", catalogs=catalogs, actor=order.actor)
+        begins_at = {name: at for name in catalogs if (at := await self._begins_at(name)) is not None}
+        return Asked(catalogs=catalogs, asked_at=order.at, begins_at=begins_at)
 
     async def release(self, catalog: str, request: Request) -> Released:
         """Let go what a catalog's brake holds: each of the held tables may take its step once."""
@@ -146,6 +151,11 @@ class CatalogRoutes:
         if undo and self._operations.followed(catalog).swept:
             await self._inbox.intake.put([Hint(CatalogName(catalog), sender=SENDER)])
         return Concerned(tables=count)
+
+    async def _begins_at(self, catalog: str) -> datetime | None:
+        """When a sweep that was asked for may begin: two of a catalog are kept apart."""
+        standing = await self._inbox.desk.standing(CatalogName(catalog))
+        return standing.due_at if standing is not None and standing.state == "queued" else None
 
     async def _adopting(self, catalog: str, named: Sequence[str] | None) -> AsyncIterator[list[TableName]]:
         if named is None:

@@ -152,7 +152,7 @@ class Last(Answer):
     at: datetime
 
 
-class Event(Answer):
+class LastEvent(Answer):
     """The newest event that is still in the log."""
 
     sender: str
@@ -216,7 +216,7 @@ class Table(Identified):
     locations: Sequence[str]
     refresh_at: datetime | None
     last: Last | None
-    last_event: Event | None
+    last_event: LastEvent | None
     dead_letters: Sequence[Letter] = Field(description="the newest first")
 
     @classmethod
@@ -254,7 +254,7 @@ class Table(Identified):
                 "refresh_at": story.refresh_at,
                 "last": said and Last(outcome=said.outcome, why=said.why, at=said.at),
                 "last_event": event
-                and Event(sender=event.sender, event_id=event.event_id, received_at=event.received_at),
+                and LastEvent(sender=event.sender, event_id=event.event_id, received_at=event.received_at),
                 "dead_letters": [Letter.of(letter) for letter in letters],
             }
         )

@@ -10,7 +10,17 @@ from pathlib import Path
 from sfn.cli.options import Flags
 from sfn.errors import SfnError
 from sfn.receiver.bearer import well_formed
-from sfn.settings import AdminSettings, ListenerSettings, Misconfigured, SenderSettings, Settings, load, load_client
+from sfn.settings import (
+    AdminSettings,
+    CatalogSettings,
+    ListenerSettings,
+    Misconfigured,
+    SenderSettings,
+    Settings,
+    load,
+    load_client,
+    without_any,
+)
 from sfn.settings.texts import http_url
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
@@ -41,12 +51,44 @@ def operators(flags: Flags) -> Access:
     known = None if flags.url is not None and flags.token_file is not None else load_client(flags.config)
     token = None if flags.token_file is None else first_token(flags.token_file)
     if token is None and known is not None:
-        token = _operators_token(known.admin)
+        token = _operators_token(known.admin, flags.config)
     return _reached(flags, token, None if known is None else known.listener)
 
 
-def senders(flags: Flags, catalog: str | None, named: str | None) -> tuple[Access, str | None]:
-    """Access to the route of events, and what the sender whose token is shown calls the catalog.
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Who may tell of a catalog's tables.
+
+    Attributes:
+        sender: its name; None for everybody.
+        theirs: what it calls the catalog.
+        ours: what the configuration calls it.
+    """
+
+    sender: str | None
+    theirs: str
+    ours: str
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """Access to the route of events.
+
+    Attributes:
+        access: how it is reached.
+        theirs: what the sender whose token is shown calls the catalog; None for the only one.
+        catalog: the catalog's name in the configuration.
+        settings: its settings; None where the configuration was not read.
+    """
+
+    access: Access
+    theirs: str | None
+    catalog: str | None
+    settings: CatalogSettings | None = None
+
+
+def senders(flags: Flags, catalog: str | None, named: str | None) -> Voice:
+    """Access to the route of events.
 
     Args:
         catalog: which one is meant, None for the only one.
@@ -57,15 +99,16 @@ def senders(flags: Flags, catalog: str | None, named: str | None) -> tuple[Acces
     """
     if flags.token_file is not None:
         listener = None if flags.url is not None else load_client(flags.config).listener
-        return _reached(flags, first_token(flags.token_file), listener), catalog
+        return Voice(_reached(flags, first_token(flags.token_file), listener), catalog, catalog)
     settings = load(flags.config)
-    sender, theirs = speaker(settings, catalog, named)
-    token = None if sender is None else _senders_token(settings.senders[sender])
-    return _reached(flags, token, settings.listener), theirs
+    found = speaker(settings, catalog, named)
+    token = None if found.sender is None else _senders_token(settings.senders[found.sender])
+    access = _reached(flags, token, settings.listener)
+    return Voice(access, found.theirs, found.ours, settings.catalogs[found.ours])
 
 
-def speaker(settings: Settings, catalog: str | None, named: str | None) -> tuple[str | None, str]:
-    """Which configured sender may tell of a catalog's tables, and what it calls that catalog; None for everybody.
+def speaker(settings: Settings, catalog: str | None, named: str | None) -> Speaker:
+    """Which configured sender may tell of a catalog's tables.
 
     Raises:
         Misconfigured: none may, or it is not said which catalog.
@@ -81,7 +124,7 @@ def speaker(settings: Settings, catalog: str | None, named: str | None) -> tuple
         raise _lacking("--catalog", f"one of {', '.join(told)}, as there are several", "none")
     for sender, theirs, ours in pairs:
         if catalog in {None, ours}:
-            return sender, theirs
+            return Speaker(sender, theirs, ours)
     remedy = "configure a sender for it, or give --token-file"
     raise _lacking("--catalog", f"a catalog that a sender speaks for ({', '.join(told)})", str(catalog), remedy)
 
@@ -162,13 +205,14 @@ def _just(chain: Path) -> ssl.SSLContext:
     return trust
 
 
-def _operators_token(admin: AdminSettings) -> str:
+def _operators_token(admin: AdminSettings, config: Path | None) -> str:
     if admin.token is not None:
         return admin.token.get_secret_value()
     if admin.token_file is not None:
         return first_token(admin.token_file)
     remedy = "name the configuration (--config FILE) that has [admin] token or token_file, or give --token-file"
-    raise _lacking("admin.token", "the operators' token", "none", remedy)
+    lacking = SfnError("admin.token", expected="the operators' token", found="none", remedy=remedy)
+    raise without_any(config, lacking)
 
 
 def _senders_token(sender: SenderSettings) -> str | None:

@@ -33,7 +33,7 @@ class Tables(Struct, frozen=True):
 
 
 class Difference(Struct, frozen=True):
-    """A table that a sweep told of: `new`, `changed`, `absent` or `left-alone`."""
+    """A table that differs: `new`, `changed`, `absent`, `left-alone`, or `held` by the brake."""
 
     table: str
     kind: str
@@ -220,6 +220,7 @@ class Asked(Struct, frozen=True):
 
     catalogs: list[str]
     asked_at: datetime
+    begins_at: dict[str, datetime] = {}
 
 
 class Released(Struct, frozen=True):

@@ -12,6 +12,7 @@ import msgspec
 from sfn.cli.answers import Batch, Filter, Letter, Letters, NotReplayed
 from sfn.cli.pages import Grid, Line, Tone, ago, safe
 from sfn.cli.printing import progress
+from sfn.cli.remedies import remedy
 from sfn.cli.service import Service
 from sfn.cli.story import about
 
@@ -54,7 +55,7 @@ def count(service: Service, chosen: Filter) -> int:
 def replayed(service: Service, numbers: list[int], chosen: Filter, total: int) -> Done:
     """Replay batch after batch: the letters with these numbers, or all open ones that a filter covers."""
     done = Done()
-    with progress("replaying", total) as moved:
+    with progress("queueing", total) as moved:
 
         def replay(batch: Batch) -> int | None:
             some = service.replay(batch)
@@ -95,6 +96,8 @@ def letter_page(letter: Letter, now: datetime) -> Iterator[Line | Grid]:
         ("attempts", str(letter.attempts)),
         ("detail", safe(letter.detail)),
     ]
+    if letter.status == "open":
+        rows.append(("remedy", safe(remedy(letter))))
     event = letter.event
     if event is not None:
         kind = safe(event.content_type or "no type said")

@@ -101,16 +101,20 @@ def show(
     ca_file: options.CaFile = None,
 ) -> None:
     """Show dead letters whole: what happened, what to do, and the event that nobody understood."""
+    import msgspec
+
     from sfn.cli import printing
     from sfn.cli.access import operators
     from sfn.cli.bulk import letter_page
+    from sfn.cli.remedies import remedy
     from sfn.cli.service import Service
     from sfn.clock import SystemClock
 
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         found = [service.letter(number) for number in numbers]
     if as_json:
-        printing.show_json({"dead_letters": found})
+        told = [{**msgspec.to_builtins(letter), "remedy": remedy(letter)} for letter in found]
+        printing.show_json({"dead_letters": told})
     else:
         now = SystemClock().now()
         printing.show([line for letter in found for line in letter_page(letter, now)])
@@ -152,7 +156,7 @@ def replay(
     if as_json:
         show_json({"replayed": done.count, "failed": done.failed})
     elif total:
-        typer.echo(f"replayed {done.count:,} of {total:,}; `sfn status` tells what comes of them")
+        typer.echo(f"queued {done.count:,} of {total:,} to be looked at again; `sfn status` tells what comes of them")
     for failure in done.failed:
         complain(f"dead letter {failure.id}: {failure.why}")
     _check_open(len(numbers), done.count + len(done.failed))

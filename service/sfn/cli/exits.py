@@ -12,6 +12,8 @@ from sfn.errors import SfnError
 
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
+INTERRUPTED: Final = 130
+"""128 and the number of SIGINT, as shells have it."""
 
 
 @contextmanager

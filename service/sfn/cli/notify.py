@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import reported
+from sfn.cli.exits import FAILED, INTERRUPTED, reported
 
 if TYPE_CHECKING:
+    from sfn.cli.access import Access, Voice
     from sfn.cli.answers import Accepted
+
+PATIENCE: Final = timedelta(seconds=60)
+"""How long `--wait` waits."""
 
 
 class Operation(StrEnum):
@@ -52,6 +57,10 @@ def notify(
             "--sender", metavar="NAME", help="As which configured sender; else one that may.", show_default=False
         ),
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for what comes of it; needs the operators' token too.")
+    ] = False,
+    timeout: options.Patience = None,
     as_json: options.AsJson = False,
     config: options.Config = None,
     url: options.Url = None,
@@ -61,12 +70,16 @@ def notify(
     """Post an event: the table may have changed. What is published is the catalog's own answer.
 
     The token is a sender's, of the configuration or of --token-file.
+
+    With --wait it ends with 0 once the table is published or there is nothing to do, and with 1 where it became a dead
+    letter, still waits, or is not settled in time.
     """
-    from sfn.cli.access import senders
-    from sfn.cli.printing import show_json
+    from sfn.cli.access import operators, senders
     from sfn.cli.service import Service
     from sfn.cli.tables import table_of
 
+    if timeout is not None and not wait:
+        raise typer.BadParameter("--timeout needs --wait")
     if (destination is not None) != (operation is Operation.RENAME):
         raise typer.BadParameter("--destination and --operation rename need each other")
     if purge and operation is not Operation.DROP:
@@ -78,20 +91,78 @@ def notify(
         event["destination"] = {"namespace": levels, "name": new}
     if purge:
         event["purge"] = True
+    tables = [table] if destination is None else [table, destination]
     with reported():
-        access, theirs = senders(options.Flags(config, url, token_file, ca_file), catalog, sender)
-        said = {"catalog": theirs, "metadata_location": metadata_location, "event_id": event_id}
-        with Service(access) as service:
+        # Its token is another one, and of the configuration alone.
+        watcher = operators(options.Flags(config, url, None, ca_file)) if wait else None
+        voice = senders(options.Flags(config, url, token_file, ca_file), catalog, sender)
+        said = {"catalog": voice.theirs, "metadata_location": metadata_location, "event_id": event_id}
+        with Service(voice.access) as service:
             taken = service.tell(event | {key: text for key, text in said.items() if text is not None})
+        is_ignored = not taken.accepted and not taken.duplicates
+        told = _ignored(voice, tables) if is_ignored else _told(taken, table)
+        if watcher is None or is_ignored:
+            _show(taken, told, as_json=as_json)
+        elif not _followed(watcher, voice, tables, timeout or PATIENCE, taken, as_json=as_json):
+            raise typer.Exit(FAILED)
+
+
+def _show(taken: Accepted, told: str, *, as_json: bool) -> None:
+    from sfn.cli.printing import show_json
+
     if as_json:
         show_json(taken)
     else:
-        typer.echo(_told(taken, table))
+        typer.echo(told)
+
+
+def _followed(
+    watcher: Access, voice: Voice, tables: list[str], patience: timedelta, taken: Accepted, *, as_json: bool
+) -> bool:
+    """Whether the tables are published, or there is nothing to do."""
+    import msgspec
+
+    from sfn.cli.printing import complain, show, show_json
+    from sfn.cli.service import Service
+    from sfn.cli.settling import awaited, lines, outcome
+    from sfn.cli.tables import table_of
+    from sfn.clock import SystemClock
+
+    clock = SystemClock()
+    until = clock.now() + patience
+    ends = []
+    with Service(watcher) as service:
+        catalog = service.the_catalog(voice.catalog)
+        try:
+            for table in tables:
+                found = awaited(service, catalog, *table_of(table), until - clock.now())
+                ends.append(outcome(table, found, clock.now(), patience))
+        except KeyboardInterrupt:
+            complain("the event is on disk: `sfn status` tells what comes of it")
+            raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        show_json({**msgspec.to_builtins(taken), "tables": ends})
+    else:
+        show([line for end in ends for line in lines(end)])
+    return all(end.is_well for end in ends)
 
 
 def _told(taken: Accepted, table: str) -> str:
     if taken.accepted:
         return f"accepted, it is on disk; `sfn status {table}` tells what comes of it"
-    if taken.duplicates:
-        return "a duplicate: an event of this id was accepted before, and nothing is looked at"
-    return "ignored: include and exclude leave the table out, or its catalog is retired"
+    return "a duplicate: an event of this id was accepted before, and nothing is looked at"
+
+
+def _ignored(voice: Voice, tables: list[str]) -> str:
+    """Why the service ignores tables, as far as the configuration tells."""
+    from sfn.cli.tables import table_of
+    from sfn.publish.policy import Interest
+    from sfn.words import TableName
+
+    if voice.settings is None or voice.catalog is None:
+        return "ignored: include and exclude leave the table out, or its catalog is retired"
+    section, interest = f"catalogs.{voice.catalog}", Interest(voice.settings.include, voice.settings.exclude)
+    if any(interest.covers(TableName(voice.catalog, *table_of(table))) for table in tables):
+        undo = f"`sfn retire {voice.catalog} --undo`"
+        return f"ignored: the catalog {voice.catalog} is retired, its tables get no files; {undo} has it back"
+    return f"ignored: {section}.include and exclude leave the table out"

@@ -131,6 +131,16 @@ Reason: TypeAlias = Annotated[
         autocompletion=complete_reason,
     ),
 ]
+Patience: TypeAlias = Annotated[
+    timedelta | None,
+    typer.Option(
+        "--timeout",
+        parser=_age,
+        metavar="TIME",
+        help="With --wait: how long at most, such as 5m; 60s where it is not given.",
+        show_default=False,
+    ),
+]
 OlderThan: TypeAlias = Annotated[
     timedelta | None,
     typer.Option("--older-than", parser=_age, metavar="AGE", help="Opened earlier, such as 1h.", show_default=False),

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import FAILED, reported
-
-INTERRUPTED: Final = 130
-"""128 and the number of SIGINT, as shells have it."""
+from sfn.cli.exits import FAILED, INTERRUPTED, reported
 
 
 def reconcile(
@@ -73,9 +70,11 @@ def _swept(flags: options.Flags, catalog: str | None, *, wait: bool, as_json: bo
     from sfn.cli.access import operators
     from sfn.cli.printing import complain, progress, show, show_json
     from sfn.cli.service import Service
-    from sfn.cli.sweeping import follow, outcome, went_well
+    from sfn.cli.sweeping import check_named, delays, follow, outcome, went_well
 
     with reported(), Service(operators(flags)) as service:
+        if catalog is not None:
+            check_named(catalog, [one.name for one in service.status().catalogs if one.type != "told"])
         asked = service.reconcile([catalog] if catalog is not None else [])
         if not wait:
             if as_json:
@@ -87,14 +86,18 @@ def _swept(flags: options.Flags, catalog: str | None, *, wait: bool, as_json: bo
         def waits(name: str) -> None:
             complain(f"{name}: the sweep waits, as the catalog is in trouble; Ctrl-C leaves it queued")
 
+        for delay in delays(asked, service.status()):
+            complain(delay)
         try:
             with progress("sweeping", None) as moved:
                 sweeps = follow(service, asked, moved, waits)
+            retired = {one.name for one in service.status().catalogs if one.retired}
         except KeyboardInterrupt:
             complain("the sweep goes on in the service: `sfn status` tells how far it is")
             raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        show_json({"catalogs": [{"name": name, **msgspec.structs.asdict(sweep)} for name, sweep in sweeps.items()]})
+        told = [{"name": name, "retired": name in retired, **msgspec.structs.asdict(sweeps[name])} for name in sweeps]
+        show_json({"catalogs": told})
     else:
-        show(outcome(sweeps))
+        show(outcome(sweeps, retired))
     return went_well(sweeps)

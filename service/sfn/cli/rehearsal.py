@@ -12,10 +12,10 @@ from msgspec import Struct
 from sfn import telemetry
 from sfn.cli.pages import Grid, Line, Page, Tone, counted, safe
 from sfn.cli.printing import progress
+from sfn.cli.sweeping import check_named
 from sfn.cli.tables import spelled
 from sfn.clock import SystemClock
-from sfn.errors import SfnError
-from sfn.settings import Misconfigured, load
+from sfn.settings import load
 from sfn.store.router import Router
 from sfn.wiring import assembly, places, sources
 from sfn.work.survey import Found, Survey
@@ -64,9 +64,7 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
     settings = load(config)
     sources.check(settings)
     names = [name for name in settings.catalogs if name not in settings.told]
-    if catalog is not None and catalog not in names:
-        expected = f"a configured catalog that can be asked ({', '.join(names)})"
-        raise Misconfigured([SfnError("--catalog", expected=expected, found=catalog)])
+    check_named(catalog, names)
     # What the adapters log would stand among what the command prints.
     telemetry.configure("error", "console")
 
@@ -109,6 +107,8 @@ def outcome(found: list[Rehearsed]) -> Page:
             page.append(Line(f"  and {more:,} more: --json has them all"))
         page += [Line(f"  may not list {safe(each.name)}: {safe(each.why)}", Tone.WARNING) for each in one.withheld]
         page += [Line(f"  could not look at {safe(each.name)}: {safe(each.why)}", Tone.BAD) for each in one.failed]
+    if not all(one.agrees for one in found):
+        page.append(Line("what the brake holds, or a retired catalog leaves alone, `sfn status` knows", Tone.QUIET))
     return page
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from sfn.cli.answers import Letter, Table, Wanted
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
+from sfn.cli.remedies import remedy
 from sfn.cli.tables import spelled
 from sfn.words import Reason
+
+_LATER: Final = "later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,9 @@ def verdict(table: Table, now: datetime) -> Verdict:
         return Verdict("is being published just now", Tone.GOOD)
     if table.wanted.news:
         return Verdict(f"something new was told of; its turn: {ago(table.due_at, now)}", Tone.WARNING)
+    if (waits := waiting(table, now)) is not None:
+        is_right = table.published is not None and not _is_open(table.wanted)
+        return Verdict(waits, Tone.GOOD if is_right else Tone.WARNING)
     if table.published is None:
         return _without_file(table)
     return Verdict(f"is published, as the catalog said {ago(table.published.written_at, now)}", Tone.GOOD)
@@ -61,6 +68,20 @@ def _without_file(table: Table) -> Verdict:
             return Verdict("is not there: the catalog has no such table, nor is there a file of it", Tone.WARNING)
         case _:
             return Verdict("has no file yet: nothing was found that could be published", Tone.WARNING)
+
+
+def waiting(table: Table, now: datetime) -> str | None:
+    """What a table waits for whose last look was well as far as could be told; None for one that waits for nothing."""
+    last = table.last
+    if table.state != "queued" or table.wanted.news or last is None or last.outcome != _LATER:
+        return None
+    if _is_open(table.wanted):
+        so_far = f"waits with {_wishes(table.wanted)}"
+    elif table.published is None:
+        so_far = "has no live file"
+    else:
+        so_far = "is published, as the catalog says"
+    return f"{so_far}; looked at once more {ago(table.due_at, now)} ({last.why})"
 
 
 def story(table: Table, now: datetime) -> Page:
@@ -127,7 +148,8 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
     yield "wanted", _wanted(table.wanted)
     if table.last is not None:
         why = f": {table.last.why}" if table.last.why else ""
-        yield "last look", f"{table.last.outcome} {ago(table.last.at, now)}{why}"
+        outcome = "right as far as could be told, " if table.last.outcome == _LATER else f"{table.last.outcome} "
+        yield "last look", f"{outcome}{ago(table.last.at, now)}{why}"
     if table.failing_since is not None:
         yield "fails", f"since {lasting(now - table.failing_since)}, {counted(table.attempt, 'attempt')}"
     yield "next look", _next(table, now)
@@ -139,17 +161,28 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
         yield "last event", f"{ago(event.received_at, now)} from {event.sender or 'nobody'}{number}"
     for location in table.locations:
         yield "location", location
+    if (letter := next((one for one in table.dead_letters if one.status == "open"), None)) is not None:
+        yield "what to do", remedy(letter)
 
 
 def _wanted(wanted: Wanted) -> str:
-    if not wanted.news:
+    if not wanted.news and not _is_open(wanted):
         return "nothing more: all that was told is seen through"
+    return _wishes(wanted) or "a look, no more was told"
+
+
+def _is_open(wanted: Wanted) -> bool:
+    """Whether something that was told is not followed yet."""
+    return wanted.drop or wanted.renamed_to is not None or wanted.metadata_location is not None
+
+
+def _wishes(wanted: Wanted) -> str:
     told = [
         f"at least {wanted.metadata_location}" if wanted.metadata_location is not None else "",
         f"a rename to {wanted.renamed_to}" if wanted.renamed_to is not None else "",
         ("a drop with purge" if wanted.purge else "a drop") if wanted.drop else "",
     ]
-    return "; ".join(filter(None, told)) or "a look, no more was told"
+    return "; ".join(filter(None, told))
 
 
 def _next(table: Table, now: datetime) -> str:

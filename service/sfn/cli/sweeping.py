@@ -3,19 +3,55 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from sfn.cli.answers import Asked, Status, Sweep
-from sfn.cli.pages import Grid, Line, Page, Tone, counted, safe
+from sfn.cli.pages import Grid, Line, Page, Tone, counted, lasting, safe
 from sfn.cli.printing import Bar
 from sfn.cli.service import Service
+from sfn.errors import SfnError
+from sfn.settings import Misconfigured
+from sfn.settings.complaints import nearest
 
 SOON: Final = 0.1
 """Seconds to the second look; each further pause is twice as long."""
 LATEST: Final = 2.0
 """Seconds between two looks at most."""
+_AT_ONCE: Final = timedelta(seconds=1)
+"""What a sweep may wait without a word."""
+_HELD: Final = "held"
+_APART: Final = "two of a catalog are kept apart"
+
+
+def check_named(catalog: str | None, known: Sequence[str]) -> None:
+    """Refuse a catalog that can't be swept.
+
+    Args:
+        catalog: as it was named; None for all.
+        known: those that can.
+
+    Raises:
+        Misconfigured: it is none of these.
+    """
+    if catalog is not None and catalog not in known:
+        expected = f"a configured catalog that can be asked ({', '.join(known) or 'none'})"
+        raise Misconfigured([SfnError("--catalog", expected=expected, found=catalog, remedy=nearest(catalog, known))])
+
+
+def delays(asked: Asked, status: Status) -> list[str]:
+    """What holds up sweeps that were asked for, in words: how long, and until when."""
+    told = []
+    running = {one.name for one in status.catalogs if one.sweep is not None and one.sweep.running}
+    for name in asked.catalogs:
+        begins = asked.begins_at.get(name)
+        if begins is None and name in running:
+            told.append(f"{name}: is being swept just now; another sweep follows it, {_APART}")
+        elif begins is not None and begins - asked.asked_at > _AT_ONCE:
+            wait, until = lasting(begins - asked.asked_at), begins.astimezone().strftime("%H:%M:%S")
+            told.append(f"{name}: the sweep waits {wait}, until {until}, as {_APART}")
+    return told
 
 
 def follow(
@@ -64,13 +100,18 @@ def went_well(sweeps: Mapping[str, Sweep]) -> bool:
     return all(sweep.state == "ended" and not sweep.failed for sweep in sweeps.values())
 
 
-def outcome(sweeps: Mapping[str, Sweep]) -> Page:
-    """What differed, and what could not be looked at."""
+def outcome(sweeps: Mapping[str, Sweep], retired: Collection[str] = ()) -> Page:
+    """What differed, and what could not be looked at.
+
+    Args:
+        retired: catalogs whose tables get no files.
+    """
     page: list[Line | Grid] = []
     for name, sweep in sweeps.items():
-        page.append(_headline(name, sweep))
+        page.append(_headline(name, sweep, retired=name in retired))
         if sweep.differed:
-            rows = [(f"  {safe(one.table)}", safe(one.kind)) for one in sweep.differed]
+            held = f"held by the brake: sfn release {name}"
+            rows = [(f"  {safe(one.table)}", held if one.kind == _HELD else safe(one.kind)) for one in sweep.differed]
             page.append(Grid(("  TABLE", "IS"), rows, long="  TABLE"))
         if (more := sweep.differed_total - len(sweep.differed)) > 0:
             page.append(Line(f"  and {more:,} more"))
@@ -79,11 +120,16 @@ def outcome(sweeps: Mapping[str, Sweep]) -> Page:
     return page
 
 
-def _headline(name: str, sweep: Sweep) -> Line:
+def _headline(name: str, sweep: Sweep, *, retired: bool) -> Line:
     looked = counted(sweep.tables, "table")
     if sweep.state != "ended":
         why = f": {safe(sweep.error)}" if sweep.error else ""
         return Line(f"{name}: the sweep {safe(sweep.state)} after {looked}{why}", Tone.BAD)
     if not sweep.differed_total:
         return Line(f"{name}: {looked}, nothing differed", Tone.GOOD)
-    return Line(f"{name}: {looked}, {sweep.differed_total:,} differed and are being seen to", Tone.WARNING)
+    said = f"{name}: {looked}, {sweep.differed_total:,} differed"
+    if retired:
+        return Line(f"{said}; retired: nothing is written (`sfn retire {name} --undo`)", Tone.WARNING)
+    if sweep.differed and all(one.kind == _HELD for one in sweep.differed):
+        return Line(said, Tone.WARNING)
+    return Line(f"{said} and are being seen to", Tone.WARNING)

@@ -8,7 +8,7 @@ from typing import Protocol
 from sfn.inbox.figures import BrakeState, Figures
 from sfn.inbox.letters import Audited, DeadLetter, Order, Wanted
 from sfn.inbox.standing import Standing
-from sfn.words import Hint, TableName, Undecodable
+from sfn.words import Hint, Subject, Undecodable
 
 
 class Desk(Protocol):
@@ -18,8 +18,8 @@ class Desk(Protocol):
         """How many of what, without a look at every row."""
         ...
 
-    async def standing(self, table: TableName) -> Standing | None:
-        """A table's row; None where there is none."""
+    async def standing(self, subject: Subject) -> Standing | None:
+        """A table's row, or a catalog's; None where there is none."""
         ...
 
     async def brake(self, catalog: str) -> BrakeState:
@@ -65,7 +65,11 @@ class DeadLetters(Protocol):
 
 
 class Custody(Protocol):
-    """Whose files a catalog's are. Every verb raises as `Desk`'s do."""
+    """Whole catalogs: looked at, and whose files theirs are. Every verb raises as `Desk`'s do."""
+
+    async def reconcile(self, hints: Sequence[Hint], order: Order) -> None:
+        """Have catalogs swept; each hint names one."""
+        ...
 
     async def adopt(self, hints: Sequence[Hint], order: Order) -> None:
         """Have tables take over what lies in their place; each hint names the catalog whose files they are."""

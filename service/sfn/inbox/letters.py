@@ -122,7 +122,7 @@ class Audited:
     Attributes:
         id: grows with each one.
         at, actor: when, and by whom.
-        action: `replay`, `discard`, `release`, `retire`, `unretire` or `adopt`.
+        action: `reconcile`, `replay`, `discard`, `release`, `retire`, `unretire` or `adopt`.
         about: what it was told of.
         count: how many letters or rows it changed.
     """

@@ -98,7 +98,7 @@ async def _by_name(files: Files, directory: str, table: tuple[str, ...]) -> _Fou
                 )
             followed = await _followed(files, _Found(key, doc))
             if followed is None:
-                raise Dropped(key, expected="a live table", found=f"that {'.'.join(table)} was dropped")
+                raise Dropped(key, expected="a live table", found=_ended(doc))
             return followed
     if malformed is not None:
         raise malformed
@@ -112,7 +112,7 @@ async def _by_name(files: Files, directory: str, table: tuple[str, ...]) -> _Fou
 
 async def _by_directory(files: Files, directory: str) -> _Found:
     folder = naming.folder(directory)
-    seen = 0
+    ended: list[Document] = []
     broken: Unreadable | None = None
     best: dict[_Identity, _Found] = {}
     here: set[_Identity] = set()
@@ -126,7 +126,8 @@ async def _by_directory(files: Files, directory: str) -> _Found:
             # One file that nobody can read does not hide a table that can be: only where none is it counts.
             broken = broken or error
             continue
-        seen += doc is not None
+        if doc is not None and followed is None:
+            ended.append(doc)
         if followed is not None:
             identity = _identity(followed.doc)
             if identity not in best or followed.doc.as_of > best[identity].doc.as_of:
@@ -137,15 +138,19 @@ async def _by_directory(files: Files, directory: str) -> _Found:
     if broken is not None and not best:
         raise broken
     # Those whose file lies here win over those that left.
-    return _only(folder, [best[identity] for identity in best if identity in here] or list(best.values()), seen)
+    return _only(folder, [best[identity] for identity in best if identity in here] or list(best.values()), ended)
 
 
 def _identity(doc: Document) -> _Identity:
     return doc.guid or (*doc.namespace, doc.name), doc.catalog_id
 
 
-def _only(folder: str, found: list[_Found], seen: int) -> _Found:
-    """The one table."""
+def _only(folder: str, found: list[_Found], ended: list[Document]) -> _Found:
+    """The one table.
+
+    Args:
+        ended: documents of tables that are not there any more.
+    """
     if len(found) == 1:
         return found[0]
     if found:
@@ -155,8 +160,10 @@ def _only(folder: str, found: list[_Found], seen: int) -> _Found:
             found=", ".join(sorted(".".join((*one.doc.namespace, one.doc.name)) for one in found)),
             remedy="name the table",
         )
-    if seen:
-        raise Dropped(folder, expected="a live table", found=f"{seen} SFN files, none of a live table")
+    if ended:
+        last = max(ended, key=lambda doc: doc.as_of)
+        others = ", nor is the table of any other file there live" if len(ended) > 1 else ""
+        raise Dropped(folder, expected="a live table", found=f"{_ended(last)}{others}")
     raise NotFound(folder, expected="an SFN file", found="none", remedy="check the directory")
 
 
@@ -203,6 +210,14 @@ async def _check_metadata(files: Files, found: _Found) -> None:
     uuid = await table_uuid(files, key, first)
     if uuid != doc.guid:
         raise Stale(pointer, expected=f"table-uuid {doc.guid}, as {found.key} says", found=uuid or "none")
+
+
+def _ended(doc: Document) -> str:
+    """What a document says of a table that is not there any more."""
+    name, at = ".".join((*doc.namespace, doc.name)), document.moment(doc.written_at)
+    if doc.moved_to is None:
+        return f"that {name} was dropped, as the catalog said at {at}"
+    return f"that {name} left for {_called(doc.moved_to)} at {at}, and no live table is there"
 
 
 def _called(link: document.Link | None) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sfn.settings.catalogs import CatalogSettings
-from sfn.settings.client import ClientSettings, load_client
+from sfn.settings.client import ClientSettings, load_client, without_any
 from sfn.settings.complaints import complaints
 from sfn.settings.consistency import inconsistencies
 from sfn.settings.inbox import InboxSettings
@@ -25,7 +25,7 @@ from sfn.settings.listener import ListenerSettings
 from sfn.settings.misconfigured import Misconfigured
 from sfn.settings.model import Settings
 from sfn.settings.parties import AdminSettings, SenderSettings
-from sfn.settings.sources import gather
+from sfn.settings.sources import forgotten, gather
 from sfn.settings.stores import StoreSettings
 from sfn.settings.telemetry import TelemetrySettings
 from sfn.settings.work import RetrySettings, SweepSettings, WorkerSettings
@@ -41,13 +41,14 @@ def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Setting
     Raises:
         Misconfigured: with everything that is wrong.
     """
-    sources = gather(path, os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    sources, first = gather(path, environ), forgotten(path, environ)
     try:
         settings = Settings.model_validate(sources.tables)
     except ValidationError as error:
-        raise Misconfigured((*sources.problems, *complaints(error, sources))) from None
+        raise Misconfigured((*first, *sources.problems, *complaints(error, sources))) from None
     if problems := (*sources.problems, *inconsistencies(settings, sources)):
-        raise Misconfigured(problems)
+        raise Misconfigured((*first, *problems))
     return settings
 
 
@@ -67,4 +68,5 @@ __all__ = [
     "WorkerSettings",
     "load",
     "load_client",
+    "without_any",
 ]

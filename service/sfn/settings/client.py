@@ -8,12 +8,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from sfn.errors import SfnError
 from sfn.settings.complaints import complaints
 from sfn.settings.listener import ListenerSettings
 from sfn.settings.misconfigured import Misconfigured
 from sfn.settings.parties import AdminSettings
 from sfn.settings.section import Section
-from sfn.settings.sources import gather
+from sfn.settings.sources import forgotten, gather
 
 
 class ClientSettings(Section):
@@ -39,3 +40,8 @@ def load_client(path: Path | None, environ: Mapping[str, str] | None = None) -> 
         return ClientSettings.model_validate(ours)
     except ValidationError as error:
         raise Misconfigured(complaints(error, sources)) from None
+
+
+def without_any(path: Path | None, problem: SfnError) -> Misconfigured:
+    """The error of something that these settings lack: before it stands that there are none, where it is so."""
+    return Misconfigured((*forgotten(path, os.environ), problem))

@@ -21,6 +21,17 @@ _SECRET: Final = frozenset({"token", "credential", "secrets", "headers", "proper
 _TABLES: Final = frozenset({"model_type", "mapping_type", "dict_type"})
 """Errors of pydantic that ask for a table."""
 
+_SECTION: Final = 2
+"""Keys that lead to a section of a name, such as `catalogs.prod`."""
+
+_NAMED: Final = {"secrets": "first", "headers": "X-Tenant", "properties": "type", "catalogs": "theirs"}
+"""Keys of a section that are tables of names, each with such a name."""
+
+_URLS: Final = frozenset({"uri", "oauth2_uri"})
+
+_NO_SCHEME: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}(/[A-Za-z0-9./_-]*)?")
+"""A host and its port, which are no secret."""
+
 _OF_THE_KEY: Final = "[key]"
 """What pydantic puts after a key that is itself wrong."""
 
@@ -60,10 +71,21 @@ def _complaint(details: ErrorDetails, sources: Sources) -> SfnError:
     if keys[-1] == _OF_THE_KEY:
         expected = "a name of letters, digits, '_', '-' and '.', at most 64"
         return SfnError(sources.place(keys[:-1]), expected=expected, found="another one")
-    # Such as `uri` right below [catalogs].
-    remedy = f"{keys[-1]} is a key of {_title(keys[0])}" if kind in _TABLES and keys[-1] in _known(keys[:1]) else ""
     found = _found(keys, kind, details["input"])
-    return SfnError(sources.place(keys), expected=_expected(details), found=found, remedy=remedy)
+    return SfnError(sources.place(keys), expected=_expected(details), found=found, remedy=_remedy(details, keys))
+
+
+def _remedy(details: ErrorDetails, keys: Sequence[str]) -> str:
+    """What to write instead, where that can be told."""
+    key, kind, value = keys[-1], details["type"], details["input"]
+    if kind in _TABLES and len(keys) == _SECTION and key in _known(keys[:1]):
+        # Such as `uri` right below [catalogs].
+        return f"{key} is a key of {_title(keys[0])}"
+    if len(keys) > _SECTION and (name := _NAMED.get(key)) is not None:
+        return f'it is a table of names: {key} = {{ {name} = "…" }}'
+    if key in _URLS and isinstance(value, str) and _NO_SCHEME.fullmatch(value):
+        return f"did you mean http://{value}?"
+    return ""
 
 
 def _expected(details: ErrorDetails) -> str:

@@ -46,6 +46,14 @@ class Sources:
         return f"{self.file}: [{table}] {key}" if table else f"{self.file}: {key}"
 
 
+def forgotten(path: Path | None, environ: Mapping[str, str]) -> tuple[SfnError, ...]:
+    """What stands before all else that is wrong where neither a file nor any variable says a thing."""
+    if path is not None or any(_is_ours(name) for name in environ):
+        return ()
+    remedy = "name it: --config FILE or SFN_CONFIG; or set each key as SFN_SECTION__KEY"
+    return (SfnError("settings", expected="a configuration file", found="none that was given", remedy=remedy),)
+
+
 def variable(keys: Sequence[str]) -> str:
     """The environment variable that sets the value at these keys."""
     return PREFIX + SEPARATOR.join(_normalised(key) for key in keys)
@@ -61,11 +69,15 @@ def gather(path: Path | None, environ: Mapping[str, str]) -> Sources:
     variables: dict[Keys, str] = {}
     problems: list[SfnError] = []
     for name, value in sorted(environ.items()):
-        # Orchestrators add variables for a service of this name (SFN_PORT, SFN_SERVICE_HOST): single underscores.
-        if name.startswith(PREFIX) and SEPARATOR in name:
+        if _is_ours(name):
             problem = _lay(tables, variables, name, value)
             problems.extend([problem] if problem is not None else [])
     return Sources(tables, "settings" if path is None else path.name, variables, tuple(problems))
+
+
+def _is_ours(name: str) -> bool:
+    # Orchestrators add variables for a service of this name (SFN_PORT, SFN_SERVICE_HOST): single underscores.
+    return name.startswith(PREFIX) and SEPARATOR in name
 
 
 def _read(path: Path) -> dict[str, Any]:

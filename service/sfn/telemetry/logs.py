@@ -59,6 +59,8 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
     root = logging.getLogger()
     root.handlers = [_handler(target, shared, readable=readable)]
     root.setLevel(level.upper())
+    # What libraries say by `warnings` becomes a record too.
+    logging.captureWarnings(capture=True)
     _route_servers()
 
 
@@ -112,4 +114,4 @@ def _route_servers() -> None:
     access.propagate = False
     access.disabled = True
     for name, level in _TALKATIVE.items():
-        logging.getLogger(name).setLevel(level)
+        logging.getLogger(name).setLevel(max(level, logging.getLogger().level))

@@ -133,7 +133,7 @@ class Swept:
         began: when this one began.
         calm: it found no more absences than the brake allows.
         tables: how many were looked at.
-        differing: of how many the inbox was told, as they differ from what was published or are gone.
+        differing: how many differ from what was published or are gone; those that the brake holds as well.
     """
 
     due_at: datetime

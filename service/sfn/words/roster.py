@@ -29,6 +29,11 @@ class Known:
     told: str | None = None
 
     @property
+    def is_held(self) -> bool:
+        """Whether the brake holds a step of it."""
+        return self.reason is Reason.HELD_DROP
+
+    @property
     def is_stuck(self) -> bool:
         """Whether an operator must look first, or many hours pass: nobody waits for it, and no sweep tells it more."""
         return self.reason in {Reason.HELD_DROP, Reason.POISON}

@@ -29,6 +29,8 @@ class Difference(StrEnum):
     CHANGED = "changed"
     ABSENT = "absent"
     LEFT_ALONE = "left-alone"
+    HELD = "held"
+    """Gone, or older than what was published, and the brake holds it."""
 
 
 @dataclass(slots=True)

@@ -134,6 +134,8 @@ class Sweep:
             self._hints.append(Hint(table, sender="sweep", floor=answer.table.metadata_location))
             if len(self._hints) >= BATCH:
                 await self._tell()
+        elif row is not None and row.is_held and not (isinstance(answer, Loaded) and _is_published(answer, row)):
+            self.report.differs(table, Difference.HELD)
 
     async def _tell(self) -> None:
         hints, self._hints = self._hints, []
@@ -155,10 +157,11 @@ class Sweep:
         limit = await self._ports.brake.limit(self.subject.catalog)
         calm = len(absent) <= limit
         told = [table for table in (*absent, *excluded) if not known[table].is_stuck]
+        held = {table for table in absent if not calm or known[table].is_held}
         left_alone = set(excluded)
-        for table in told:
-            self.report.differs(table, Difference.LEFT_ALONE if table in left_alone else Difference.ABSENT)
-        held = set() if calm else set(absent)
+        for table in sorted({*told, *held}):
+            kind = Difference.LEFT_ALONE if table in left_alone else Difference.ABSENT
+            self.report.differs(table, Difference.HELD if table in held else kind)
         self._hints = [Hint(table, sender="sweep", held=table in held) for table in told]
         await self._tell()
         _log.info(
@@ -221,5 +224,9 @@ def _differs(answer: Loaded, row: Known | None) -> bool:
         return False
     if row is None or row.live is None:
         return answer.table.left_alone is None
-    same = (row.live.pointer, row.live.uuid) == (answer.table.metadata_location, answer.table.uuid)
-    return not same or answer.table.left_alone is not None
+    return not _is_published(answer, row) or answer.table.left_alone is not None
+
+
+def _is_published(answer: Loaded, row: Known) -> bool:
+    pointing = answer.table.metadata_location, answer.table.uuid
+    return row.live is not None and (row.live.pointer, row.live.uuid) == pointing

@@ -22,7 +22,9 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
     Args:
         thorough: look into every namespace.
     """
+    lacking: set[str] = set()
     for finding in parties(settings):
+        lacking.add(finding.where)
         yield finding
     holder, finding = await inbox(settings)
     yield finding
@@ -36,6 +38,9 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
             stack.push_async_callback(catalog.close)
             if name in settings.told:
                 yield fine(f"catalogs.{name}", "told of by events alone: there is nothing to ask")
+                continue
+            if any(where.rpartition(".")[0] == f"catalogs.{name}" for where in lacking):
+                # It would be refused for that very reason.
                 continue
             check = CatalogCheck(name, catalog, router, settings, thorough=thorough)
             async for finding in check.findings():

@@ -54,7 +54,7 @@ class CatalogCheck:
         self._where, self._thorough = f"catalogs.{name}", thorough
         self._namespaces: set[tuple[str, ...]] = set()
         self._owners: Counter[str] = Counter()
-        self._complete = True
+        self._covered, self._complete = 0, True
         self.places: list[str] = []
 
     async def findings(self) -> AsyncIterator[Finding]:
@@ -94,7 +94,9 @@ class CatalogCheck:
                     yield doubtful(self._where, f"may not list the namespace {name}: {one.why}", remedy)
                     continue
                 listed += 1
-                if policy.interest.covers(one) and one.namespace not in self._namespaces:
+                covered = policy.interest.covers(one)
+                self._covered += covered
+                if covered and one.namespace not in self._namespaces:
                     self._namespaces.add(one.namespace)
                     if (finding := await self._looked_at(one, policy)) is not None:
                         yield finding
@@ -128,16 +130,22 @@ class CatalogCheck:
             self._owners[own.owner] += 1
         return None
 
+    def _extent(self) -> str:
+        """How much was looked at: of each namespace the first table."""
+        loaded = len(self._namespaces)
+        if not self._complete:
+            return f"listed in part; {counted(loaded, 'table')} loaded, a sample; --all for one of every namespace"
+        if loaded == self._covered:
+            return f"listed; {counted(loaded, 'table')} loaded, all that there are"
+        return f"listed; {loaded:,} of {counted(self._covered, 'table')} loaded, a sample: one of each namespace"
+
     def _told(self, policy: Policy) -> Iterator[Finding]:
         """What the walk means as a whole."""
         if not self._namespaces:
             remedy = "check warehouse, include and exclude, and what our principal may list"
             yield doubtful(self._where, "lists no table that would get files", remedy)
             return
-        namespaces = counted(len(self._namespaces), "namespace")
-        yield fine(
-            self._where, f"listed; one table loaded in {namespaces}{'' if self._complete else ', --all for every one'}"
-        )
+        yield fine(self._where, self._extent())
         for owner, number in self._owners.items():
             if owner == policy.catalog_id:
                 yield fine(self._where, f"SFN files beside them: {number} ours")

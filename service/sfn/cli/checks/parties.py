@@ -1,13 +1,17 @@
-"""Who may send events, operate and read the metrics: whether their tokens are to be had, and are each one's own."""
+"""Who may send events, operate and read the metrics, and who we are to catalogs: whether the files of tokens are to be
+had, and each token is one party's own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
-from sfn.errors import Broken
+from sfn.errors import Broken, SfnError
 from sfn.receiver.tokens import TokenFile
 from sfn.settings import Settings
+from sfn.watched import unreadable
 from sfn.wiring.admission import admission
 
 
@@ -34,7 +38,24 @@ def _unusable(settings: Settings) -> Iterator[Finding]:
             if file is not None:
                 TokenFile(file)
         except Broken as error:
-            yield wrong(where, error)
+            remedy = (
+                error.remedy or f"write the tokens there, one a line, for the service's user to read; or set {where}"
+            )
+            yield wrong(where, SfnError(error.where, expected=error.expected, found=error.found, remedy=remedy))
+    for where, file in _shown_to_catalogs(settings):
+        try:
+            file.read_bytes()
+        except OSError as error:
+            missing = unreadable(file, error)
+            remedy = f"put it there for the service's user to read, or set {where}"
+            yield wrong(where, SfnError(missing.where, expected=missing.expected, found=missing.found, remedy=remedy))
+
+
+def _shown_to_catalogs(settings: Settings) -> Iterator[tuple[str, Path]]:
+    for name, catalog in settings.catalogs.items():
+        for key in ("token_file", "credential_file", "ca_file"):
+            if (file := getattr(catalog, key)) is not None:
+                yield f"catalogs.{name}.{key}", file
 
 
 def _together(settings: Settings) -> Finding:

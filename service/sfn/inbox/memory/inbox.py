@@ -11,7 +11,7 @@ from sfn.inbox.memory.worklist import MemoryWorklist
 from sfn.inbox.row import Row, State, counted_as, standing_of
 from sfn.inbox.standing import LastEvent, Standing
 from sfn.inbox.transitions import released, replayed
-from sfn.words import Hint, Reason, TableName, Undecodable, Urgency
+from sfn.words import Hint, Reason, Subject, TableName, Undecodable, Urgency
 
 
 class MemoryInbox(MemoryWorklist):
@@ -41,9 +41,9 @@ class MemoryInbox(MemoryWorklist):
         counts = Counter((row.subject.catalog, counted_as(row)) for row in rows)
         return Figures(counts, oldest, self._letters.counts(), braking(counts, self._tripped))
 
-    async def standing(self, table: TableName) -> Standing | None:
+    async def standing(self, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
-        row = self._rows.get(table)
+        row = self._rows.get(subject)
         if row is None:
             return None
         event = self._logged.get(row.seq)
@@ -91,6 +91,11 @@ class MemoryInbox(MemoryWorklist):
         count = sum(self._letters.end(number, Status.DISCARDED, order.at, order.actor) for number in set(numbers))
         self._letters.note("discard", order, count)
         return count
+
+    async def reconcile(self, hints: Sequence[Hint], order: Order) -> None:
+        """See `Custody.reconcile`."""
+        await self.put(hints)
+        self._letters.note("reconcile", order, len(hints))
 
     async def adopt(self, hints: Sequence[Hint], order: Order) -> None:
         """See `Custody.adopt`."""

@@ -18,7 +18,7 @@ from sfn.inbox.sqlite.roster import RosterQueries
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.standing import LastEvent, Standing
 from sfn.inbox.transitions import released, replayed
-from sfn.words import Accepted, Hint, Reason, Subject, TableName, Undecodable
+from sfn.words import Accepted, Hint, Reason, Subject, Undecodable
 
 AUDIT_KEPT = 10_000
 """Orders that are remembered."""
@@ -53,9 +53,9 @@ class Desk:
         letters = {pair: count for pair, count in self._dead.open_ones.items() if count}
         return Figures(tables, oldest, letters, braking(tables, self._brake.tripped()))
 
-    def standing(self, table: TableName) -> Standing | None:
+    def standing(self, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
-        row = self._rows.load(key_of(table))
+        row = self._rows.load(key_of(subject))
         return standing_of(row, self._last_event(row)) if row is not None else None
 
     def brake(self, catalog: str, now: datetime) -> BrakeState:
@@ -121,11 +121,13 @@ class Desk:
             self._note("release", order, len(found))
         return len(found)
 
+    def reconcile(self, hints: Sequence[Hint], order: Order) -> None:
+        """See `Custody.reconcile`."""
+        self._told("reconcile", hints, order)
+
     def adopt(self, hints: Sequence[Hint], order: Order) -> None:
         """See `Custody.adopt`."""
-        with self._transaction():
-            self._put(hints, order.at)
-            self._note("adopt", order, len(hints))
+        self._told("adopt", hints, order)
 
     def retire(self, catalog: str, *, retired: bool, order: Order) -> None:
         """See `Custody.retire`."""
@@ -146,6 +148,11 @@ class Desk:
     def retired(self) -> frozenset[str]:
         """See `Custody.retired`."""
         return self._brake.retired()
+
+    def _told(self, action: str, hints: Sequence[Hint], order: Order) -> None:
+        with self._transaction():
+            self._put(hints, order.at)
+            self._note(action, order, len(hints))
 
     def _requeue(self, subject: Subject | None, now: datetime) -> None:
         if subject is None:

@@ -27,7 +27,7 @@ from sfn.inbox.sqlite.refusals import refusal
 from sfn.inbox.standing import Standing
 from sfn.inbox.terms import Terms
 from sfn.inbox.troubles import Troubles
-from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName, Told, Undecodable
+from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, Subject, TableName, Told, Undecodable
 
 PAGE = 500
 """Rows of the roster that are read at a time."""
@@ -197,9 +197,9 @@ class SqliteInbox:
         now = self._clock.now()
         return await self._committer.run(lambda ledger: ledger.desk.figures(now))
 
-    async def standing(self, table: TableName) -> Standing | None:
+    async def standing(self, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
-        return await self._committer.run(lambda ledger: ledger.desk.standing(table))
+        return await self._committer.run(lambda ledger: ledger.desk.standing(subject))
 
     async def brake(self, catalog: str) -> BrakeState:
         """See `Desk.brake`."""
@@ -229,6 +229,10 @@ class SqliteInbox:
     async def discard(self, numbers: Sequence[int], order: Order) -> int:
         """See `DeadLetters.discard`."""
         return await self._committer.run(lambda ledger: ledger.desk.discard(numbers, order))
+
+    async def reconcile(self, hints: Sequence[Hint], order: Order) -> None:
+        """See `Custody.reconcile`."""
+        await self._committer.run(lambda ledger: ledger.desk.reconcile(hints, order), stirring=True)
 
     async def adopt(self, hints: Sequence[Hint], order: Order) -> None:
         """See `Custody.adopt`."""

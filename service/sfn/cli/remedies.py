@@ -1,0 +1,34 @@
+"""What to do about a dead letter, by its reason."""
+
+from __future__ import annotations
+
+from sfn.cli.answers import Letter
+from sfn.cli.tables import spelled
+from sfn.words import Reason
+
+
+def remedy(letter: Letter) -> str:
+    """What somebody should do, with the commands to type."""
+    replay = f"`sfn dead-letters replay {letter.id}`"
+    catalog, table = letter.catalog, spelled(letter.namespace or [], letter.name or "")
+    match letter.reason:
+        case Reason.HELD_DROP:
+            return f"look at the catalog; where it is right: `sfn release {catalog}`, or {replay} for this table alone"
+        case Reason.FOREIGN_CATALOG:
+            adopt = f"`sfn adopt {catalog} --from CATALOG_ID {table}`"
+            return f"{adopt} if the file is ours, or set catalogs.{catalog}.catalog_id, or move one of the two tables"
+        case Reason.FOREIGN_FILE:
+            return f"move the file away, then {replay}"
+        case Reason.LOCATION_REFUSED:
+            settings = f"stores.NAME.prefix or catalogs.{catalog}.allowed_locations"
+            return f"set {settings}, or exclude the table; restart the service, then {replay}"
+        case Reason.PERMANENT:
+            return f"mend what the detail says, then {replay}"
+        case Reason.EXHAUSTED:
+            return f"see its last error in the detail and mend that, then {replay}"
+        case Reason.POISON:
+            return f"see the service's log for why it ended, then {replay}; it is tried again after 8 h anyway"
+        case Reason.UNDECODABLE:
+            return f"mend the sender, or upgrade the service, then {replay}: the request is decoded again"
+        case _:
+            return "use the `sfn` of the service's own version: this one does not know the reason"

@@ -1,0 +1,162 @@
+"""An event followed until its table has settled it, and what is said of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from sfn.cli.access import Access
+from sfn.cli.answers import Last, Table, Wanted
+from sfn.cli.pages import plain
+from sfn.cli.remedies import remedy
+from sfn.cli.service import Service
+from sfn.cli.settling import Watch, awaited, lines, outcome
+from tests.unit.admin_server import AdminServer, Reply, admin_server
+from tests.unit.operators import LETTER, NOON, ORDERS
+
+MINUTE = timedelta(minutes=1)
+TURN = "something new was told of"
+NEWS = Wanted(metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, news=True)
+PATH = "GET /admin/v1/tables/prod/sales/orders"
+
+
+@pytest.fixture(name="server")
+def fixture_server() -> Iterator[AdminServer]:
+    with admin_server() as server:
+        server.tell("GET /admin/v1/status", Reply(200, {}))
+        yield server
+
+
+@pytest.fixture(name="service")
+def fixture_service(server: AdminServer) -> Iterator[Service]:
+    with Service(Access(server.url, "secret")) as service:
+        yield service
+
+
+def table(**more: object) -> Table:
+    return msgspec.structs.replace(ORDERS, **more)
+
+
+def reply(**more: object) -> Reply:
+    return Reply(200, msgspec.to_builtins(table(**more)))
+
+
+class Hours:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+        self.watch = Watch(
+            lambda: NOON + timedelta(seconds=sum(self.slept)), lambda: sum(self.slept), self.slept.append
+        )
+
+
+def test_a_table_is_looked_at_until_all_that_was_told_is_seen_through(server: AdminServer, service: Service) -> None:
+    due = reply(last=Last("later", "a replica may lag", NOON), due_at=NOON)
+    server.tell(PATH, reply(wanted=NEWS), reply(wanted=NEWS, state="leased"), due, reply(state="leased"), reply())
+    hours = Hours()
+    assert awaited(service, "prod", ("sales",), "orders", MINUTE, hours.watch) == table()
+    assert hours.slept == [0.05, 0.1, 0.2, 0.4]
+
+
+@pytest.mark.parametrize("more", [{"state": "dead", "wanted": NEWS}, {"reason": "foreign-file"}])
+def test_a_table_that_was_given_up_is_settled(server: AdminServer, service: Service, more: dict[str, object]) -> None:
+    server.tell(PATH, reply(**more))
+    assert awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) == table(**more)
+
+
+@pytest.mark.parametrize(("due", "looks"), [(timedelta(minutes=5), 1), (timedelta(0), 2)])
+def test_a_table_that_was_given_up_before_is_not_waited_for_longer_than_that_helps(
+    server: AdminServer, service: Service, due: timedelta, looks: int
+) -> None:
+    given_up = {"reason": "foreign-file", "wanted": NEWS, "dead_letters": [LETTER]}
+    server.tell(PATH, reply(**given_up, due_at=NOON + due), reply())
+    awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch)
+    assert len(server.asked) == looks
+
+
+def test_a_table_that_the_service_forgot_again_is_settled(server: AdminServer, service: Service) -> None:
+    server.tell(PATH, reply(wanted=NEWS), Reply(404, {"title": "Not Found"}))
+    assert awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) is None
+
+
+def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
+    server.tell(PATH, reply(wanted=NEWS))
+    hours = Hours()
+    found = awaited(service, "prod", ("sales",), "orders", MINUTE, hours.watch)
+    assert found == table(wanted=NEWS)
+    assert sum(hours.slept) == pytest.approx(60)
+
+
+@pytest.mark.parametrize(
+    ("found", "end", "said"),
+    [
+        (table(), "published", ["sales.orders: published file:///w/m/1.json"]),
+        (
+            table(last=Last("later", "an event that is not shown", NOON), due_at=NOON + MINUTE),
+            "published",
+            ["sales.orders: published file:///w/m/1.json; looked at once more in 1 min (an event that is not shown)"],
+        ),
+        (
+            None,
+            "nothing-to-do",
+            ["sales.orders: nothing to publish: the catalog has no such table, and no file of ours lies there"],
+        ),
+        (
+            table(published=None),
+            "nothing-to-do",
+            ["sales.orders: nothing to publish: it has no live file, as the catalog says"],
+        ),
+        (
+            table(
+                wanted=msgspec.structs.replace(NEWS, news=False, drop=True, metadata_location=None),
+                last=Last("later", "absent: a sweep must come first", NOON),
+                due_at=NOON + MINUTE,
+            ),
+            "waits",
+            [
+                "sales.orders: waits with a drop; looked at once more in 1 min (absent: a sweep must come first)",
+                "  → `sfn status sales.orders` tells what comes of it",
+            ],
+        ),
+        (
+            table(published=None, last=Last("later", "neither a table nor a file of ours", NOON), due_at=NOON + MINUTE),
+            "waits",
+            [
+                "sales.orders: has no live file; looked at once more in 1 min (neither a table nor a file of ours)",
+                "  → `sfn status sales.orders` tells what comes of it",
+            ],
+        ),
+        (
+            table(state="dead", reason="location-refused", dead_letters=[LETTER]),
+            "dead-letter",
+            [
+                "sales.orders: dead letter 7, location-refused: it lies elsewhere",
+                f"  → {remedy(LETTER)}",
+            ],
+        ),
+        (
+            table(reason="permanent", wanted=NEWS, dead_letters=[LETTER], due_at=NOON + 5 * MINUTE),
+            "dead-letter",
+            [
+                "sales.orders: dead letter 7, location-refused: it lies elsewhere; looked at again in 5 min",
+                f"  → {remedy(LETTER)}",
+            ],
+        ),
+        (
+            table(wanted=NEWS, due_at=NOON, last=Last("released", "the catalog is away", NOON)),
+            "unsettled",
+            [
+                f"sales.orders: not settled within 1 min: {TURN}; its turn: 0 s ago (the catalog is away)",
+                "  → `sfn status sales.orders` tells what comes of it",
+            ],
+        ),
+    ],
+)
+def test_what_came_of_an_event_is_said_in_words(found: Table | None, end: str, said: list[str]) -> None:
+    settled = outcome("sales.orders", found, NOON, MINUTE)
+    assert (settled.end, plain(lines(settled)).splitlines()) == (end, said)
+    assert settled.is_well is (end in {"published", "nothing-to-do"})
