@@ -48,7 +48,7 @@ def measure(events: int, folder: Path, say: Callable[[str], None]) -> list[Figur
             teller.tell(event(TABLE, pointer))
             if (number + 1) % 1_000 == 0:
                 say(f"coalescing: {number + 1}/{events} events while the store is away")
-        _until(lambda: _is_released(running.log), "the store was to be away, and no claim is released")
+        _until(lambda: bool(records(running.log, "store away")), "the store was to be away, and is not")
         with _watched(away / file.relative_to(warehouse), file) as seen:
             away.rename(warehouse)
             _until(lambda: _says(file, pointer), f"{file} does not say {pointer}")
@@ -122,10 +122,6 @@ def _says(file: Path, pointer: str) -> bool:
         return pointer in file.read_text()
     except FileNotFoundError:
         return False
-
-
-def _is_released(log: Path) -> bool:
-    return any(record["outcome"] == "released" for record in records(log, "settled"))
 
 
 def _until(holds: Callable[[], bool], otherwise: str) -> None:

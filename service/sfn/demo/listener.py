@@ -96,9 +96,9 @@ class Listener:
         if status != 0:
             raise SfnError(str(self.log), expected="a service that drains and ends with 0", found=f"{status}")
 
-    def told(self, outcome: str) -> int:
-        """How many records of an outcome its log has."""
-        return sum(record.get("outcome") == outcome for record in _records(self.log))
+    def told(self, **wanted: str) -> int:
+        """How many records with these values its log has."""
+        return sum(wanted.items() <= record.items() for record in _records(self.log))
 
 
 @contextmanager

@@ -152,7 +152,7 @@ class _Users:
         stray.parent.mkdir(parents=True)
         stray.write_text("somebody's notes")
         self._tell(name, "create", metadata_location=pointer)
-        waited = self.narrator.until("a dead letter", lambda: self.service.told("dead") > 0, expected=True)
+        waited = self.narrator.until("a dead letter", lambda: self.service.told(outcome="dead") > 0, expected=True)
         self.narrator.note(f"✓ {waited:.2f} s later it is a dead letter: the file is not ours, and is left alone")
         self._operate("status")
         self._operate("status", f"{NAMESPACE}.{name}")
@@ -178,7 +178,7 @@ class _Users:
         self.narrator.check(
             f"{_OUTAGE:g} s later the file says what it said: late, not wrong", expected=before, found=found
         )
-        self.narrator.until("an answer in vain", lambda: self.service.told("released") > 0, expected=True)
+        self.narrator.until("an answer in vain", lambda: self.service.told(event="catalog away") > 0, expected=True)
         self.narrator.note("✓ the service has asked the catalog in vain")
         self.narrator.step("Start the catalog again, and tell nobody")
         server.start()
