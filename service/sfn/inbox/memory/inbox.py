@@ -65,6 +65,10 @@ class MemoryInbox(MemoryWorklist):
         """See `DeadLetters.find`."""
         return [letter for letter in self._letters.find(wanted) if letter.id > after][:limit]
 
+    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+        """See `DeadLetters.newest`."""
+        return self._letters.find(wanted)[::-1][:limit]
+
     async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""
         return self._letters.numbered(numbers)

@@ -73,6 +73,10 @@ class Desk:
         """See `DeadLetters.find`."""
         return self._dead.find(wanted, after, limit)
 
+    def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+        """See `DeadLetters.newest`."""
+        return self._dead.newest(wanted, limit)
+
     def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""
         return self._dead.numbered(numbers)

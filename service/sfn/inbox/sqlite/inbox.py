@@ -214,6 +214,10 @@ class SqliteInbox:
         """See `DeadLetters.find`."""
         return await self._committer.run(lambda ledger: ledger.desk.find(wanted, after, limit))
 
+    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+        """See `DeadLetters.newest`."""
+        return await self._committer.run(lambda ledger: ledger.desk.newest(wanted, limit))
+
     async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""
         return await self._committer.run(lambda ledger: ledger.desk.numbered(numbers))
