@@ -73,12 +73,10 @@ class DeadLetterRoutes:
 
     def join(self, router: APIRouter) -> None:
         """Add them."""
-        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such dead letter"}}
-        shared: dict[str, Any] = {"openapi_extra": SECURED}
+        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such dead letter, or catalog"}}
+        shared: dict[str, Any] = {"openapi_extra": SECURED, "responses": unknown}
         router.add_api_route("/dead-letters", self.find, operation_id="findDeadLetters", **shared)
-        router.add_api_route(
-            "/dead-letters/{number}", self.show, operation_id="showDeadLetter", responses=unknown, **shared
-        )
+        router.add_api_route("/dead-letters/{number}", self.show, operation_id="showDeadLetter", **shared)
         for verb, route in (("replay", self.replay), ("discard", self.discard)):
             router.add_api_route(
                 f"/dead-letters:{verb}", route, methods=["POST"], operation_id=f"{verb}DeadLetters", **shared
@@ -86,7 +84,7 @@ class DeadLetterRoutes:
 
     async def find(self, search: Annotated[Search, Query()]) -> Letters:
         """Dead letters by id, page by page."""
-        wanted = self._wanted(search, None if search.status == "all" else search.status)
+        wanted = await self._wanted(search, None if search.status == "all" else search.status)
         found = await self._letters.find(wanted, search.after, search.limit)
         return Letters(dead_letters=[Letter.of(letter) for letter in found], next=_next(found, search.limit))
 
@@ -149,11 +147,14 @@ class DeadLetterRoutes:
         if selection.ids is not None:
             found = await self._letters.numbered(selection.ids)
             return [letter for letter in found if letter.status is Status.OPEN], None
-        wanted = self._wanted(selection.filter or Filter(), Status.OPEN)
+        wanted = await self._wanted(selection.filter or Filter(), Status.OPEN)
         found = await self._letters.find(wanted, selection.after, selection.limit)
         return found, _next(found, selection.limit)
 
-    def _wanted(self, chosen: Filter, status: Status | None) -> Wanted:
+    async def _wanted(self, chosen: Filter, status: Status | None) -> Wanted:
+        if chosen.catalog is not None and not await self._letters.newest(Wanted(None, chosen.catalog), 1):
+            # One that left the configuration may still have letters.
+            self._operations.followed(chosen.catalog)
         table = self._operations.named(chosen.table, chosen.catalog) if chosen.table is not None else None
         before, since = chosen.before, chosen.since
         return Wanted(status, chosen.catalog, table, chosen.reason, chosen.sender, before, since)
