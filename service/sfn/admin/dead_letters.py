@@ -152,9 +152,11 @@ class DeadLetterRoutes:
         return found, _next(found, selection.limit)
 
     async def _wanted(self, chosen: Filter, status: Status | None) -> Wanted:
-        if chosen.catalog is not None and not await self._letters.newest(Wanted(None, chosen.catalog), 1):
-            # One that left the configuration may still have letters.
-            self._operations.followed(chosen.catalog)
+        catalog = chosen.catalog
+        known = catalog is None or catalog in self._operations.catalogs
+        # One that left the configuration may still have letters.
+        if catalog is not None and not (known or await self._letters.newest(Wanted(None, catalog), 1)):
+            self._operations.followed(catalog)
         table = self._operations.named(chosen.table, chosen.catalog) if chosen.table is not None else None
         before, since = chosen.before, chosen.since
         return Wanted(status, chosen.catalog, table, chosen.reason, chosen.sender, before, since)
