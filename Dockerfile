@@ -30,7 +30,8 @@ RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x /site-pac
 COPY --from=build /opt/sfn /opt/sfn
 COPY deploy/image.toml /etc/sfn/sfn.toml
 
-# No setting of the service: a variable would win over the file that somebody mounts. SQLite sorts what is too large for
+# No setting of the service: a variable would win over the file that somebody mounts. Which file that is, every command
+# reads from SFN_CONFIG: `--env SFN_CONFIG=…` is enough to name another. SQLite sorts what is too large for
 # its memory in a file, and there is no other place that is sure to be writable.
 ENV PATH=/opt/sfn/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -49,7 +50,7 @@ STOPSIGNAL SIGTERM
 # It reads the configuration that the service reads: another port or TLS needs no other check.
 HEALTHCHECK --interval=30s --timeout=15s --start-period=60s --start-interval=2s CMD ["sfn", "healthcheck"]
 ENTRYPOINT ["sfn"]
-CMD ["serve", "--config", "/etc/sfn/sfn.toml"]
+CMD ["serve"]
 
 ARG REVISION=
 LABEL org.opencontainers.image.title="Iceberg SFN listener" \

@@ -23,6 +23,8 @@ A lost race is no error but an answer (`sfn.store.Moved`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from enum import StrEnum
 
 from typing_extensions import override
@@ -144,3 +146,10 @@ class LocationRefused(Permanent):
 
 class Broken(SfnError):
     """What this process rests on is gone: it must end and be started again."""
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """A remedy for a name that is not known."""
+    if close := get_close_matches(word.lower(), known, n=1):
+        return f"did you mean {close[0]}?"
+    return f"known here: {', '.join(known)}" if known else ""

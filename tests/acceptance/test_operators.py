@@ -38,6 +38,27 @@ async def test_a_table_that_nobody_told_of_says_how_to_tell(here: Place) -> None
     assert "`sfn notify sales.unheard`" in told.err
 
 
+async def test_a_table_with_a_slash_in_its_name_is_asked_for(here: Place) -> None:
+    for name in ("sales.a%2Fb", "sales.a/b"):
+        told = await here.sfn("status", name)
+        assert (told.status, "found none: the inbox knows no table prod:sales.a/b:" in told.err) == (1, True)
+
+
+@pytest.mark.parametrize("order", [("release",), ("retire", "--yes"), ("adopt", "--from", "c0", "--yes")])
+async def test_an_order_to_an_unknown_catalog_is_wrong_usage(here: Place, order: tuple[str, ...]) -> None:
+    verb, *options = order
+    told = await here.sfn(verb, "prd", *options)
+    assert (told.status, told.out) == (2, "")
+    assert told.err == "CATALOG: expected a configured catalog (prod), found prd; did you mean prod?\n"
+
+
+async def test_letters_of_an_unknown_catalog_are_not_none(here: Place) -> None:
+    for verb in ("list", "replay", "discard"):
+        told = await here.sfn("dead-letters", verb, "--catalog", "prd")
+        assert (told.status, told.out) == (1, "")
+        assert "no catalog of that name is configured; did you mean prod?" in told.err
+
+
 async def test_an_event_can_be_waited_for(here: Place) -> None:
     pointer = here.lake.commit("awaited")
     told = await here.sfn("notify", "sales.awaited", "--wait")

@@ -1,4 +1,4 @@
-"""Why a table has no live file is told apart: dropped, left out, retired, or never there."""
+"""What a table's story says: why it has no live file, and which dead letters it had."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from sfn.admin.overview import Unpublished
+from sfn.inbox.letters import Wanted
 from sfn.publish.policy import Interest
-from sfn.words import Claim, Done, Findings, Hint, Later, Memo, Story, Table, TableName
+from sfn.words import Claim, Dead, Done, Findings, Hint, Later, Memo, Reason, Story, Table, TableName
 from tests.integration.operating import Office, got, operating, table
 from tests.promises.inboxes import AT, pointer
 
@@ -79,6 +80,19 @@ async def test_a_table_that_the_settings_leave_out(operator: httpx.AsyncClient, 
     ground = office.ground
     await ground.settle(await looked_at_again(office, SECRET), Done(ground.after(60), Findings(GONE, THERE)))
     assert await why(operator, SECRET) == Unpublished.EXCLUDED
+
+
+async def test_the_open_letter_is_shown_however_many_there_were_before(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    for _ in range(1_002):
+        await office.inbox.discard([one.id for one in await office.inbox.find(Wanted(), 0, 9)], office.ground.order())
+        await office.ground.hint(ORDERS)
+        office.clock.turn(300)
+        await office.ground.settle(await office.ground.claim(), Dead(Reason.PERMANENT, "why"))
+    shown = (await got(operator, "/admin/v1/tables/prod/sales/orders"))["dead_letters"]
+    assert [letter["id"] for letter in shown] == list(range(1_002, 982, -1))
+    assert shown[0]["status"] == "open"
 
 
 async def test_a_table_of_a_catalog_that_retired(operator: httpx.AsyncClient, office: Office) -> None:

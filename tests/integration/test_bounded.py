@@ -1,10 +1,14 @@
-"""What an operator's order may cost before anybody knows whether an operator sent it."""
+"""What an operator's order may cost, and that it costs nothing before anybody knows that an operator sent it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from sfn.receiver.app import application
 from sfn.receiver.body import Limits
@@ -29,13 +33,13 @@ def served() -> Any:  # noqa: ANN401 - an application
 
 async def test_a_body_that_says_how_large_it_is_is_not_read() -> None:
     async with listening(served()) as connect:
-        head = request(f"Content-Length: {LIMITS.size + 1}", path=REPLAY, token=None)
+        head = request(f"Content-Length: {LIMITS.size + 1}", path=REPLAY, token=OPERATOR)
         assert_problem(await answer(connect, head), 413)
 
 
 async def test_a_body_that_grows_is_read_no_further() -> None:
     async with listening(served()) as connect, connect() as wire:
-        await wire.send(request(CHUNKED, path=REPLAY, token=None))
+        await wire.send(request(CHUNKED, path=REPLAY, token=OPERATOR))
         for _ in range(LIMITS.size // 65_536 + 1):
             await wire.send(chunk(b" " * 65_536))
         assert_problem(await wire.reply(), 413)
@@ -50,12 +54,21 @@ async def test_an_order_of_an_allowed_size_arrives_whole() -> None:
 
 
 async def test_a_body_that_never_ends_is_given_up() -> None:
-    async def never(*_: object) -> None:
-        raise AssertionError
+    async def reads(asked: Request) -> Response:
+        return Response(await asked.body())
 
-    async with listening(Bounded(never, Limits(size=100, deadline=0.2))) as connect, connect() as wire:
+    patient = Starlette(routes=[Route(REPLAY, reads, methods=["POST"])])
+    async with listening(Bounded(patient, Limits(size=100, deadline=0.2))) as connect, connect() as wire:
         await wire.send(request("Content-Length: 50", path=REPLAY, token=None), b"{")
-        assert_problem(await wire.reply(), 408)
+        reply = await wire.reply()
+        assert (reply.status, reply.headers["connection"]) == (408, "close")
+
+
+@pytest.mark.parametrize("size", [50, LIMITS.size + 1])
+async def test_the_body_of_who_is_no_operator_is_not_read(size: int) -> None:
+    async with listening(served()) as connect, connect() as wire:
+        await wire.send(request(f"Content-Length: {size}", path=REPLAY, token=None), b"{")
+        assert_problem(await wire.reply(), 401)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])

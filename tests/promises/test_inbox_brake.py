@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import anyio
+import anyio.lowlevel
 import pytest
 
+from sfn.inbox.letters import RELEASED
 from sfn.words import (
     Backward,
     CatalogName,
@@ -132,6 +135,29 @@ async def test_an_operator_also_lets_go_what_a_hint_has_brought_back(ground: Gro
     assert await ground.inbox.release(FEW, ground.order()) == 2
     assert not await ground.inbox.settle(running, Dead(Reason.HELD_DROP, "the brake is on", held), ground.now)
     assert [claim.story.waived for claim in await ground.claims()] == [True, True]
+
+
+async def test_many_that_are_let_go_hold_nobody_up(ground: Ground) -> None:
+    count = 2 * RELEASED + 1
+    await ground.hint(*tables(FEW, count))
+    async with anyio.create_task_group() as settling:
+        for claim in await ground.claims(Slots(total=count, live=count, sweeps=0)):
+            settling.start_soon(ground.settle, claim, Dead(Reason.HELD_DROP, "the brake is on"))
+    released: list[int] = []
+
+    async def release() -> None:
+        released.append(await ground.inbox.release(FEW, ground.order("all of it")))
+
+    async with anyio.create_task_group() as releasing:
+        releasing.start_soon(release)
+        await anyio.lowlevel.checkpoint()
+        await ground.hint(table("orders"))
+        assert released == []
+    assert released == [count]
+    (entry,) = await ground.inbox.audited(None, 9)
+    assert (entry.action, entry.about, entry.count) == ("release", "all of it", count)
+    assert not (await ground.inbox.brake(FEW)).tripped
+    assert await ground.open_letters(FEW) == []
 
 
 @pytest.mark.parametrize("calm", [True, False])

@@ -63,6 +63,9 @@ async def test_letters_come_page_by_page(ground: Ground) -> None:
     first = await ground.inbox.find(Wanted(), 0, 2)
     second = await ground.inbox.find(Wanted(), first[-1].id, 10)
     assert [str(letter.subject) for letter in [*first, *second]] == [f"prod:sales.t{number}" for number in range(5)]
+    await ground.inbox.discard([second[-1].id], ground.order())
+    assert await ground.inbox.newest(Wanted(), 3) == [second[1], second[0], first[1]]
+    assert await ground.inbox.newest(Wanted(table=table("t4")), 3) == []
 
 
 async def test_a_replay_has_the_table_looked_at_and_closes_the_letter(ground: Ground) -> None:

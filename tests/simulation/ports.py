@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sfn.catalog import Skip, Withheld
 from sfn.errors import Scope, Transient, Unsure
 from sfn.inbox import Claimed
-from sfn.inbox.letters import Order
+from sfn.inbox.letters import RELEASED, Order
 from sfn.store import Gone, Guarantees, Moved
 from sfn.words import (
     Accepted,
@@ -103,7 +103,9 @@ class SimulatedInbox:
         return await self._node.transact("limit", lambda: self._service.ledger.limit(catalog))
 
     async def release(self, catalog: str, order: Order) -> int:
-        return await self._node.transact("release", lambda: self._service.ledger.desk.release(catalog, order))
+        released = await self._node.transact("release", lambda: self._service.ledger.desk.release(catalog, order))
+        assert released.count < RELEASED, "one batch is all of it"
+        return released.count
 
 
 class SimulatedCatalog:

@@ -17,7 +17,7 @@ from sfn.telemetry.scrape import Scrape, Watched
 from sfn.work.lanes import BreakerState
 from tests.promises.inboxes import HandClock
 
-BOUNDS = Bounds(("prod", "dev"), {"file:///warehouse": "lake"})
+BOUNDS = Bounds(("prod", "dev"), {"file:///warehouse": "lake"}, {"prod": 900.0, "dev": 60.0})
 NOTHING = Figures({}, {}, {}, frozenset())
 
 

@@ -58,6 +58,15 @@ def test_it_is_shown_the_token_and_who_asks(server: AdminServer, service: Servic
     assert asked.headers["User-Agent"] == f"sfn/{version('iceberg-sfn')}"
 
 
+def test_a_catalog_that_is_not_configured_is_wrong_usage_with_the_nearest_name(service: Service) -> None:
+    service.check_configured("prod")
+    with pytest.raises(Misconfigured) as refused:
+        service.check_configured("prd")
+    assert str(refused.value.problems[0]) == (
+        "CATALOG: expected a configured catalog (prod), found prd; did you mean prod?"
+    )
+
+
 def test_who_asks_fits_into_a_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "jürgen smith")
     assert asker() == f"j?rgen?smith@{socket.gethostname()}"

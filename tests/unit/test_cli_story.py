@@ -173,7 +173,7 @@ def test_the_next_look(shown: Table, said: str) -> None:
         ("location-refused", "catalogs.prod.allowed_locations"),
         ("permanent", "mend what the detail says"),
         ("exhausted", "see its last error"),
-        ("poison", "see the service's log"),
+        ("poison", "why its attempts ended the process, or failed"),
         ("undecodable", "mend the sender"),
     ],
 )

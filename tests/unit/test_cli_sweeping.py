@@ -177,6 +177,7 @@ def test_letters_are_replayed_batch_after_batch(
     server: AdminServer, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "MOST", 2)
+    monkeypatch.setattr(bulk, "NAMED", 2)
     failed = {"id": 3, "why": "half of it was kept"}
     server.tell(
         "POST /admin/v1/dead-letters:replay",

@@ -74,7 +74,7 @@ def test_no_variable_of_the_image_wins_over_a_file() -> None:
 def test_every_command_of_the_image_reads_the_file_that_is_mounted() -> None:
     (target,) = [one.split()[-1] for one in IMAGE.every("COPY") if "image.toml" in one]
     assert IMAGE.pairs("ENV")["SFN_CONFIG"] == target
-    assert [*IMAGE.command("ENTRYPOINT"), *IMAGE.command("CMD")] == ["sfn", "serve", "--config", target]
+    assert [*IMAGE.command("ENTRYPOINT"), *IMAGE.command("CMD")] == ["sfn", "serve"]
     assert IMAGE.command("HEALTHCHECK") == ["sfn", "healthcheck"]
 
 

@@ -56,6 +56,7 @@ EXPOSED = {
     "sfn_staleness_seconds_count": ("catalog",),
     "sfn_staleness_seconds_sum": ("catalog",),
     "sfn_superseded_total": (),
+    "sfn_sweep_interval_seconds": ("catalog",),
     "sfn_sweep_last_differing": ("catalog",),
     "sfn_sweep_last_duration_seconds": ("catalog",),
     "sfn_sweep_last_end_timestamp_seconds": ("catalog",),
@@ -120,7 +121,7 @@ async def test_every_series_of_a_configured_catalog_is_there_from_the_start(
         assert {sample.name for sample in here} == {
             name for name, labels in EXPOSED.items() if {"catalog", "name"} & set(labels)
         }
-        assert {sample.value for sample in here} == {0}
+        assert {sample.value for sample in here if sample.name != "sfn_sweep_interval_seconds"} == {0}
         for state in STATES:
             assert page.value("sfn_pending_tables", catalog=catalog, state=state) == 0
         for reason in REASONS:
@@ -252,6 +253,7 @@ async def test_a_lagging_sweep_shows(metrics: Metrics, clock: HandClock) -> None
     assert page.of("sfn_sweep_last_duration_seconds", "catalog") == {("prod",): 12.5}
     assert page.of("sfn_sweep_last_tables", "catalog") == {("prod",): 1000}
     assert page.of("sfn_sweep_last_differing", "catalog") == {("prod",): 3}
+    assert page.of("sfn_sweep_interval_seconds", "catalog") == {("prod",): 900, ("dev",): 60}
 
 
 async def test_two_services_in_one_process_count_each_for_itself(metrics: Metrics, clock: HandClock) -> None:

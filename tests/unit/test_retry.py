@@ -53,6 +53,15 @@ def test_the_longest_pause_may_be_as_long_as_can_be() -> None:
     assert policy.pause(10**6, jitter=0) == timedelta.max / 2
 
 
+def test_by_default_it_is_the_age_that_ends_the_attempts() -> None:
+    policy, since, attempt = RetryPolicy(), NOW, 1
+    now = since
+    while (following := policy.next_attempt(attempt, since, now, jitter=0.5)) is not None:
+        now, attempt = following, attempt + 1
+    assert now - since >= policy.budget
+    assert attempt < policy.max_attempts
+
+
 def test_without_a_budget_left_there_is_no_next_attempt() -> None:
     policy = RetryPolicy(budget=timedelta(hours=1), max_attempts=3)
     assert policy.next_attempt(2, NOW, NOW, jitter=0) == NOW + timedelta(seconds=1)

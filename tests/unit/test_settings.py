@@ -30,7 +30,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
     assert (settings.worker.concurrency, settings.worker.lease) == (32, timedelta(seconds=30))
     retry = settings.retry
     assert (retry.base, retry.cap, retry.budget) == (timedelta(seconds=1), timedelta(minutes=5), timedelta(hours=24))
-    assert retry.max_attempts == 100
+    assert retry.max_attempts == 500
     assert settings.sweep.every == timedelta(minutes=15)
     assert (settings.senders, settings.stores) == ({}, {})
     assert (settings.admin.token, settings.admin.token_file) == (None, None)

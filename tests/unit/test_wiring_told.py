@@ -11,6 +11,7 @@ from sfn.admin.operators import Retirement
 from sfn.errors import Broken
 from sfn.inbox.memory import MemoryInbox
 from sfn.wiring.assembly import Reached, assembled, inbox_terms, policy
+from sfn.wiring.metering import bounds
 from sfn.wiring.sources import check
 from sfn.words import CatalogName, Hint
 from tests.promises.inboxes import TERMS, HandClock
@@ -37,6 +38,11 @@ def test_its_policy_says_that_nobody_walks_it(ground: Ground) -> None:
     assert (told.told, told.swept, told.sweep_every > timedelta(days=10_000)) == (True, False, True)
     assert (asked.told, asked.swept) == (False, True)
     assert told.allowed == ("s3://lake",)
+
+
+def test_only_what_is_swept_of_our_own_accord_has_an_interval(ground: Ground) -> None:
+    assert bounds(ground.load(BOTH)).swept == {"prod": 900.0}
+    assert bounds(ground.load(f'{BOTH}[sweep]\nevery = "off"')).swept == {}
 
 
 def test_the_inbox_is_told_to_keep_what_is_told_of_it(ground: Ground) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
@@ -20,6 +21,8 @@ from sfn.words import Hint, Reason, Undecodable
 
 MOST: Final = 1_000
 """Letters of a page, or of a batch."""
+HINTS: Final = 1_000
+"""After so many hints a transaction takes no further letter: puts wait for it."""
 _LARGEST: Final = 2**62
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -53,6 +56,15 @@ class Selection(Said):
     limit: int = Field(default=MOST, ge=1, le=MOST)
 
 
+@dataclass(slots=True)
+class _Part:
+    """Letters that are replayed in one transaction, what the requests among them say, and those that stay."""
+
+    numbers: list[int] = field(default_factory=list)
+    hints: list[Hint] = field(default_factory=list)
+    failed: list[Unreplayed] = field(default_factory=list)
+
+
 class DeadLetterRoutes:
     """Routes to dead letters."""
 
@@ -61,12 +73,10 @@ class DeadLetterRoutes:
 
     def join(self, router: APIRouter) -> None:
         """Add them."""
-        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such dead letter"}}
-        shared: dict[str, Any] = {"openapi_extra": SECURED}
+        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such dead letter, or catalog"}}
+        shared: dict[str, Any] = {"openapi_extra": SECURED, "responses": unknown}
         router.add_api_route("/dead-letters", self.find, operation_id="findDeadLetters", **shared)
-        router.add_api_route(
-            "/dead-letters/{number}", self.show, operation_id="showDeadLetter", responses=unknown, **shared
-        )
+        router.add_api_route("/dead-letters/{number}", self.show, operation_id="showDeadLetter", **shared)
         for verb, route in (("replay", self.replay), ("discard", self.discard)):
             router.add_api_route(
                 f"/dead-letters:{verb}", route, methods=["POST"], operation_id=f"{verb}DeadLetters", **shared
@@ -74,7 +84,7 @@ class DeadLetterRoutes:
 
     async def find(self, search: Annotated[Search, Query()]) -> Letters:
         """Dead letters by id, page by page."""
-        wanted = self._wanted(search, None if search.status == "all" else search.status)
+        wanted = await self._wanted(search, None if search.status == "all" else search.status)
         found = await self._letters.find(wanted, search.after, search.limit)
         return Letters(dead_letters=[Letter.of(letter) for letter in found], next=_next(found, search.limit))
 
@@ -88,21 +98,22 @@ class DeadLetterRoutes:
     async def replay(self, selection: Selection, request: Request) -> Replayed:
         """Have the tables of open letters looked at again: what is published is the catalog's present answer.
 
-        A request that nobody understood is decoded again. What is replayed takes its turn behind new events.
+        A request that nobody understood is decoded again. What is replayed takes its turn behind new events. A batch of
+        a filter ends once such requests say enough; letters that are named are replayed in parts, each audited.
         """
         batch, following = await self._batch(selection)
-        hints: list[Hint] = []
-        failed: list[Unreplayed] = []
-        for letter in batch:
-            if letter.reason is Reason.UNDECODABLE:
-                try:
-                    hints += self._understood(await self._letters.event(letter.id))
-                except Rejected as refusal:
-                    failed.append(Unreplayed(id=letter.id, why=str(refusal)))
-        left = {letter.id for letter in failed}
         order = self._operations.order(request, _about(selection))
-        numbers = [letter.id for letter in batch if letter.id not in left]
-        count = await self._letters.replay(numbers, hints, order)
+        failed: list[Unreplayed] = []
+        count, left = 0, batch
+        while True:
+            part = await self._part(left)
+            count += await self._letters.replay(part.numbers, part.hints, order)
+            failed += part.failed
+            left = left[len(part.numbers) + len(part.failed) :]
+            if not left or selection.ids is None:
+                break
+        if left:
+            following = batch[-len(left) - 1].id
         _log.info("dead letters replayed", number=count, failed=len(failed), actor=order.actor)
         return Replayed(replayed=count, failed=failed, next=following)
 
@@ -114,6 +125,21 @@ class DeadLetterRoutes:
         _log.info("dead letters discarded", number=count, actor=order.actor)
         return Discarded(discarded=count, next=following)
 
+    async def _part(self, letters: Sequence[DeadLetter]) -> _Part:
+        """As many of the first letters as one transaction takes, at least one."""
+        part = _Part()
+        for letter in letters:
+            if len(part.hints) >= HINTS:
+                break
+            try:
+                if letter.reason is Reason.UNDECODABLE:
+                    # Each is asked for alone, so that the loop is free between one decoding and the next.
+                    part.hints += self._understood(await self._letters.event(letter.id))
+                part.numbers.append(letter.id)
+            except Rejected as refusal:
+                part.failed.append(Unreplayed(id=letter.id, why=str(refusal)))
+        return part
+
     async def _batch(self, selection: Selection) -> tuple[list[DeadLetter], int | None]:
         """The open letters that are meant, and where the next batch begins."""
         if (selection.ids is None) == (selection.filter is None):
@@ -121,11 +147,16 @@ class DeadLetterRoutes:
         if selection.ids is not None:
             found = await self._letters.numbered(selection.ids)
             return [letter for letter in found if letter.status is Status.OPEN], None
-        wanted = self._wanted(selection.filter or Filter(), Status.OPEN)
+        wanted = await self._wanted(selection.filter or Filter(), Status.OPEN)
         found = await self._letters.find(wanted, selection.after, selection.limit)
         return found, _next(found, selection.limit)
 
-    def _wanted(self, chosen: Filter, status: Status | None) -> Wanted:
+    async def _wanted(self, chosen: Filter, status: Status | None) -> Wanted:
+        catalog = chosen.catalog
+        known = catalog is None or catalog in self._operations.catalogs
+        # One that left the configuration may still have letters.
+        if catalog is not None and not (known or await self._letters.newest(Wanted(None, catalog), 1)):
+            self._operations.followed(catalog)
         table = self._operations.named(chosen.table, chosen.catalog) if chosen.table is not None else None
         before, since = chosen.before, chosen.since
         return Wanted(status, chosen.catalog, table, chosen.reason, chosen.sender, before, since)

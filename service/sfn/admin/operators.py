@@ -12,6 +12,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from sfn.clock import Clock
+from sfn.errors import nearest
 from sfn.inbox import Brake, Intake, Roster
 from sfn.inbox.desk import Custody, DeadLetters, Desk
 from sfn.inbox.letters import Order
@@ -121,8 +122,8 @@ class Operations:
         """
         found = self.catalogs.get(catalog)
         if found is None:
-            known = ", ".join(self.catalogs)
-            raise HTTPException(HTTPStatus.NOT_FOUND, f"no catalog of that name is configured; there are: {known}")
+            detail = f"no catalog of that name is configured; {nearest(catalog, tuple(self.catalogs))}"
+            raise HTTPException(HTTPStatus.NOT_FOUND, detail)
         return found
 
     def named(self, identifier: str, catalog: str | None) -> TableName:

@@ -74,8 +74,8 @@ class StandingRoutes:
             raise HTTPException(HTTPStatus.NOT_FOUND, f"the inbox knows no table {name}: {why}")
         retired = catalog in self._operations.process.retirement.names
         unpublished = Unpublished.of(standing, retired=retired, covered=covered)
-        letters = await self._letters.find(Wanted(status=None, table=name), 0, 1_000)
-        return Table.of(name, standing, unpublished, letters[::-1][:LETTERS])
+        letters = await self._letters.newest(Wanted(status=None, table=name), LETTERS)
+        return Table.of(name, standing, unpublished, letters)
 
     async def audit(
         self,

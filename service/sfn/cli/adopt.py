@@ -42,6 +42,7 @@ def adopt(
     named = [".".join((*namespace, name)) for namespace, name in map(table_of, tables or [])] or None
     which = "all tables" if named is None else counted(len(named), "table")
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+        service.check_configured(catalog)
         confirm(f"{catalog}: take over the files of {source}, of {which}?", yes=yes)
         taken = service.adopt(catalog, Adoption(source, named))
     if as_json:

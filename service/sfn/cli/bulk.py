@@ -18,6 +18,8 @@ from sfn.cli.story import about
 
 MOST: Final = 1_000
 """Letters that the service answers or changes at once."""
+NAMED: Final = 100
+"""Letters that are named at once: each may be a request of many events, and one answer is waited for."""
 
 
 @dataclass(slots=True)
@@ -116,8 +118,8 @@ def _parameters(chosen: Filter, status: str, after: int | None, limit: int) -> d
 
 def _in_batches(ask: Callable[[Batch], int | None], numbers: list[int], chosen: Filter, total: int) -> None:
     """Ask as often as it takes, of none not at all; `ask` answers after which letter to go on, None for the end."""
-    for start in range(0, len(numbers), MOST):
-        ask(Batch(ids=numbers[start : start + MOST]))
+    for start in range(0, len(numbers), NAMED):
+        ask(Batch(ids=numbers[start : start + NAMED]))
     after: int | None = None
     while not numbers and total:
         after = ask(Batch(filter=chosen, after=after, limit=MOST))

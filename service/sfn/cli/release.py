@@ -27,6 +27,7 @@ def release(
     from sfn.cli.service import Service
 
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+        service.check_configured(catalog)
         released = service.release(catalog)
     if as_json:
         show_json({"released": released})

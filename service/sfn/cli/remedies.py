@@ -27,7 +27,8 @@ def remedy(letter: Letter) -> str:
         case Reason.EXHAUSTED:
             return f"see its last error in the detail and mend that, then {replay}"
         case Reason.POISON:
-            return f"see the service's log for why it ended, then {replay}; it is tried again after 8 h anyway"
+            see = "see the detail and the service's log for why its attempts ended the process, or failed"
+            return f"{see}; then {replay}. What ended the process is tried again after 8 h anyway"
         case Reason.UNDECODABLE:
             return f"mend the sender, or upgrade the service, then {replay}: the request is decoded again"
         case _:

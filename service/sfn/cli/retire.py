@@ -31,6 +31,7 @@ def retire(
     from sfn.cli.service import Service
 
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+        service.check_configured(catalog)
         if not undo:
             confirm(f"withdraw the files of all tables of {catalog}?", yes=yes)
         tables = service.retire(catalog, undo=undo)

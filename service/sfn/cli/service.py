@@ -21,7 +21,7 @@ import msgspec
 from sfn.cli import answers
 from sfn.cli.access import Access
 from sfn.cli.pages import safe
-from sfn.errors import SfnError
+from sfn.errors import SfnError, nearest
 from sfn.settings import Misconfigured
 
 T = TypeVar("T")
@@ -100,6 +100,17 @@ class Service:
         raise Misconfigured(
             [SfnError("--catalog", expected=f"one of {', '.join(configured)}, as there are several", found="none")]
         )
+
+    def check_configured(self, catalog: str) -> None:
+        """Refuse a catalog that the service does not have.
+
+        Raises:
+            Misconfigured: with the nearest name that it has.
+        """
+        known = [one.name for one in self.status().catalogs]
+        if catalog not in known:
+            expected, remedy = f"a configured catalog ({', '.join(known)})", nearest(catalog, known)
+            raise Misconfigured([SfnError("CATALOG", expected=expected, found=safe(catalog), remedy=remedy)])
 
     def letters(self, parameters: Mapping[str, str | int]) -> answers.Letters:
         """A page of dead letters."""

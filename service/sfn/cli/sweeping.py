@@ -11,9 +11,8 @@ from sfn.cli.answers import Asked, Status, Sweep
 from sfn.cli.pages import Grid, Line, Page, Tone, counted, lasting, safe
 from sfn.cli.printing import Bar
 from sfn.cli.service import Service
-from sfn.errors import SfnError
+from sfn.errors import SfnError, nearest
 from sfn.settings import Misconfigured
-from sfn.settings.complaints import nearest
 
 SOON: Final = 0.1
 """Seconds to the second look; each further pause is twice as long."""

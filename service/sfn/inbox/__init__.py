@@ -114,7 +114,11 @@ class Brake(Protocol):
         ...
 
     async def release(self, catalog: str, order: Order) -> int:
-        """Reset a catalog's brake and queue what it held, waived once each; how many rows."""
+        """Reset a catalog's brake and queue what it held, waived once each; how many rows.
+
+        Many are let go batch by batch, with other verbs in between. One that raises, or whose process ends, in the
+        middle leaves the rest held: the audit log says how many were let go, and the same order goes on.
+        """
         ...
 
 

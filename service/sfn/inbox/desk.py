@@ -38,6 +38,10 @@ class DeadLetters(Protocol):
         """So many of those that are wanted, with ids greater than `after`, by id."""
         ...
 
+    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+        """So many of those that are wanted, the newest first."""
+        ...
+
     async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """Those of these ids that there are, by id."""
         ...

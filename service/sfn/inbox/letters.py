@@ -11,6 +11,9 @@ from sfn.words import Done, Later, Outcome, Reason, Subject, Swept, TableName
 UNDECODABLE_KEPT = 1_000
 """Requests of one sender that nobody understood which are kept; the oldest goes."""
 
+RELEASED = 500
+"""Rows that an operator releases which are let go in one transaction: few, because puts wait for it."""
+
 
 class Status(StrEnum):
     """What became of a dead letter."""

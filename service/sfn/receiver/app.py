@@ -18,6 +18,7 @@ from sfn.errors import Broken, Transient
 from sfn.receiver import faces, ingest, openapi, problem
 from sfn.receiver.body import Receive
 from sfn.receiver.bounded import Bounded
+from sfn.receiver.malformed import described
 from sfn.receiver.readiness import Readiness
 
 Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, faces.Send], Awaitable[None]]
@@ -95,9 +96,9 @@ def _answer_errors(api: FastAPI, on_broken: Callable[[Broken], None]) -> None:
             return _problem(error.status_code, str(error.detail), error.headers)
         return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is an error of the service; its log says more")
 
-    async def malformed(_: Request, _error: Exception) -> Response:
-        # What FastAPI found repeats what was sent, and that may be a secret.
-        return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, "a parameter or the body is malformed")
+    async def malformed(_: Request, error: Exception) -> Response:
+        found = error.errors() if isinstance(error, RequestValidationError) else ()
+        return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, described(found))
 
     async def transient(_: Request, error: Exception) -> Response:
         _log.warning("request not served", error=str(error))

@@ -1,12 +1,14 @@
-"""What a request to the other routes may cost before anybody looks at its token: FastAPI reads a body first of all."""
+"""What a request to the other routes may cost: its body is read once a route asks for it, and no further than so."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
 
+from starlette.exceptions import HTTPException
+
 from sfn.errors import Rejected
-from sfn.receiver import body, faces
+from sfn.receiver import body, faces, problem
 
 LIMITS: Final = body.Limits(size=1 << 20)
 """Of an operator's order."""
@@ -20,7 +22,7 @@ class Bounded:
     """An application (ASGI 3) that gets a body whole, and none that is too large or comes too slowly.
 
     Args:
-        application: gets the rest.
+        application: answers an `HTTPException` that its `receive` raises.
         limits: what a body may cost.
     """
 
@@ -32,26 +34,27 @@ class Bounded:
         if scope["type"] != "http" or scope["method"] in _BODILESS:
             await self._application(scope, receive, send)
             return
-        try:
-            content = await body.read(receive, _declared(scope), self._limits)
-        except Rejected as refusal:
-            await faces.respond(send, faces.OWN.refused(refusal))
-            return
-        if content is not None:
-            await self._application(scope, _Read(content, receive), send)
+        await self._application(scope, _Whole(receive, _declared(scope), self._limits), send)
 
 
-class _Read:
-    """A body that was read, and then whatever else comes."""
+class _Whole:
+    """A body in one message, and then whatever else comes."""
 
-    def __init__(self, content: bytes, receive: body.Receive) -> None:
-        self._content: bytes | None = content
-        self._receive = receive
+    def __init__(self, receive: body.Receive, declared: int | None, limits: body.Limits) -> None:
+        self._receive, self._declared, self._limits = receive, declared, limits
+        self._is_read = False
 
     async def __call__(self) -> MutableMapping[str, Any]:
-        if self._content is None:
+        if self._is_read:
             return await self._receive()
-        content, self._content = self._content, None
+        self._is_read = True
+        try:
+            content = await body.read(self._receive, self._declared, self._limits)
+        except Rejected as refusal:
+            # Its client is in the middle of a body: no next request could be told from it.
+            raise HTTPException(refusal.status, problem.detail(refusal), {"Connection": "close"}) from None
+        if content is None:
+            return {"type": "http.disconnect"}
         return {"type": "http.request", "body": content, "more_body": False}
 
 

@@ -11,7 +11,7 @@ from typing import Final, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sfn.errors import SfnError
+from sfn.errors import SfnError, nearest
 from sfn.settings.model import Settings
 from sfn.settings.sources import Sources, variable
 
@@ -45,13 +45,6 @@ def complaints(error: ValidationError, sources: Sources) -> Iterator[SfnError]:
     """One error for each thing that is wrong."""
     for details in error.errors(include_url=False):
         yield _complaint(details, sources)
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """A remedy for a name that is not known."""
-    if close := get_close_matches(word.lower(), known, n=1):
-        return f"did you mean {close[0]}?"
-    return f"known here: {', '.join(known)}" if known else ""
 
 
 def _complaint(details: ErrorDetails, sources: Sources) -> SfnError:

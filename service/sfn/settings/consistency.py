@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from sfn.errors import SfnError
-from sfn.settings.complaints import nearest
+from sfn.errors import SfnError, nearest
 from sfn.settings.model import Settings
 from sfn.settings.parties import SenderSettings
 from sfn.settings.sources import Sources, variable

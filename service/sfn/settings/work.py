@@ -35,7 +35,9 @@ class RetrySettings(Section):
     base: PositiveDuration = timedelta(seconds=1)
     cap: PositiveDuration = timedelta(minutes=5)
     budget: PositiveDuration = timedelta(hours=24)
-    max_attempts: AtLeastOne = 100
+    # A pause is three quarters of the cap on average: 24 h are some 390 attempts. So it is the age that ends them, and
+    # the number only where somebody made the pauses shorter.
+    max_attempts: AtLeastOne = 500
 
 
 class SweepSettings(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -68,10 +68,12 @@ class Bounds:
     Attributes:
         catalogs: of catalogs.
         stores: of stores, by what each stands for: the prefix of its locations.
+        swept: of catalogs that are swept of our own accord, with the seconds from one sweep to the next.
     """
 
     catalogs: Collection[str]
     stores: Mapping[str, str]
+    swept: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,12 @@ def gauges(moment: Moment, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
     yield _gauge("sfn_inbox_bytes", "Sizes of the inbox's files: the database, its write-ahead log.", ("file",), sizes)
     reached = [((catalog,), catalog in moment.reached) for catalog in bounds.catalogs]
     yield _gauge("sfn_catalog_reached", "Whether the catalog has answered since the start.", ("catalog",), reached)
+    yield _gauge(
+        "sfn_sweep_interval_seconds",
+        "From one sweep to the next; missing where none is made but those that are ordered.",
+        ("catalog",),
+        [((catalog,), seconds) for catalog, seconds in bounds.swept.items()],
+    )
     yield _gauge(
         "sfn_breaker_open",
         "Whether nothing has succeeded with a catalog or a store since its last trouble; a store without a name is one "

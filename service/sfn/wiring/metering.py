@@ -50,5 +50,12 @@ class Metering:
         database = settings.inbox.path.resolve()
         files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
         watched = Watched(figures, files, lambda: not process.reasons(), process.identities, process.breakers)
-        bounds = Bounds(tuple(settings.catalogs), {one.prefix: name for name, one in settings.stores.items()})
-        return routes(Scrape(self.metrics.registry, watched, bounds, self._clock), admit)
+        return routes(Scrape(self.metrics.registry, watched, bounds(settings), self._clock), admit)
+
+
+def bounds(settings: Settings) -> Bounds:
+    """What the metrics are told of the configuration."""
+    stores = {one.prefix: name for name, one in settings.stores.items()}
+    every, asked = settings.sweep.every, [name for name, one in settings.catalogs.items() if not one.is_told]
+    swept = {} if every is None else dict.fromkeys(asked, every.total_seconds())
+    return Bounds(tuple(settings.catalogs), stores, swept)

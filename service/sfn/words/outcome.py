@@ -20,7 +20,7 @@ class Reason(StrEnum):
     location-refused  no file may be written to its location, or point into it
     permanent         it will not work until somebody changes something
     exhausted         the budget of its attempts is spent
-    poison            the process ended beside it, time and again
+    poison            the process ended beside it, or failed by an error of its own, time and again
     undecodable       a request that nobody understood
     """
 

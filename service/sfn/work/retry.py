@@ -38,7 +38,7 @@ class RetryPolicy:
     base: timedelta = timedelta(seconds=1)
     cap: timedelta = timedelta(minutes=5)
     budget: timedelta = timedelta(hours=24)
-    max_attempts: int = 100
+    max_attempts: int = 500
 
     def pause(self, attempt: int, jitter: float) -> timedelta:
         """The pause after a failed attempt.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import anyio.lowlevel
+
 from sfn.inbox.figures import BrakeState, Figures, braking
-from sfn.inbox.letters import Audited, DeadLetter, Order, Status, Wanted
+from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.memory.worklist import MemoryWorklist
 from sfn.inbox.row import Row, State, counted_as, standing_of
 from sfn.inbox.standing import LastEvent, Standing
@@ -21,13 +23,19 @@ class MemoryInbox(MemoryWorklist):
         """See `Brake.release`."""
         self._tripped.discard(catalog)
         self._permits = {asked: at for asked, at in self._permits.items() if asked[0].catalog != catalog}
-        held = [row for row in self._rows.values() if row.subject.catalog == catalog and row.reason is Reason.HELD_DROP]
-        for row in held:
-            self._save(released(row, order.at))
-            self._letters.close(row.subject, Status.REPLAYED, order.at, order.actor)
-        self._letters.note("release", order, len(held))
-        self._bell.ring()
-        return len(held)
+        entry, count = self._letters.note("release", order, 0), 0
+        held = [subject for subject, row in self._rows.items() if subject.catalog == catalog and _is_held(row)]
+        for start in range(0, len(held), RELEASED):
+            for subject in held[start : start + RELEASED]:
+                row = self._rows.get(subject)
+                if row is not None and _is_held(row):
+                    self._save(released(row, order.at))
+                    self._letters.close(subject, Status.REPLAYED, order.at, order.actor)
+                    count += 1
+            self._letters.recount(entry, count)
+            self._bell.ring()
+            await anyio.lowlevel.checkpoint()
+        return count
 
     async def figures(self) -> Figures:
         """See `Desk.figures`."""
@@ -64,6 +72,10 @@ class MemoryInbox(MemoryWorklist):
     async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.find`."""
         return [letter for letter in self._letters.find(wanted) if letter.id > after][:limit]
+
+    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+        """See `DeadLetters.newest`."""
+        return self._letters.find(wanted)[::-1][:limit]
 
     async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""
@@ -118,3 +130,7 @@ class MemoryInbox(MemoryWorklist):
     async def retired(self) -> frozenset[str]:
         """See `Custody.retired`."""
         return frozenset(self._retired)
+
+
+def _is_held(row: Row) -> bool:
+    return row.reason is Reason.HELD_DROP

@@ -78,9 +78,14 @@ class MemoryLetters:
         catalogs = [(letter.subject.catalog if letter.subject else "", letter) for letter in self.find(Wanted())]
         return Counter((catalog, letter.reason.value) for catalog, letter in catalogs)
 
-    def note(self, action: str, order: Order, count: int) -> None:
-        """Remember an order that was carried out."""
+    def note(self, action: str, order: Order, count: int) -> int:
+        """Remember an order that was carried out; the entry's id."""
         self.audited.append(Audited(len(self.audited) + 1, order.at, order.actor, action, order.about, count))
+        return len(self.audited)
+
+    def recount(self, entry: int, count: int) -> None:
+        """Remember how far an order is that was noted."""
+        self.audited[entry - 1] = replace(self.audited[entry - 1], count=count)
 
     def _add(self, letter: DeadLetter) -> int:
         self._last += 1

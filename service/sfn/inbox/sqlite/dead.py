@@ -95,6 +95,12 @@ class DeadLetters:
         query = f"SELECT {_COLUMNS} FROM dead_letter WHERE {' AND '.join(['id > ?', *terms])} ORDER BY id LIMIT ?"
         return [_letter(row) for row in self._db.execute(query, (after, *values, limit)).fetchall()]
 
+    def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+        """So many of those that are wanted, the newest first."""
+        terms, values = _terms(wanted)
+        query = f"SELECT {_COLUMNS} FROM dead_letter WHERE {' AND '.join(['true', *terms])} ORDER BY id DESC LIMIT ?"
+        return [_letter(row) for row in self._db.execute(query, (*values, limit)).fetchall()]
+
     def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """Those of these ids that there are, by id."""
         query = f"SELECT {_COLUMNS} FROM dead_letter WHERE id = ?"

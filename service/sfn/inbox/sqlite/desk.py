@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 
 from sfn.inbox.figures import BrakeState, Figures, braking
-from sfn.inbox.letters import Audited, DeadLetter, Order, Status, Wanted
+from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.row import Row, standing_of
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.codec import key_of, micros, moment
@@ -22,6 +23,23 @@ from sfn.words import Accepted, Hint, Reason, Subject, Undecodable
 
 AUDIT_KEPT = 10_000
 """Orders that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """How far an order is that is carried out in several transactions.
+
+    Attributes:
+        entry: its id in the audit log.
+        count: rows so far.
+        last: key of the last of them; they come by key.
+        more: whether there may be others.
+    """
+
+    entry: int
+    count: int = 0
+    last: str = ""
+    more: bool = True
 
 
 class Desk:
@@ -73,6 +91,10 @@ class Desk:
         """See `DeadLetters.find`."""
         return self._dead.find(wanted, after, limit)
 
+    def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+        """See `DeadLetters.newest`."""
+        return self._dead.newest(wanted, limit)
+
     def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""
         return self._dead.numbered(numbers)
@@ -106,20 +128,27 @@ class Desk:
         with self._transaction():
             return self._dead.prune(before, most)
 
-    def release(self, catalog: str, order: Order) -> int:
-        """See `Brake.release`."""
-        query = "SELECT key FROM subject WHERE catalog = ? AND reason = ?"
+    def release(self, catalog: str, order: Order, before: Batch | None = None) -> Batch:
+        """The next batch of `Brake.release`.
+
+        Args:
+            before: what the one before answered; None for the first.
+        """
+        query = "SELECT key FROM subject WHERE catalog = ? AND reason = ? AND key > ? ORDER BY key LIMIT ?"
         with self._transaction():
-            self._brake.reset(catalog)
-            self._brake.forget_steps(catalog)
-            found = self._rows.select(query, (catalog, Reason.HELD_DROP.value))
+            if before is None:
+                self._brake.reset(catalog)
+                self._brake.forget_steps(catalog)
+                before = Batch(self._note("release", order, 0))
+            found = self._rows.select(query, (catalog, Reason.HELD_DROP.value, before.last, RELEASED))
             for (key,) in found:
                 row = self._rows.load(key)
                 if row is not None:
                     self._rows.save(key, released(row, order.at))
                     self._dead.close(key, Status.REPLAYED, order.at, order.actor)
-            self._note("release", order, len(found))
-        return len(found)
+            count = before.count + len(found)
+            self._db.execute("UPDATE audit SET count = ? WHERE id = ?", (count, before.entry))
+        return Batch(before.entry, count, found[-1][0] if found else before.last, more=len(found) == RELEASED)
 
     def reconcile(self, hints: Sequence[Hint], order: Order) -> None:
         """See `Custody.reconcile`."""
@@ -165,9 +194,11 @@ class Desk:
         found = self._db.execute(query, (row.seq,)).fetchone()
         return LastEvent(found[0], found[1], moment(found[2])) if found is not None else None
 
-    def _note(self, action: str, order: Order, count: int) -> None:
+    def _note(self, action: str, order: Order, count: int) -> int:
+        """Remember an order; the entry's id."""
         (number,) = self._db.execute(
             "INSERT INTO audit(at, actor, action, about, count) VALUES(?, ?, ?, ?, ?) RETURNING id",
             (micros(order.at), order.actor, action, order.about, count),
         ).fetchone()
         self._db.execute("DELETE FROM audit WHERE id <= ?", (number - AUDIT_KEPT,))
+        return int(number)

@@ -21,6 +21,7 @@ from sfn.inbox.bell import Bell
 from sfn.inbox.figures import BrakeState, Figures
 from sfn.inbox.letters import Audited, DeadLetter, Order, Wanted
 from sfn.inbox.sqlite.committer import Commit, Committer
+from sfn.inbox.sqlite.desk import Batch
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.lock import InboxLock
 from sfn.inbox.sqlite.refusals import refusal
@@ -190,7 +191,13 @@ class SqliteInbox:
 
     async def release(self, catalog: str, order: Order) -> int:
         """See `Brake.release`."""
-        return await self._committer.run(lambda ledger: ledger.desk.release(catalog, order), stirring=True)
+        batch = await self._released(catalog, order, None)
+        while batch.more:
+            batch = await self._released(catalog, order, batch)
+        return batch.count
+
+    async def _released(self, catalog: str, order: Order, before: Batch | None) -> Batch:
+        return await self._committer.run(lambda ledger: ledger.desk.release(catalog, order, before), stirring=True)
 
     async def figures(self) -> Figures:
         """See `Desk.figures`."""
@@ -213,6 +220,10 @@ class SqliteInbox:
     async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.find`."""
         return await self._committer.run(lambda ledger: ledger.desk.find(wanted, after, limit))
+
+    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+        """See `DeadLetters.newest`."""
+        return await self._committer.run(lambda ledger: ledger.desk.newest(wanted, limit))
 
     async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""

@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Collection
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from sfn.inbox.row import Row, counted_as, lane_of
@@ -69,8 +70,9 @@ class Rows:
             self.forget()
             self.counts = Counter({(catalog, state): count for catalog, state, count in self._db.execute(_COUNTED)})
             self._version = version
-        while len(self._stored) > KEPT:
-            del self._stored[next(iter(self._stored))]
+        # At once: a dict that is asked for its first key after each deletion walks over all that were deleted.
+        for key in list(islice(self._stored, max(0, len(self._stored) - KEPT))):
+            del self._stored[key]
         return bool(changed)
 
     def forget(self) -> None:
