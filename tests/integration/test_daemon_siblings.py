@@ -24,7 +24,8 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.receiver.app import application
 from sfn.receiver.body import Limits
-from sfn.receiver.ingest import Concern, Ingest
+from sfn.receiver.concern import Concern
+from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import anonymous
 from sfn.store.router import Router

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 import structlog
 
-from sfn.dialects import POLARIS, Arrived, Decoded, Sender, decode, polaris, unread
+from sfn.dialects import POLARIS, Arrived, Decoded, Sender, polaris, unread
 from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
 from sfn.receiver import body, faces, problem
+from sfn.receiver.concern import Concern
 from sfn.receiver.faces import Answer, Face
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.refusals import Refusals, Seldom
 from sfn.receiver.senders import Senders
 from sfn.telemetry.metrics import Events
-from sfn.words import BODY_KEPT, Accepted, CatalogName, Hint, TableName, Undecodable
+from sfn.words import BODY_KEPT, Accepted, Hint, Undecodable
 
 PATH: Final = "/v1/events"
 """Where all dialects are understood but for Polaris' notifications, which have paths of their own."""
@@ -33,19 +33,6 @@ _log = structlog.stdlib.get_logger(__name__)
 def takes(scope: MutableMapping[str, Any]) -> bool:
     """Whether a request (ASGI 3, scope `http`) is for `Ingest`, by its path."""
     return scope["path"] == PATH or polaris.addressed(_sent_to(scope)) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Concern:
-    """Which events matter.
-
-    Attributes:
-        covers: whether a table is published; hints for others are counted as ignored.
-        told: catalogs that nobody can ask: what events do not say of them nobody will ever know.
-    """
-
-    covers: Callable[[TableName], bool]
-    told: Collection[str] = ()
 
 
 class Ingest:
@@ -122,7 +109,7 @@ class Ingest:
         if content is None:
             return None
         decoded = await self._decode(Arrived(path, scope["headers"], content, sender))
-        wanted = self._concerning(decoded.hints)
+        wanted = self._concern.of(decoded.hints)
         taken = await self._intake.put(wanted) if wanted else _NOTHING
         ignored = decoded.ignored + len(decoded.hints) - len(wanted)
         self._counted.taken(decoded.dialect, taken, ignored)
@@ -140,16 +127,12 @@ class Ingest:
 
     async def _decode(self, request: Arrived) -> Decoded:
         try:
-            decoded = decode(request)
-            if self._told:
-                _check_told(decoded.hints, self._told)
+            return self._concern.decoded(request)
         except Rejected as refusal:
             _tell(refusal, request.sender)
             # Who is refused does not send it again. So first it is on disk; if it can't be, the answer is 503.
             await self._intake.put([_undecodable(request, refusal)])
             raise
-        else:
-            return decoded
 
     def _turned_away(
         self, face: Face, scope: MutableMapping[str, Any], status: int, why: str, header: tuple[bytes, bytes]
@@ -165,13 +148,10 @@ class Ingest:
 
     def _instead(self, path: str, sender: Sender) -> list[Hint]:
         """What makes up for a body that nobody read; but of catalogs that are told of alone nothing does."""
-        hints = self._concerning(unread(path, sender))
+        hints = self._concern.of(unread(path, sender))
         if lost := sorted({hint.subject.catalog for hint in hints} & self._told):
             _log.error("events lost", sender=sender.name, catalogs=lost, remedy=_SEND_FEWER)
         return [hint for hint in hints if hint.subject.catalog not in self._told]
-
-    def _concerning(self, hints: Sequence[Hint]) -> list[Hint]:
-        return [hint for hint in hints if isinstance(hint.subject, CatalogName) or self._concern.covers(hint.subject)]
 
 
 class _Asked(NamedTuple):
@@ -198,15 +178,6 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _Asked:
 def _sent_to(scope: MutableMapping[str, Any]) -> str:
     raw: bytes = scope["raw_path"]
     return raw.decode("ascii")
-
-
-def _check_told(hints: Iterable[Hint], told: Collection[str]) -> None:
-    """Raise `Rejected` where a catalog would have to be asked that nobody can ask."""
-    for hint in hints:
-        is_news = hint.floor is not None or hint.drop or hint.renamed_to is not None or hint.renamed_from is not None
-        if hint.subject.catalog in told and not is_news:
-            expected = f"metadata_location, as nobody can ask {hint.subject.catalog} for it"
-            raise Rejected("#", status=422, expected=expected, found=f"none for {hint.subject}")
 
 
 def _undecodable(request: Arrived, refusal: Rejected) -> Undecodable:
