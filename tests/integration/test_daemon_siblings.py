@@ -33,7 +33,8 @@ from sfn.telemetry.metrics import Metrics
 from sfn.wiring.assembly import STARTING, Service
 from sfn.words import Accepted, CatalogName, Hint, Slots, Undecodable
 from sfn.work.logbook import Logbook
-from sfn.work.worker import Inbox, Source, Terms, Worker
+from sfn.work.sources import Source
+from sfn.work.worker import Inbox, Terms, Worker
 from tests.integration.waiting import until
 
 BROKEN = Broken("inbox", expected="a sound inbox", found="another")
@@ -84,6 +85,9 @@ class Catalogs:
         if self.error is not None:
             raise self.error
         return None
+
+    def retired(self, catalog: str) -> bool:
+        return False
 
 
 class Siblings(Daemon):

@@ -40,7 +40,8 @@ from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
 from sfn.work.meter import Meter
 from sfn.work.retry import RetryPolicy
-from sfn.work.worker import Inbox, Source, Terms, Worker
+from sfn.work.sources import Source
+from sfn.work.worker import Inbox, Terms, Worker
 
 DISTRIBUTION: Final = "iceberg-sfn"
 
@@ -152,9 +153,12 @@ class Reached:
         found = self._catalogs.get(catalog)
         if source is None and found is not None:
             source = await self._reached(catalog, found)
-        if source is not None and catalog in self._retirement.names:
+        if source is not None and self.retired(catalog):
             return replace(source, policy=replace(source.policy, retired=True))
         return source
+
+    def retired(self, catalog: str) -> bool:
+        return catalog in self._retirement.names
 
     def identities(self) -> dict[str, str]:
         """The `catalog_id` of each catalog that was reached."""
