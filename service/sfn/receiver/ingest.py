@@ -25,6 +25,10 @@ PATH: Final = "/v1/events"
 
 
 _NOTHING: Final = Accepted(0, 0)
+_NO_PAGES: Final = (
+    "a web page may not send events (Origin) while none needs a token; "
+    'configure [senders.NAME] secrets = { main = "…" } and send that token'
+)
 _SEND_FEWER: Final = "let the sender send these events again, fewer in one request, or raise listener.body_limit"
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -101,6 +105,8 @@ class Ingest:
         if sender is None:
             header = (b"www-authenticate", b"Bearer")
             return self._turned_away(face, scope, 401, "a valid bearer token is needed", header)
+        if asked.is_from_a_page and self._senders.need_no_token:
+            return self._turned_away(face, scope, 403, _NO_PAGES)
         if asked.encoding != b"identity":
             header = (b"accept-encoding", b"identity")
             return self._turned_away(face, scope, 415, "the body must not be compressed", header)
@@ -135,12 +141,12 @@ class Ingest:
             raise
 
     def _turned_away(
-        self, face: Face, scope: MutableMapping[str, Any], status: int, why: str, header: tuple[bytes, bytes]
+        self, face: Face, scope: MutableMapping[str, Any], status: int, why: str, *headers: tuple[bytes, bytes]
     ) -> Answer:
         """A request that is refused by its head alone."""
         client = scope.get("client")
         self._refusals.tell(status, why, client[0] if client else None)
-        return face.error(status, why, [header])
+        return face.error(status, why, headers)
 
     def _tell_not_taken(self, trouble: Transient) -> None:
         if (left_out := self._seldom.passing("not taken")) is not None:
@@ -158,12 +164,14 @@ class _Asked(NamedTuple):
     authorization: bytes | None
     length: int | None
     encoding: bytes
+    is_from_a_page: bool
 
 
 def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _Asked:
     authorization: bytes | None = None
     length: int | None = None
     encoding = b"identity"
+    is_from_a_page = False
     for name, value in headers:
         if name == b"authorization":
             # Two of them are no answer to the question who it is (RFC 9110, section 5.3).
@@ -172,7 +180,10 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _Asked:
             length = int(value) if value.isdigit() else None
         elif name == b"content-encoding":
             encoding = value.strip().lower()
-    return _Asked(authorization, length, encoding)
+        elif name == b"origin":
+            # Browsers send it with every POST, whatever page has it sent (Fetch, section 3.2), and nobody else does.
+            is_from_a_page = True
+    return _Asked(authorization, length, encoding, is_from_a_page)
 
 
 def _sent_to(scope: MutableMapping[str, Any]) -> str:

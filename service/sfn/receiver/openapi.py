@@ -140,6 +140,7 @@ PATHS: Final[dict[str, Any]] = {
                 },
                 "400": refusal("not JSON"),
                 "401": refusal("no valid token"),
+                "403": refusal("a web page's request (`Origin`) where no sender is configured"),
                 "405": refusal("another method than POST"),
                 "408": refusal("the body came too slowly"),
                 "413": refusal(

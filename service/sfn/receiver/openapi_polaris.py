@@ -109,6 +109,7 @@ def paths(retry_after: dict[str, Any]) -> dict[str, Any]:
                     "204": {"description": "taken, and on disk; or of no concern"},
                     "400": _refusal("not JSON, a wrong field, or a path that names no table; which is said"),
                     "401": _refusal("no valid token"),
+                    "403": _refusal("a web page's request (`Origin`) where no sender is configured"),
                     "404": _refusal("the sender has no catalog of that name"),
                     "405": _refusal("another method than POST"),
                     "408": _refusal("the body came too slowly"),
