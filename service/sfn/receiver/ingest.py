@@ -18,7 +18,7 @@ from sfn.receiver.readiness import Readiness
 from sfn.receiver.refusals import Refusals, Seldom
 from sfn.receiver.senders import Senders
 from sfn.telemetry.metrics import Events
-from sfn.words import BODY_KEPT, Accepted, Hint, Undecodable
+from sfn.words import BODY_KEPT, Accepted, Undecodable
 
 PATH: Final = "/v1/events"
 """Where all dialects are understood but for Polaris' notifications, which have paths of their own."""
@@ -30,6 +30,8 @@ _NO_PAGES: Final = (
     'configure [senders.NAME] secrets = { main = "…" } and send that token'
 )
 _SEND_FEWER: Final = "let the sender send these events again, fewer in one request, or raise listener.body_limit"
+_SEND_PLAIN: Final = "let the sender send these events again, and none compressed"
+_COMPRESSED: Final = Rejected("", status=415, expected="a body that is not compressed", found="a Content-Encoding")
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -107,10 +109,9 @@ class Ingest:
             return self._turned_away(face, scope, 401, "a valid bearer token is needed", header)
         if asked.is_from_a_page and self._senders.need_no_token:
             return self._turned_away(face, scope, 403, _NO_PAGES)
-        if asked.encoding != b"identity":
-            header = (b"accept-encoding", b"identity")
-            return self._turned_away(face, scope, 415, "the body must not be compressed", header)
         path = _sent_to(scope)
+        if asked.encoding != b"identity":
+            return await self._compressed(face, path, sender)
         content = await self._read(receive, asked.length, path, sender)
         if content is None:
             return None
@@ -126,10 +127,15 @@ class Ingest:
             return await body.read(receive, length, self._limits)
         except Rejected as refusal:
             _tell(refusal, sender)
-            too_large = refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-            if too_large and (instead := self._instead(path, sender)):
-                await self._intake.put(instead)
+            if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                await self._make_up(path, sender, _SEND_FEWER)
             raise
+
+    async def _compressed(self, face: Face, path: str, sender: Sender) -> Answer:
+        """A body that nobody opens: a small one may hold more than fits into memory."""
+        _tell(_COMPRESSED, sender)
+        await self._make_up(path, sender, _SEND_PLAIN)
+        return face.error(_COMPRESSED.status, problem.detail(_COMPRESSED), [(b"accept-encoding", b"identity")])
 
     async def _decode(self, request: Arrived) -> Decoded:
         try:
@@ -152,12 +158,13 @@ class Ingest:
         if (left_out := self._seldom.passing("not taken")) is not None:
             _log.warning("events not taken", error=str(trouble), left_out=left_out)
 
-    def _instead(self, path: str, sender: Sender) -> list[Hint]:
-        """What makes up for a body that nobody read; but of catalogs that are told of alone nothing does."""
+    async def _make_up(self, path: str, sender: Sender, remedy: str) -> None:
+        """Have looked at what a body may tell of that nobody read; but for catalogs that are told of alone none can."""
         hints = self._concern.of(unread(path, sender))
         if lost := sorted({hint.subject.catalog for hint in hints} & self._told):
-            _log.error("events lost", sender=sender.name, catalogs=lost, remedy=_SEND_FEWER)
-        return [hint for hint in hints if hint.subject.catalog not in self._told]
+            _log.error("events lost", sender=sender.name, catalogs=lost, remedy=remedy)
+        if instead := [hint for hint in hints if hint.subject.catalog not in self._told]:
+            await self._intake.put(instead)
 
 
 class _Asked(NamedTuple):

@@ -146,7 +146,7 @@ PATHS: Final[dict[str, Any]] = {
                 "413": refusal(
                     "too large; those of the sender's catalogs that can be listed are looked through instead"
                 ),
-                "415": refusal("no known event format, or compressed"),
+                "415": refusal("no known event format; or compressed, which is made up for as with 413"),
                 "422": refusal("a known format with a wrong field, named in `errors`"),
                 "500": refusal("an error of the service"),
                 "503": refusal("nothing was taken; try again", **RETRY_AFTER),

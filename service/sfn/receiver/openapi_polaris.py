@@ -114,7 +114,7 @@ def paths(retry_after: dict[str, Any]) -> dict[str, Any]:
                     "405": _refusal("another method than POST"),
                     "408": _refusal("the body came too slowly"),
                     "413": _refusal("too large; the table is looked at all the same"),
-                    "415": _refusal("compressed"),
+                    "415": _refusal("compressed; the table is looked at all the same"),
                     "500": _refusal("an error of the service"),
                     "503": _refusal("nothing was taken; try again", retry_after),
                 },
