@@ -21,7 +21,8 @@ from sfn.errors import Broken
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
-from sfn.receiver.ingest import Concern, Ingest
+from sfn.receiver.concern import Concern
+from sfn.receiver.ingest import Ingest
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.problem import MEDIA_TYPE
 from sfn.receiver.readiness import Readiness

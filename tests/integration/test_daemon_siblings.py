@@ -24,7 +24,8 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.receiver.app import application
 from sfn.receiver.body import Limits
-from sfn.receiver.ingest import Concern, Ingest
+from sfn.receiver.concern import Concern
+from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import anonymous
 from sfn.store.router import Router
@@ -32,7 +33,8 @@ from sfn.telemetry.metrics import Metrics
 from sfn.wiring.assembly import STARTING, Service
 from sfn.words import Accepted, CatalogName, Hint, Slots, Undecodable
 from sfn.work.logbook import Logbook
-from sfn.work.worker import Inbox, Source, Terms, Worker
+from sfn.work.sources import Source
+from sfn.work.worker import Inbox, Terms, Worker
 from tests.integration.waiting import until
 
 BROKEN = Broken("inbox", expected="a sound inbox", found="another")
@@ -83,6 +85,9 @@ class Catalogs:
         if self.error is not None:
             raise self.error
         return None
+
+    def retired(self, catalog: str) -> bool:
+        return False
 
 
 class Siblings(Daemon):

@@ -101,6 +101,31 @@ async def test_a_413_whose_sweeps_are_not_on_disk_is_503(service: Service, conne
     assert reply.headers["retry-after"] == "2"
 
 
+async def test_a_compressed_body_leaves_sweeps_and_its_sender_is_told_of(service: Service, connect: Open) -> None:
+    with capture_logs() as records:
+        reply = await answer(connect, request("Content-Encoding: gzip", body=EVENT))
+    assert_problem(reply, 415)
+    assert service.inbox.taken == SWEEPS
+    assert service.inbox.kept == []
+    (record,) = [record for record in records if record["event"] == "events refused"]
+    assert (record["sender"], record["status"]) == ("etl", 415)
+
+
+async def test_a_compressed_body_of_what_nobody_can_list_is_lost_which_is_an_error() -> None:
+    service = Service(told=frozenset({"prod"}))
+    with capture_logs() as records:
+        async with listening(service.application()) as connect:
+            await answer(connect, request("Content-Encoding: gzip", body=EVENT))
+    assert service.inbox.taken == [Hint(CatalogName("dev"), "etl")]
+    (record,) = [record for record in records if record["log_level"] == "error"]
+    assert (record["event"], record["catalogs"], "compressed" in record["remedy"]) == ("events lost", ["prod"], True)
+
+
+async def test_a_compressed_body_whose_sweeps_are_not_on_disk_is_503(service: Service, connect: Open) -> None:
+    service.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=2)
+    assert_problem(await answer(connect, request("Content-Encoding: gzip", body=EVENT)), 503)
+
+
 async def test_a_length_that_is_too_great_waits_for_the_deadline_only(service: Service, hasty: Open) -> None:
     async with hasty() as wire:
         started = anyio.current_time()

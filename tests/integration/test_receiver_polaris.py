@@ -211,10 +211,13 @@ async def test_a_compressed_body_is_415(connect: Open) -> None:
     ],
     ids=["ours", "excluded", "unknown"],
 )
-async def test_of_a_body_that_is_too_large_the_table_is_looked_at(
+async def test_of_a_body_that_is_too_large_or_compressed_the_table_is_looked_at(
     service: Service, connect: Open, path: str, hints: list[Hint]
 ) -> None:
     assert_iceberg_error(await answer(connect, request(f"Content-Length: {LIMIT + 1}", path=path)), 413)
+    assert service.inbox.taken == hints
+    service.inbox.taken.clear()
+    assert_iceberg_error(await answer(connect, request("Content-Encoding: gzip", path=path, body=b"x")), 415)
     assert service.inbox.taken == hints
 
 

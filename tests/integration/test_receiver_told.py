@@ -47,7 +47,16 @@ async def test_an_event_without_its_location_is_422_and_none_of_its_request_is_t
     reply = await answer(connect, request(body=json.dumps(events).encode()))
     assert_problem(reply, 422)
     assert "metadata_location, as nobody can ask prod for it" in reply.json["detail"]
+    assert reply.json["errors"][0]["pointer"] == "#/1"
     assert service.inbox.taken == []
+
+
+async def test_what_is_told_of_a_table_without_files_is_kept_all_the_same(service: Service, connect: Open) -> None:
+    """It may get files by other settings later, and who could then be asked where it is?"""
+    event = NAMED | {"namespace": ["scratch"], "metadata_location": AT}
+    reply = await answer(connect, request(body=json.dumps([event, event | {"catalog": "other"}]).encode()))
+    assert reply.json == {"accepted": 1, "duplicates": 0, "ignored": 1}
+    assert [hint.subject.catalog for hint in service.inbox.taken] == ["prod"]
 
 
 async def test_of_a_catalog_that_can_be_asked_a_name_is_enough(connect: Open) -> None:

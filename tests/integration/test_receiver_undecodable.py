@@ -123,11 +123,10 @@ async def test_what_nobody_read_or_nobody_sent_is_not_kept(service: Service, con
         for sent in (
             request(path=path, body=b"nonsense", token=None),
             request(path=path, body=b"nonsense", token="wrong"),  # noqa: S106 - a wrong one
-            request("Content-Encoding: gzip", path=path, body=b"nonsense"),
             request(path=path, method="PUT", body=b"nonsense"),
         )
     ]
-    assert statuses == [401, 401, 415, 405]
+    assert statuses == [401, 401, 405]
     assert not service.inbox.entered.is_set()
     assert (await answer(connect, request(path=path, body=b" " * (LIMIT + 1)))).status == 413
     assert service.inbox.kept == []

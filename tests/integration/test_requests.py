@@ -22,7 +22,8 @@ from sfn.publish.policy import Policy
 from sfn.store.local import LocalStore
 from sfn.store.router import Router
 from sfn.words import Accepted, Claim, Hint, Outcome, TableName
-from sfn.work.worker import Inbox, Source, Terms, Worker
+from sfn.work.sources import Source
+from sfn.work.worker import Inbox, Terms, Worker
 from tests.faults import inboxes
 from tests.faults.lake import NAMESPACE, Lake, Table, serving
 from tests.faults.service import eventually
@@ -43,6 +44,9 @@ class OneSource:
 
     async def named(self, catalog: str) -> Source | None:
         return self.source
+
+    def retired(self, catalog: str) -> bool:
+        return False
 
 
 class Attempts:

@@ -142,11 +142,11 @@ async def test_the_description_is_openapi_with_every_answer() -> None:
     assert description["info"]["version"] == "1.2.3"
     assert set(description["paths"]) == {"/v1/events", NOTIFICATIONS, "/livez", "/readyz"}
     answers = description["paths"]["/v1/events"]["post"]["responses"]
-    assert set(answers) == {"202", "400", "401", "405", "408", "413", "415", "422", "500", "503"}
+    assert set(answers) == {"202", "400", "401", "403", "405", "408", "413", "415", "422", "500", "503"}
     assert "Retry-After" in answers["503"]["headers"]
     assert "503" in description["paths"]["/readyz"]["get"]["responses"]
     answers = description["paths"][NOTIFICATIONS]["post"]["responses"]
-    assert set(answers) == {"204", "400", "401", "404", "405", "408", "413", "415", "500", "503"}
+    assert set(answers) == {"204", "400", "401", "403", "404", "405", "408", "413", "415", "500", "503"}
     assert "Retry-After" in answers["503"]["headers"]
 
 

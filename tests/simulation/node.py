@@ -25,7 +25,8 @@ from sfn.words import (
     Subject,
 )
 from sfn.work.retry import RetryPolicy
-from sfn.work.worker import Inbox, Source, Terms, Worker
+from sfn.work.sources import Source
+from sfn.work.worker import Inbox, Terms, Worker
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.ports import SimulatedCatalog, SimulatedInbox, SimulatedStore
 from tests.simulation.truth import CatalogTruth, Files
@@ -211,6 +212,9 @@ class OneSource:
 
     async def named(self, catalog: str) -> Source | None:
         return self.source if catalog == self.name else None
+
+    def retired(self, catalog: str) -> bool:
+        return False
 
 
 class Tally:

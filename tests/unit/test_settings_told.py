@@ -8,7 +8,13 @@ import pytest
 
 from tests.unit.settings_ground import CATALOG, Ground
 
-TOLD = """
+SENDER = """
+[senders.etl]
+secrets = { main = "a" }
+catalog = "hive"
+"""
+TOLD = f"""
+{SENDER}
 [catalogs.hive]
 type = "told"
 catalog_id = "hive-prod"
@@ -25,6 +31,13 @@ def test_a_catalog_that_is_told_of_needs_no_place_to_ask(ground: Ground) -> None
     settings = ground.load(TOLD + CATALOG)
     assert settings.told == {"hive"}
     assert settings.catalogs["hive"].allowed_locations == ("s3://lake",)
+
+
+def test_what_is_believed_needs_a_sender_that_is_known(ground: Ground) -> None:
+    assert ground.problem(TOLD.replace(SENDER, "")) == (
+        "sfn.toml: senders: expected a sender with a token, as what is told of hive is believed, found none; "
+        'configure one: [senders.NAME] secrets = { main = "…" }'
+    )
 
 
 @pytest.mark.parametrize("key", ["catalog_id", "allowed_locations"])

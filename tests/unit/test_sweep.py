@@ -138,3 +138,18 @@ async def test_a_sweep_that_takes_longer_than_its_interval_leaves_a_pause(world:
     began = world.clock.now()
     world.catalog.before_load = lambda: world.clock.turn(takes)
     assert (await world.swept()).due_at == began + timedelta(seconds=due)
+
+
+async def test_of_a_catalog_that_retired_only_what_is_still_published_is_looked_at(world: World) -> None:
+    tables = {name: world.create(name) for name in ("new", "withdrawn", "held", "live", "gone")}
+    loads: list[None] = []
+    world.catalog.before_load = lambda: loads.append(None)
+    await world.published(tables["withdrawn"], live=False)
+    await world.published(tables["held"], Reason.HELD_DROP, live=False)
+    for name in ("live", "gone"):
+        await world.published(tables[name])
+    world.commit(tables["live"])
+    world.catalog.drop(tables["gone"])
+    swept = await world.swept(replace(POLICY, retired=True))
+    assert (world.told, swept.tables, len(loads)) == (["sales.gone", "sales.live"], 1, 1)
+    assert world.differed == {"sales.gone": "absent", "sales.live": "changed"}

@@ -15,7 +15,8 @@ from sfn.inbox import Claimed
 from sfn.publish.policy import Policy
 from sfn.store.memory import MemoryStore
 from sfn.words import CatalogName, Done, Hint, Released, Slots, TableName
-from sfn.work.worker import Source, Terms
+from sfn.work.sources import Source
+from sfn.work.worker import Terms
 from tests.promises.inboxes import HandClock
 from tests.unit.working import TABLE, Desk, WatchedInbox
 

@@ -159,6 +159,7 @@ def test_pyiceberg_is_told_what_its_settings_say(ground: Ground) -> None:
 
 async def test_each_type_of_catalog_has_its_adapter(ground: Ground) -> None:
     told = '[catalogs.heard]\ntype = "told"\ncatalog_id = "c"\nallowed_locations = ["/lake"]\n'
+    told += '[senders.etl]\nsecrets = { main = "a" }\ncatalog = "heard"\n'
     both = adapters(ground.load(CATALOG + PYICEBERG + told), SystemClock(), Router({}).part)
     kinds = {name: type(one) for name, one in both.items()}
     assert kinds == {"prod": RestCatalog, "lake": LibraryCatalog, "heard": ToldCatalog}

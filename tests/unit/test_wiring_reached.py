@@ -114,6 +114,7 @@ async def test_a_catalog_that_retires_gets_no_files_from_then_on(ground: Ground,
         assert source is not None
         retired.append(source.policy.retired)
     assert retired == [False, True, False]
+    assert [sources.retired(name) for name in ("prod", "other")] == [False, True]
     assert set(sources.identities()) == {"prod"}
 
 

@@ -19,6 +19,9 @@ from tests.promises.told_world import ToldWorld
 from tests.unit.settings_ground import CATALOG, Ground
 
 BOTH = f"""
+[senders.etl]
+secrets = {{ main = "a" }}
+catalog = "hive"
 [catalogs.hive]
 type = "told"
 catalog_id = "hive-prod"

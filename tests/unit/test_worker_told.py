@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sfn.words import CatalogName, Done
-from sfn.work.worker import Source
+from sfn.work.sources import Source
 from tests.unit.working import Desk
 
 PROD = CatalogName("prod")

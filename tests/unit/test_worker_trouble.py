@@ -122,14 +122,6 @@ async def test_a_table_whose_budget_is_spent_is_looked_at_again() -> None:
     assert (outcome.reason, outcome.look_at) == (Reason.EXHAUSTED, made.clock.now() + REFRESH)
 
 
-async def test_a_table_of_an_unknown_catalog_is_looked_at_again_by_and_by() -> None:
-    made = desk()
-    made.source = None
-    outcome = the_only(await made.hear())
-    assert isinstance(outcome, Dead)
-    assert (outcome.reason, outcome.look_at) == (Reason.PERMANENT, made.clock.now() + timedelta(hours=8))
-
-
 async def test_poison_is_left_alone_for_long() -> None:
     made = desk()
     made.trouble = RuntimeError

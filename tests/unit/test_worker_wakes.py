@@ -15,9 +15,10 @@ from sfn.inbox.letters import Letter
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.store.router import Router
-from sfn.words import Claim, Dead, Hint, Outcome, Slots, TableName
+from sfn.words import Claim, Done, Hint, Outcome, Slots, TableName
 from sfn.work.lanes import FIRST
-from sfn.work.worker import Inbox, Source, Terms, Worker
+from sfn.work.sources import Source
+from sfn.work.worker import Inbox, Terms, Worker
 
 TABLES = [TableName("prod", (), name) for name in "abc"]
 OUTAGE = 12
@@ -52,16 +53,19 @@ class Outage:
             raise Transient(catalog, scope=Scope.CATALOG, expected="an answer", found="none")
         return None
 
+    def retired(self, catalog: str) -> bool:
+        return False
+
 
 class Journal:
     """What came of the tables in the end."""
 
     def __init__(self) -> None:
-        self.dead: set[object] = set()
+        self.done: set[object] = set()
 
     def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
-        if isinstance(outcome, Dead):
-            self.dead.add(claim.subject)
+        if isinstance(outcome, Done):
+            self.done.add(claim.subject)
 
     def fenced(self, claim: Claim) -> None: ...
 
@@ -122,7 +126,7 @@ async def test_after_an_outage_every_row_is_looked_at(share: float, concurrency:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(worker.run, stop)
         with anyio.move_on_after(30):
-            while journal.dead != set(TABLES):  # noqa: ASYNC110 - the journal has no event for it
+            while journal.done != set(TABLES):  # noqa: ASYNC110 - the journal has no event for it
                 await anyio.sleep(0.001)
         stop.set()
-    assert journal.dead == set(TABLES)
+    assert journal.done == set(TABLES)

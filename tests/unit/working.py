@@ -20,7 +20,8 @@ from sfn.telemetry.metrics import Metrics
 from sfn.words import Accepted, Claim, Hint, Outcome, Slots, Subject, TableName, Undecodable
 from sfn.work.journal import Journals
 from sfn.work.meter import Meter
-from sfn.work.worker import Inbox, Source, Terms, Worker
+from sfn.work.sources import Source
+from sfn.work.worker import Inbox, Terms, Worker
 from tests.promises.inboxes import TERMS, HandClock
 
 REFRESH = timedelta(hours=5)
@@ -101,6 +102,7 @@ class Desk:
         metrics: what it counts.
         trouble: makes what the next publish raises, before it asks the catalog; None for nothing.
         source: the one catalog, None where none is configured.
+        has_retired: it retired, be it configured or not.
         store: the one store, wherever.
     """
 
@@ -116,6 +118,7 @@ class Desk:
         now = timedelta(0)
         policy = Policy("c1", replica_lag=now, refresh_after=REFRESH, min_publish_interval=now, swept=False)
         self.source: Source | None = Source(self.catalog, policy)
+        self.has_retired = False
         self.trouble: Callable[[], Exception] | None = None
         self.worker = Worker(
             Inbox(self.inbox, self.inbox, self.inbox, self.inbox),
@@ -129,6 +132,9 @@ class Desk:
 
     async def named(self, catalog: str) -> Source | None:
         return self.source
+
+    def retired(self, catalog: str) -> bool:
+        return self.has_retired
 
     def at(self, location: str) -> PointerStore:
         if self.trouble is not None:

@@ -8,7 +8,7 @@ Polaris' notifications stand beside the table: their path says what they are, on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -143,16 +143,20 @@ class Decoded(NamedTuple):
     dialect: str | None = None
 
 
-def decode(request: Arrived) -> Decoded:
+def decode(request: Arrived, told: Collection[str] = ()) -> Decoded:
     """The hints of a request: of a notification where the path is one's, else of one event or an array of events.
+
+    Args:
+        request: what arrived.
+        told: our names of catalogs that nobody can ask: what events leave out of them nobody will ever know.
 
     Raises:
         Rejected: 400 not JSON (RFC 8259) or nested too deeply, 415 no known format, 422 a known format with a wrong
-            field or too many events. Of a notification 400 for all of this, and 404 for a catalog that the sender does
-            not have. `where` points at the culprit.
+            field, too many events, or one that says too little of a `told` catalog. Of a notification 400 for all of
+            this, and 404 for a catalog that the sender does not have. `where` points at the culprit.
     """
     address = polaris.addressed(request.path)
-    return _events(request) if address is None else _notification(request, address)
+    return _events(request, told) if address is None else _notification(request, address)
 
 
 def unread(path: str, sender: Sender) -> tuple[Hint, ...]:
@@ -181,21 +185,32 @@ def _notification(request: Arrived, address: polaris.Address) -> Decoded:
     return Decoded(told, int(not told), POLARIS)
 
 
-def _events(request: Arrived) -> Decoded:
+def _events(request: Arrived, told: Collection[str]) -> Decoded:
     sender, body = request.sender, request.body
     if len(sender.catalogs) == 1 and len(body) <= LOGGED:
         hint = own.at_once(body, sender.name, *sender.catalogs.values())
         if hint is not None:
+            _check_told((hint,), told, "#")
             return Decoded((hint,), 0, OWN)
     hints: list[Hint] = []
     ignored, name = 0, None
     for event in _split(request):
         dialect = _dialect(event)
-        told = dialect.hints(event)
-        hints.extend(told)
-        ignored += not told
+        said = dialect.hints(event)
+        _check_told(said, told, event.at)
+        hints.extend(said)
+        ignored += not said
         name = dialect.name
     return Decoded(tuple(hints), ignored, name)
+
+
+def _check_told(hints: Iterable[Hint], told: Collection[str], at: str) -> None:
+    """Raise `Rejected` where a catalog would have to be asked that nobody can ask."""
+    for hint in hints:
+        is_news = hint.floor is not None or hint.drop or hint.renamed_to is not None or hint.renamed_from is not None
+        if hint.subject.catalog in told and not is_news:
+            expected = f"metadata_location, as nobody can ask {hint.subject.catalog} for it"
+            raise Rejected(at, status=422, expected=expected, found=f"none for {hint.subject}")
 
 
 def _dialect(event: Event) -> Dialect:

@@ -20,7 +20,7 @@ from sfn.publish.facts import Facts, Lacking, Question
 from sfn.publish.pointing import is_our_hint, needs_listing, point
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene, beside, hint_at, own_file
-from sfn.publish.trust import await_table, await_unheard, hindrance, is_turned
+from sfn.publish.trust import await_table, await_unheard, hindrance, is_turned, keep_unheard
 from sfn.publish.verdict import conclude, next_refresh, nothing_there, unwritten
 from sfn.words import Claim, Dead, Done, Findings, Later, Reason, Table, TableName, Unwritten
 
@@ -59,8 +59,9 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
     own = {location: own_file(facts, name, policy, location) for location in sorted(locations)}
     scene = Scene(claim, facts, policy, name, look, table, place, own, obstacle=refused)
     refresh = claim.story.refresh_at is not None and now >= claim.story.refresh_at
-    left_alone = table is not None and (table.left_alone is not None or not policy.interest.covers(name))
-    if left_alone or policy.retired:
+    # Where nobody can ask, that there is none says only that nothing is heard of it.
+    left_out = (table is not None or policy.told) and not policy.interest.covers(name)
+    if left_out or policy.retired or (table is not None and table.left_alone is not None):
         return _withdraw(scene, refresh=refresh, jitter=jitter)
     return _follow(scene, refresh=refresh, jitter=jitter)
 
@@ -121,8 +122,11 @@ def _withdraw(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | La
     """A table that gets no files (any more): ours go."""
     draft = Draft()
     scene = replace(scene, table=None, place=None)
+    keep_unheard(scene, draft)
     if not scene.documents:
         return nothing_there(scene, draft)
+    if draft.unheard:
+        draft.look_again(scene.look.answered + scene.policy.refresh_after, "what was told means nothing yet")
     for location in scene.own:
         withdraw(scene, location, draft)
     if refresh:

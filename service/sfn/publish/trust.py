@@ -61,6 +61,12 @@ def await_unheard(scene: Scene, draft: Draft) -> None:
         draft.unheard += (replace(one.telling, missed_at=since),)
 
 
+def keep_unheard(scene: Scene, draft: Draft) -> None:
+    """What was told of a table without files and means nothing yet stays told, but nobody is bothered with it."""
+    heard = scene.look.heard
+    draft.unheard = tuple(one.telling for one in heard.unheard) if heard is not None else ()
+
+
 def _trusted_at(scene: Scene, table: Table, relation: Relation | None) -> datetime:
     """From when on an answer is followed that steps back, or over a step back: replicas may not have heard before.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from sfn.pointer import hintfile
+from sfn.pointer import hearsay, hintfile
 from sfn.pointer.document import Document, parse
 from sfn.publish.changes import Change, Draft, Put, Stage
 from sfn.publish.facts import Look
@@ -55,11 +55,13 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
         scene.facts.require_read(own.key)
     policy, story, answered = scene.policy, scene.claim.story, scene.look.answered
     told = _told(scene)
-    # What was told of a name is remembered too, longer than an event can be late.
-    remembers = bool(scene.claim.locations) or told is not None
+    # What was told of a name is remembered too, longer than an event can be late; and where its table is for as long as
+    # it has none of our files: nobody could tell it again.
+    remembers = bool(scene.claim.locations) or told is not None or bool(draft.unheard)
+    lives = told is not None and hearsay.current(told) is not None
     patience = policy.expire_after // policy.refresh_after + 1
     stirs = scene.claim.locations if story.misses == 0 else frozenset()
-    misses = 1 if scene.claim.wish.tellings else story.misses + 1
+    misses = 1 if scene.claim.wish.tellings and not draft.unheard else story.misses + 1
     story = replace(story, misses=misses, live=None, told=told)
     findings = Findings(story, asks=tuple(draft.asks), stirs=stirs)
     wish = replace(scene.claim.wish, tellings=draft.unheard)
@@ -70,7 +72,7 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
         return replace(draft.lost, findings=findings, look_at=answered + policy.refresh_after)
     if story.misses == 1 and not story.visited:
         return Later(answered + policy.replica_lag, why, wish, findings)
-    if story.misses <= patience + 1 and remembers:
+    if lives or (story.misses <= patience + 1 and remembers):
         return Later(answered + policy.refresh_after, why, wish, findings)
     return Done(answered, Findings(asks=tuple(draft.asks), stirs=scene.claim.locations), forget=True)
 

@@ -91,6 +91,7 @@ OWN: Final = Face(_counted, _problem, problem.MEDIA_TYPE.encode())
 ERROR_TYPES: Final = {
     400: "BadRequestException",
     401: "NotAuthorizedException",
+    403: "ForbiddenException",
     404: "NotFoundException",
     405: "NotAllowedException",
     408: "ClientErrorException",

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 import structlog
 
-from sfn.dialects import POLARIS, Arrived, Decoded, Sender, decode, polaris, unread
+from sfn.dialects import POLARIS, Arrived, Decoded, Sender, polaris, unread
 from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
 from sfn.receiver import body, faces, problem
+from sfn.receiver.concern import Concern
 from sfn.receiver.faces import Answer, Face
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.refusals import Refusals, Seldom
 from sfn.receiver.senders import Senders
 from sfn.telemetry.metrics import Events
-from sfn.words import BODY_KEPT, Accepted, CatalogName, Hint, TableName, Undecodable
+from sfn.words import BODY_KEPT, Accepted, Undecodable
 
 PATH: Final = "/v1/events"
 """Where all dialects are understood but for Polaris' notifications, which have paths of their own."""
 
 
 _NOTHING: Final = Accepted(0, 0)
+_NO_PAGES: Final = (
+    "a web page may not send events (Origin) while none needs a token; "
+    'configure [senders.NAME] secrets = { main = "…" } and send that token'
+)
 _SEND_FEWER: Final = "let the sender send these events again, fewer in one request, or raise listener.body_limit"
+_SEND_PLAIN: Final = "let the sender send these events again, and none compressed"
+_COMPRESSED: Final = Rejected("", status=415, expected="a body that is not compressed", found="a Content-Encoding")
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -33,19 +39,6 @@ _log = structlog.stdlib.get_logger(__name__)
 def takes(scope: MutableMapping[str, Any]) -> bool:
     """Whether a request (ASGI 3, scope `http`) is for `Ingest`, by its path."""
     return scope["path"] == PATH or polaris.addressed(_sent_to(scope)) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Concern:
-    """Which events matter.
-
-    Attributes:
-        covers: whether a table is published; hints for others are counted as ignored.
-        told: catalogs that nobody can ask: what events do not say of them nobody will ever know.
-    """
-
-    covers: Callable[[TableName], bool]
-    told: Collection[str] = ()
 
 
 class Ingest:
@@ -114,15 +107,16 @@ class Ingest:
         if sender is None:
             header = (b"www-authenticate", b"Bearer")
             return self._turned_away(face, scope, 401, "a valid bearer token is needed", header)
-        if asked.encoding != b"identity":
-            header = (b"accept-encoding", b"identity")
-            return self._turned_away(face, scope, 415, "the body must not be compressed", header)
+        if asked.is_from_a_page and self._senders.need_no_token:
+            return self._turned_away(face, scope, 403, _NO_PAGES)
         path = _sent_to(scope)
+        if asked.encoding != b"identity":
+            return await self._compressed(face, path, sender)
         content = await self._read(receive, asked.length, path, sender)
         if content is None:
             return None
         decoded = await self._decode(Arrived(path, scope["headers"], content, sender))
-        wanted = self._concerning(decoded.hints)
+        wanted = self._concern.of(decoded.hints)
         taken = await self._intake.put(wanted) if wanted else _NOTHING
         ignored = decoded.ignored + len(decoded.hints) - len(wanted)
         self._counted.taken(decoded.dialect, taken, ignored)
@@ -133,57 +127,58 @@ class Ingest:
             return await body.read(receive, length, self._limits)
         except Rejected as refusal:
             _tell(refusal, sender)
-            too_large = refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-            if too_large and (instead := self._instead(path, sender)):
-                await self._intake.put(instead)
+            if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                await self._make_up(path, sender, _SEND_FEWER)
             raise
+
+    async def _compressed(self, face: Face, path: str, sender: Sender) -> Answer:
+        """A body that nobody opens: a small one may hold more than fits into memory."""
+        _tell(_COMPRESSED, sender)
+        await self._make_up(path, sender, _SEND_PLAIN)
+        return face.error(_COMPRESSED.status, problem.detail(_COMPRESSED), [(b"accept-encoding", b"identity")])
 
     async def _decode(self, request: Arrived) -> Decoded:
         try:
-            decoded = decode(request)
-            if self._told:
-                _check_told(decoded.hints, self._told)
+            return self._concern.decoded(request)
         except Rejected as refusal:
             _tell(refusal, request.sender)
             # Who is refused does not send it again. So first it is on disk; if it can't be, the answer is 503.
             await self._intake.put([_undecodable(request, refusal)])
             raise
-        else:
-            return decoded
 
     def _turned_away(
-        self, face: Face, scope: MutableMapping[str, Any], status: int, why: str, header: tuple[bytes, bytes]
+        self, face: Face, scope: MutableMapping[str, Any], status: int, why: str, *headers: tuple[bytes, bytes]
     ) -> Answer:
         """A request that is refused by its head alone."""
         client = scope.get("client")
         self._refusals.tell(status, why, client[0] if client else None)
-        return face.error(status, why, [header])
+        return face.error(status, why, headers)
 
     def _tell_not_taken(self, trouble: Transient) -> None:
         if (left_out := self._seldom.passing("not taken")) is not None:
             _log.warning("events not taken", error=str(trouble), left_out=left_out)
 
-    def _instead(self, path: str, sender: Sender) -> list[Hint]:
-        """What makes up for a body that nobody read; but of catalogs that are told of alone nothing does."""
-        hints = self._concerning(unread(path, sender))
+    async def _make_up(self, path: str, sender: Sender, remedy: str) -> None:
+        """Have looked at what a body may tell of that nobody read; but for catalogs that are told of alone none can."""
+        hints = self._concern.of(unread(path, sender))
         if lost := sorted({hint.subject.catalog for hint in hints} & self._told):
-            _log.error("events lost", sender=sender.name, catalogs=lost, remedy=_SEND_FEWER)
-        return [hint for hint in hints if hint.subject.catalog not in self._told]
-
-    def _concerning(self, hints: Sequence[Hint]) -> list[Hint]:
-        return [hint for hint in hints if isinstance(hint.subject, CatalogName) or self._concern.covers(hint.subject)]
+            _log.error("events lost", sender=sender.name, catalogs=lost, remedy=remedy)
+        if instead := [hint for hint in hints if hint.subject.catalog not in self._told]:
+            await self._intake.put(instead)
 
 
 class _Asked(NamedTuple):
     authorization: bytes | None
     length: int | None
     encoding: bytes
+    is_from_a_page: bool
 
 
 def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _Asked:
     authorization: bytes | None = None
     length: int | None = None
     encoding = b"identity"
+    is_from_a_page = False
     for name, value in headers:
         if name == b"authorization":
             # Two of them are no answer to the question who it is (RFC 9110, section 5.3).
@@ -192,21 +187,15 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _Asked:
             length = int(value) if value.isdigit() else None
         elif name == b"content-encoding":
             encoding = value.strip().lower()
-    return _Asked(authorization, length, encoding)
+        elif name == b"origin":
+            # Browsers send it with every POST, whatever page has it sent (Fetch, section 3.2), and nobody else does.
+            is_from_a_page = True
+    return _Asked(authorization, length, encoding, is_from_a_page)
 
 
 def _sent_to(scope: MutableMapping[str, Any]) -> str:
     raw: bytes = scope["raw_path"]
     return raw.decode("ascii")
-
-
-def _check_told(hints: Iterable[Hint], told: Collection[str]) -> None:
-    """Raise `Rejected` where a catalog would have to be asked that nobody can ask."""
-    for hint in hints:
-        is_news = hint.floor is not None or hint.drop or hint.renamed_to is not None or hint.renamed_from is not None
-        if hint.subject.catalog in told and not is_news:
-            expected = f"metadata_location, as nobody can ask {hint.subject.catalog} for it"
-            raise Rejected("#", status=422, expected=expected, found=f"none for {hint.subject}")
 
 
 def _undecodable(request: Arrived, refusal: Rejected) -> Undecodable:

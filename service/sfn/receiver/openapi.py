@@ -7,14 +7,17 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from sfn.dialects import MAX_EVENTS
-from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
+from sfn.dialects.fields import CONTROL, MAX_LEVELS, MAX_LOCATION, MAX_NAME
 from sfn.dialects.own import OPERATIONS
 from sfn.receiver import openapi_polaris, problem
 
-_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
+_PLAIN: Final = f"^[^{CONTROL}]+$"
+_LEVEL: Final = f"[^.{CONTROL}]{{1,{MAX_NAME}}}"
+_DOTTED: Final = f"^{_LEVEL}(\\.{_LEVEL}){{0,{MAX_LEVELS - 1}}}$"
+_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": _PLAIN}
 _LEVELS: Final = {
-    "description": "levels as an array, or joined by dots where none of them holds a dot",
-    "oneOf": [{"type": "array", "items": _TEXT, "maxItems": MAX_LEVELS}, {"type": "string", "minLength": 1}],
+    "description": "levels as an array, or joined by dots where none of them holds a dot; without control characters",
+    "oneOf": [{"type": "array", "items": _TEXT, "maxItems": MAX_LEVELS}, {"type": "string", "pattern": _DOTTED}],
 }
 _IDENTIFIER: Final = {"namespace": _LEVELS, "name": _TEXT}
 
@@ -47,6 +50,7 @@ SCHEMAS: Final[dict[str, Any]] = {
                 "type": ["string", "null"],
                 "minLength": 1,
                 "maxLength": MAX_LOCATION,
+                "pattern": _PLAIN,
             },
             "ref": _optional(_TEXT),
             "occurred_at": {"type": ["string", "null"], "format": "date-time"},
@@ -140,12 +144,13 @@ PATHS: Final[dict[str, Any]] = {
                 },
                 "400": refusal("not JSON"),
                 "401": refusal("no valid token"),
+                "403": refusal("a web page's request (`Origin`) where no sender is configured"),
                 "405": refusal("another method than POST"),
                 "408": refusal("the body came too slowly"),
                 "413": refusal(
                     "too large; those of the sender's catalogs that can be listed are looked through instead"
                 ),
-                "415": refusal("no known event format, or compressed"),
+                "415": refusal("no known event format; or compressed, which is made up for as with 413"),
                 "422": refusal("a known format with a wrong field, named in `errors`"),
                 "500": refusal("an error of the service"),
                 "503": refusal("nothing was taken; try again", **RETRY_AFTER),

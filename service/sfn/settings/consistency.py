@@ -90,6 +90,14 @@ def _told(settings: Settings, sources: Sources) -> Iterator[SfnError]:
                     found="none",
                     remedy=f"set it there or as {variable(keys)}",
                 )
+    if settings.told and not settings.senders:
+        named = ", ".join(sorted(settings.told))
+        yield SfnError(
+            sources.place(("senders",)),
+            expected=f"a sender with a token, as what is told of {named} is believed",
+            found="none",
+            remedy='configure one: [senders.NAME] secrets = { main = "…" }',
+        )
 
 
 def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnError]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,32 +15,33 @@ import structlog
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
 from sfn.clock import Clock, SystemChance, SystemClock
-from sfn.dialects import Arrived, Sender, decode
-from sfn.errors import Broken, Rejected
+from sfn.errors import Broken
 from sfn.inbox import Intake
 from sfn.inbox.desk import Custody
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
-from sfn.publish.policy import Interest, OnDrop, Policy
+from sfn.publish.policy import OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
-from sfn.receiver.ingest import Concern, Ingest
+from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
-from sfn.settings import CatalogSettings, Settings
+from sfn.settings import Settings
 from sfn.store import PointerStore, Stores
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.admission import admission
+from sfn.wiring.events import concern, interest, understood
 from sfn.wiring.metering import Metering
 from sfn.wiring.places import stores_of
 from sfn.wiring.sources import Identified, adapters
-from sfn.words import CatalogName, Hint, TableName, Undecodable
+from sfn.words import CatalogName, Hint
 from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
 from sfn.work.meter import Meter
 from sfn.work.retry import RetryPolicy
-from sfn.work.worker import Inbox, Source, Terms, Worker
+from sfn.work.sources import Source
+from sfn.work.worker import Inbox, Terms, Worker
 
 DISTRIBUTION: Final = "iceberg-sfn"
 
@@ -152,9 +153,12 @@ class Reached:
         found = self._catalogs.get(catalog)
         if source is None and found is not None:
             source = await self._reached(catalog, found)
-        if source is not None and catalog in self._retirement.names:
+        if source is not None and self.retired(catalog):
             return replace(source, policy=replace(source.policy, retired=True))
         return source
+
+    def retired(self, catalog: str) -> bool:
+        return catalog in self._retirement.names
 
     def identities(self) -> dict[str, str]:
         """The `catalog_id` of each catalog that was reached."""
@@ -191,7 +195,7 @@ def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
         swept=every is not None,
         sweep_every=_NEVER if every is None else every,
         told=ours.is_told,
-        interest=_interest(ours),
+        interest=interest(ours),
         writer=f"{DISTRIBUTION} {version(DISTRIBUTION)}",
     )
 
@@ -238,27 +242,22 @@ def _application(
     on_broken: Callable[[Broken], None],
     metering: Metering,
 ) -> Application:
-    catalogs = settings.catalogs
-    interests = {name: _interest(one) for name, one in catalogs.items()}
-
-    def concerns(table: TableName) -> bool:
-        return table.catalog not in process.retirement.names and interests[table.catalog].covers(table)
-
+    catalogs, ours = settings.catalogs, concern(settings, process.retirement)
     admitted = admission(settings)
     events = Ingest(
         inbox,
         admitted.senders,
         readiness,
         limits=Limits(settings.listener.body_limit),
-        concern=Concern(concerns, settings.told),
+        concern=ours,
         on_broken=on_broken,
         counted=metering.metrics.events,
     )
     operations = Operations(
         inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
         process=process,
-        catalogs={name: Followed(one.type, not one.is_told, interests[name]) for name, one in catalogs.items()},
-        understand=partial(_understood, settings, concerns),
+        catalogs={name: Followed(one.type, not one.is_told, interest(one)) for name, one in catalogs.items()},
+        understand=partial(understood, settings, ours),
         clock=clock,
     )
     return application(
@@ -278,22 +277,7 @@ def _certificate(settings: Settings) -> Certificate | None:
     return None if chain is None or key is None else Certificate(chain, key)
 
 
-def _understood(settings: Settings, concerns: Callable[[TableName], bool], event: Undecodable) -> Sequence[Hint]:
-    """The hints of a request that nobody understood when it came."""
-    if settings.senders and event.sender not in settings.senders:
-        known = ", ".join(settings.senders)
-        raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
-    catalogs = settings.catalogs_of(event.sender) if settings.senders else {name: name for name in settings.catalogs}
-    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
-    decoded = decode(Arrived(event.path, kind, event.body, Sender(event.sender, catalogs)))
-    return [hint for hint in decoded.hints if not isinstance(hint.subject, TableName) or concerns(hint.subject)]
-
-
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:
     if settings.sweep.every is None:
         return ()
     return tuple(Hint(CatalogName(name), sender="start") for name, one in settings.catalogs.items() if not one.is_told)
-
-
-def _interest(catalog: CatalogSettings) -> Interest:
-    return Interest(catalog.include, catalog.exclude)

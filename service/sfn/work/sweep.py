@@ -124,6 +124,8 @@ class Sweep:
                     self._failure = self._failure or str(trouble)
 
     async def _look_at(self, table: TableName, row: Known | None) -> None:
+        if self._policy.retired and (row is None or row.live is None):
+            return
         etag = row.etag if row is not None and row.live is not None else None
         answer = await self._ports.catalog.load(table, etag)
         self.report.tables += 1

@@ -6,17 +6,14 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
-from sfn.catalog import Catalog
 from sfn.clock import Chance, Clock
 from sfn.errors import Broken, LocationRefused, Permanent, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.troubles import Troubles
-from sfn.publish.policy import Policy
 from sfn.publish.protocol import Fenced, Ports, publish
 from sfn.store import Stores
 from sfn.words import CatalogName, Cause, Claim, Dead, Done, Hint, Outcome, Reason, Released, Retry, TableName
@@ -27,6 +24,7 @@ from sfn.work.lease import Leases
 from sfn.work.outages import Outages
 from sfn.work.report import SweepReport
 from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
+from sfn.work.sources import Source, Sources, left_behind
 from sfn.work.sweep import Sweep, SweepPorts
 from sfn.work.sweeps import Sweeps
 
@@ -36,26 +34,6 @@ LOOKED_AT_AFTER = timedelta(hours=8)
 """When a table is looked at again whose catalog is not known: as long as `refresh_after` is where it is not set."""
 _SETTLE_AGAIN = 1.0
 _STOPPED = "the service stops"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A catalog and how its tables are published."""
-
-    catalog: Catalog
-    policy: Policy
-
-
-class Sources(Protocol):
-    """The configured catalogs."""
-
-    async def named(self, catalog: str) -> Source | None:
-        """The source of that name, None where none is configured.
-
-        Raises:
-            Trouble: scope catalog, while nobody can tell yet whose tables they are.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +199,7 @@ class Worker:
 
     async def _publish_or_sweep(self, claim: Claim, source: Source | None, stores: Stores) -> Outcome:
         if source is None:
-            return self._refused(Reason.PERMANENT, f"{claim.subject}: no catalog of that name is configured", None)
+            return left_behind(claim, self._clock.now(), retired=self._sources.retired(claim.subject.catalog))
         jitter = self._chance.random()
         inbox = self._inbox
         if isinstance(claim.subject, CatalogName):

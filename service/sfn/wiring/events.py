@@ -1,0 +1,43 @@
+"""From the settings to which events are taken, when they arrive and when an operator has them decoded once more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfn.admin.operators import Retirement
+from sfn.dialects import Arrived, Sender
+from sfn.errors import Rejected
+from sfn.publish.policy import Interest
+from sfn.receiver.concern import Concern
+from sfn.settings import CatalogSettings, Settings
+from sfn.words import Hint, TableName, Undecodable
+
+
+def interest(catalog: CatalogSettings) -> Interest:
+    """Which of a catalog's tables get files."""
+    return Interest(catalog.include, catalog.exclude)
+
+
+def concern(settings: Settings, retirement: Retirement) -> Concern:
+    """Which events matter, for as long as a catalog does not retire."""
+    interests = {name: interest(one) for name, one in settings.catalogs.items()}
+
+    def covers(table: TableName) -> bool:
+        return table.catalog not in retirement.names and interests[table.catalog].covers(table)
+
+    return Concern(covers, frozenset(settings.told))
+
+
+def understood(settings: Settings, ours: Concern, event: Undecodable) -> Sequence[Hint]:
+    """The hints of a request that nobody understood when it came, as far as they matter.
+
+    Raises:
+        Rejected: nobody understands it now, or its sender is not configured any more.
+    """
+    if settings.senders and event.sender not in settings.senders:
+        known = ", ".join(settings.senders)
+        raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
+    catalogs = settings.catalogs_of(event.sender) if settings.senders else {name: name for name in settings.catalogs}
+    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
+    decoded = ours.decoded(Arrived(event.path, kind, event.body, Sender(event.sender, catalogs)))
+    return ours.of(decoded.hints)

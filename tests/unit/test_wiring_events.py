@@ -1,0 +1,87 @@
+"""Which events are taken, by the settings and by who retired; and what becomes of a request that is decoded again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sfn.admin.operators import Retirement
+from sfn.errors import Rejected
+from sfn.settings import Settings
+from sfn.wiring.events import concern, understood
+from sfn.words import Hint, TableName, Undecodable
+from tests.unit.settings_ground import CATALOG, Ground
+
+SETTINGS = f"""
+{CATALOG}
+exclude = ["tmp.*"]
+[catalogs.hive]
+type = "told"
+catalog_id = "hive-prod"
+allowed_locations = ["s3://lake/"]
+exclude = ["tmp.*"]
+[senders.etl]
+secrets = {{ main = "a" }}
+catalogs = {{ prod = "prod", hive = "hive" }}
+"""
+AT = "s3://lake/t/metadata/00001-x.metadata.json"
+
+
+@pytest.fixture(name="settings")
+def fixture_settings(tmp_path: Path) -> Settings:
+    return Ground(tmp_path).load(SETTINGS)
+
+
+def event(catalog: str, namespace: str = "sales", **more: str) -> dict[str, object]:
+    return {"catalog": catalog, "namespace": [namespace], "name": "t", **more}
+
+
+def kept(content: object, sender: str = "etl") -> Undecodable:
+    body = json.dumps(content).encode()
+    return Undecodable(sender, "/v1/events", "application/json", body, len(body), "nobody understood it")
+
+
+@pytest.mark.parametrize("retired", [frozenset(), frozenset({"prod", "hive"})])
+def test_what_nobody_can_be_asked_for_is_kept_though_nothing_is_published_of_it(
+    settings: Settings, retired: frozenset[str]
+) -> None:
+    hints = [Hint(TableName(catalog, (level,), "t")) for catalog in ("prod", "hive") for level in ("sales", "tmp")]
+    taken = concern(settings, Retirement(retired)).of(hints)
+    assert taken == [*(hints[:1] if not retired else []), *hints[2:]]
+
+
+def test_a_catalog_is_of_no_concern_from_when_it_retires_until_that_is_undone(settings: Settings) -> None:
+    retirement = Retirement()
+    ours, hint = concern(settings, retirement), Hint(TableName("prod", ("sales",), "t"))
+    taken = []
+    for retirement.names in (frozenset(), frozenset({"prod"}), frozenset()):
+        taken.append(ours.of([hint]))
+    assert taken == [[hint], [], [hint]]
+
+
+def test_what_is_decoded_again_is_of_the_same_concern(settings: Settings) -> None:
+    content = [
+        event(catalog, level, metadata_location=AT) for catalog in ("prod", "hive") for level in ("sales", "tmp")
+    ]
+    hints = understood(settings, concern(settings, Retirement()), kept(content))
+    assert [str(hint.subject) for hint in hints] == ["prod:sales.t", "hive:sales.t", "hive:tmp.t"]
+
+
+def test_what_is_decoded_again_must_say_enough_as_well(settings: Settings) -> None:
+    content = [event("hive", metadata_location=AT), event("hive")]
+    with pytest.raises(Rejected) as caught:
+        understood(settings, concern(settings, Retirement()), kept(content))
+    assert (caught.value.status, caught.value.where) == (422, "#/1")
+
+
+def test_a_sender_that_is_not_configured_any_more_is_named_with_those_that_are(settings: Settings) -> None:
+    with pytest.raises(Rejected, match="a configured sender: etl, found gone"):
+        understood(settings, concern(settings, Retirement()), kept(event("prod"), "gone"))
+
+
+def test_without_senders_it_may_be_of_any_catalog(tmp_path: Path) -> None:
+    settings = Ground(tmp_path).load(CATALOG)
+    (hint,) = understood(settings, concern(settings, Retirement()), kept(event("prod"), "anonymous"))
+    assert hint.subject == TableName("prod", ("sales",), "t")
