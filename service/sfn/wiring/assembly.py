@@ -27,11 +27,12 @@ from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Concern, Ingest
 from sfn.receiver.readiness import Readiness
+from sfn.receiver.tokens import TokenFile
 from sfn.settings import CatalogSettings, Settings
 from sfn.store import PointerStore, Stores
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
-from sfn.wiring.admission import admission
+from sfn.wiring.admission import Admission, admission, certificate
 from sfn.wiring.metering import Metering
 from sfn.wiring.places import stores_of
 from sfn.wiring.sources import Identified, adapters
@@ -68,6 +69,7 @@ class Service:
         tend: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
         sweeps: what a start asks for.
         certificate: what the listener shows; None without TLS.
+        tokens: files of tokens, for somebody to watch.
     """
 
     application: Application
@@ -77,6 +79,7 @@ class Service:
     tend: Callable[[], Coroutine[Any, Any, None]]
     sweeps: tuple[Hint, ...]
     certificate: Certificate | None = None
+    tokens: tuple[TokenFile, ...] = ()
 
 
 @asynccontextmanager
@@ -92,7 +95,7 @@ async def assembled(
     Raises:
         SfnError: something can't be opened, or its setting is wrong.
     """
-    clock, certificate = SystemClock(), _certificate(settings)
+    clock, shown, admitted = SystemClock(), certificate(settings), admission(settings)
     stores = Router({at: through(store) if through else store for at, store in stores_of(settings).items()})
     catalogs = adapters(settings, clock, stores.part)
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
@@ -118,13 +121,14 @@ async def assembled(
             retirement=retirement,
         )
         yield Service(
-            application=_application(settings, inbox, readiness, process, clock, on_broken, metering),
+            application=_application(settings, admitted, inbox, readiness, process, on_broken, metering),
             readiness=readiness,
             worker=worker,
             intake=inbox,
             tend=partial(inbox.tend, settings.inbox.event_retention),
             sweeps=_first_sweeps(settings),
-            certificate=certificate,
+            certificate=shown,
+            tokens=admitted.files,
         )
 
 
@@ -231,10 +235,10 @@ def _worker(
 
 def _application(
     settings: Settings,
+    admitted: Admission,
     inbox: SqliteInbox,
     readiness: Readiness,
     process: Process,
-    clock: Clock,
     on_broken: Callable[[Broken], None],
     metering: Metering,
 ) -> Application:
@@ -244,7 +248,6 @@ def _application(
     def concerns(table: TableName) -> bool:
         return table.catalog not in process.retirement.names and interests[table.catalog].covers(table)
 
-    admitted = admission(settings)
     events = Ingest(
         inbox,
         admitted.senders,
@@ -259,7 +262,7 @@ def _application(
         process=process,
         catalogs={name: Followed(one.type, not one.is_told, interests[name]) for name, one in catalogs.items()},
         understand=partial(_understood, settings, concerns),
-        clock=clock,
+        clock=SystemClock(),
     )
     return application(
         events,
@@ -271,11 +274,6 @@ def _application(
             metering.routes(inbox.figures, process, admitted.scrapers),
         ],
     )
-
-
-def _certificate(settings: Settings) -> Certificate | None:
-    chain, key = settings.listener.tls_certificate_file, settings.listener.tls_key_file
-    return None if chain is None or key is None else Certificate(chain, key)
 
 
 def _understood(settings: Settings, concerns: Callable[[TableName], bool], event: Undecodable) -> Sequence[Hint]:
