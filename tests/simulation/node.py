@@ -121,9 +121,10 @@ class Service:
 
     async def write(self, work: Callable[[], T]) -> T:
         """Run a transaction once those before it have ended; who asked is answered when it has."""
-        # A moment apart: timers of the same time have no order.
-        self.occupy(1e-6)
-        await asyncio.sleep(self._busy_until - self.loop.time())
+        if self._busy_until > self.loop.time():
+            # A moment apart: timers of the same time have no order.
+            self.occupy(1e-6)
+            await asyncio.sleep(self._busy_until - self.loop.time())
         result = work()
         if not self.weather.calm and self.weather.slow and self.rng.random() < self.weather.slow:
             self.occupy(self.rng.uniform(5, 60))
