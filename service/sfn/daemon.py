@@ -3,6 +3,7 @@
     receiver   answers requests
     worker     turns hints into files
     tending    keeps the inbox small
+    watching   reads files of tokens again when they change
     signals    SIGTERM or SIGINT: drain and end with 0; a second one: end at once with 1
 
 A drain: `/readyz` and events are answered with 503, nothing more is claimed, sweeps are given back, tables that run may
@@ -152,6 +153,8 @@ class Daemon:
             siblings.start_soon(self._heed, signals)
             siblings.start_soon(self._failure.raised)
             siblings.start_soon(self._service.tend)
+            for file in self._service.tokens:
+                siblings.start_soon(file.watch)
             siblings.start_soon(self._ask_for_sweeps)
             siblings.start_soon(self._become_ready)
             async with anyio.create_task_group() as serving:

@@ -57,6 +57,11 @@ class Threads:
         self._idle: list[_Thread] = []
         weakref.finalize(self, _dismiss, self._idle)
 
+    @property
+    def busy(self) -> bool:
+        """Whether one more call would have to wait for its place."""
+        return self._places.available_tokens <= 0
+
     async def run(self, name: str, work: Callable[[GivenUp], T], *, shielded: bool = False) -> T | Late:
         """The result of a call.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar
 
+import anyio
 import structlog
 
-from sfn.errors import Broken, SfnError
+from sfn.errors import Broken, SfnError, Transient
+from sfn.threads import Late, Threads
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class Watched(Generic[T]):
-    """What was made of some files, made anew when one of them changed.
+    """What was made of some files, made anew when one of them changed, by whoever looks: `watch` for ever.
 
     Files that can't be read or make no sense leave what was made of the old ones in force. That is logged as an error,
     once for each thing that is wrong, and the new ones are tried at each look until they do.
@@ -31,19 +32,19 @@ class Watched(Generic[T]):
         what: what is made of them, in the plural, for the log.
         files: all that `make` reads.
         make: reads them; raises SfnError for what makes no sense.
-        monotonic: seconds that never run backwards.
 
     Raises:
         SfnError: they make no sense now, when nothing old is in force.
     """
 
-    def __init__(
-        self, what: str, files: Sequence[Path], make: Callable[[], T], monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    every: ClassVar[float] = LOOK_AFTER
+    """Seconds from one look to the next."""
+    patience: ClassVar[float] = 10.0
+    """Seconds after which a file system that does not answer is told of."""
+
+    def __init__(self, what: str, files: Sequence[Path], make: Callable[[], T]) -> None:
         self._what, self._files, self._make = what, tuple(files), make
-        self._monotonic = monotonic
         self._complaint = ""
-        self._looked = monotonic()
         self._seen = self._identities()
         self._made = make()
 
@@ -52,20 +53,30 @@ class Watched(Generic[T]):
         """What was made last; nothing is looked at."""
         return self._made
 
-    def current(self) -> T:
-        """What is in force, after a look at the files if the last one was a second ago."""
-        now = self._monotonic()
-        if now - self._looked >= LOOK_AFTER:
-            self._looked = now
-            self.look()
-        return self._made
+    async def watch(self) -> NoReturn:
+        """Look at the files again and again, in a thread: a mount that hangs holds up nobody who asks for them."""
+        threads = Threads(1, self.patience)
+        name = f"read {' and '.join(self._names())}"
+        while True:
+            await anyio.sleep(self.every)
+            try:
+                looked = await threads.run(name, lambda _: self.look())
+            except Transient as error:
+                self.keep(str(error))
+            else:
+                if isinstance(looked, Late):
+                    self.keep(silent(self.patience))
 
-    def look(self) -> None:
-        """Make it anew if a file changed. Blocks for as long as the file system does."""
+    def look(self, *, anew: bool = False) -> None:
+        """Make it anew if a file changed. Blocks for as long as the file system does.
+
+        Args:
+            anew: in any case: the clock of some file systems is coarse, and a file of the same size may be another.
+        """
         try:
             # Before reading: what changes in between is seen as a change next time.
             seen = self._identities()
-            if seen != self._seen:
+            if anew or seen != self._seen:
                 self._made = self._make()
         except SfnError as error:
             self.keep(str(error))
@@ -94,6 +105,11 @@ def _identity(file: Path) -> Identity:
     except OSError as error:
         raise unreadable(file, error) from error
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def silent(seconds: float) -> str:
+    """What was found of a file system that does not answer."""
+    return f"no answer of the file system within {seconds:g} s"
 
 
 def unreadable(file: Path, error: OSError) -> Broken:

@@ -82,7 +82,7 @@ async def test_a_sweep_tells_how_far_it_is(operator: httpx.AsyncClient, office: 
 async def test_one_tables_whole_story(operator: httpx.AsyncClient, office: Office) -> None:
     ground = office.ground
     await ground.published(ORDERS)
-    await ground.inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(7))])
+    await ground.inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(7), body=b"{}\n\xff")])
     await ground.settle(await ground.claim(), Retry(ground.after(9), "the store hangs"))
     story = await got(operator, "/admin/v1/tables/prod/sales/orders")
     assert (story["catalog"], story["namespace"], story["name"], story["table"]) == (
@@ -102,6 +102,7 @@ async def test_one_tables_whole_story(operator: httpx.AsyncClient, office: Offic
     }
     assert (story["last"]["outcome"], story["last"]["why"]) == ("retry", "the store hangs")
     assert (story["last_event"]["sender"], story["last_event"]["event_id"]) == ("etl", "e1")
+    assert story["last_event"]["body"] == "{}\n\ufffd"
     assert story["dead_letters"] == []
 
 

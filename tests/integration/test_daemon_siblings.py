@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from signal import SIGTERM, Signals
 from typing import Any
 
@@ -31,7 +31,7 @@ from sfn.receiver.senders import anonymous
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.assembly import STARTING, Service
-from sfn.words import Accepted, CatalogName, Hint, Slots, Undecodable
+from sfn.words import Accepted, CatalogName, Claim, Hint, Slots, Undecodable
 from sfn.work.logbook import Logbook
 from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Terms, Worker
@@ -58,10 +58,10 @@ class Troubled(MemoryInbox):
         self.taken: list[Hint] = []
 
     @override
-    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
         if self.on_claim is not None:
             raise self.on_claim
-        return await super().claim(slots, now)
+        return await super().claim(slots, held)
 
     @override
     async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:

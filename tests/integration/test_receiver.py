@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 from sfn.errors import Broken, Scope, Transient
 from sfn.receiver.senders import anonymous
 from sfn.receiver.tokens import TokenFile, Tokens
-from sfn.watched import LOOK_AFTER
 from sfn.words import Hint, TableName
 from tests.integration.listening import (
     CHUNKED,
@@ -141,9 +140,10 @@ async def test_without_a_valid_token_it_is_401_which_tells_nothing(service: Serv
 
 
 async def test_tokens_are_rotated_by_writing_their_file(tmp_path: Path) -> None:
-    file, now = tmp_path / "tokens", [0.0]
+    file = tmp_path / "tokens"
     file.write_text("first\n")
-    service = Service(senders=enrolled(Tokens({}, TokenFile(file, lambda: now[0]))))
+    watched = TokenFile(file)
+    service = Service(senders=enrolled(Tokens({}, watched)))
     async with listening(service.application()) as connect:
 
         async def statuses(*tokens: str) -> list[int]:
@@ -152,7 +152,7 @@ async def test_tokens_are_rotated_by_writing_their_file(tmp_path: Path) -> None:
         assert await statuses("first", "second") == [202, 401]
         for content, expected in (("first\nsecond\n", [202, 202]), ("second\n", [401, 202]), ("", [401, 202])):
             file.write_text(content)
-            now[0] += LOOK_AFTER
+            watched.look()
             assert await statuses("first", "second") == expected
 
 

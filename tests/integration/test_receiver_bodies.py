@@ -189,3 +189,14 @@ async def test_pipelined_requests_are_answered_in_order(service: Service, connec
         await wire.send(*[request(body=body) for body in bodies])
         assert [(await wire.reply()).status for _ in bodies] == [202, 202, 400, 202, 202]
     assert [hint.body for hint in service.inbox.taken] == [*bodies[:2], *bodies[3:]]
+
+
+async def test_no_log_and_no_text_of_a_note_shows_a_body(service: Service, connect: Open) -> None:
+    told = EVENT.replace(b"{", b'{"password": "s3cret-in-a-body", ', 1)
+    with capture_logs() as logs:
+        assert (await answer(connect, request(body=told))).status == 202
+        for odd in (told[:-1], told.replace(b"sales", b""), told.replace(b"namespace", b"space"), b"[" + told):
+            assert (await answer(connect, request(body=odd))).status in {400, 415, 422}
+    assert len(service.inbox.taken) == 1
+    assert len(logs) >= 4
+    assert "s3cret" not in f"{logs}{service.inbox.taken}{service.inbox.kept}"

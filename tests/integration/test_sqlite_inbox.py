@@ -63,7 +63,7 @@ async def test_leases_that_the_last_process_left_behind_are_told_with_the_first_
         await ground.hint(ORDERS, RETURNS)
         assert len(await ground.claims()) == 2
     async with SqliteInbox.opened(database, TERMS, clock) as inbox:
-        assert [(await inbox.claim(PLENTY, clock.now())).expired for _ in range(2)] == [2, 0]
+        assert [(await inbox.claim(PLENTY)).expired for _ in range(2)] == [2, 0]
 
 
 async def test_leases_of_the_last_process_are_taken_back_at_once_as_crashes(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sfn.receiver.certificate import Certificate
 from sfn.receiver.handshakes import Handshake
 from sfn.receiver.refusals import Seldom
 from sfn.receiver.server import HEAD_LIMIT, Connection, Server
+from sfn.watched import Watched
 from tests.integration.listening import EVENT, TOKEN, Open, Service, assert_problem, connected, listening, request
 from tests.integration.waiting import until
 from tests.unit.certificates import Authority, Files, Pair, replace
@@ -45,7 +46,7 @@ def old(authority: Authority) -> Pair:
 
 @pytest.fixture
 def files(tmp_path: Path, old: Pair, monkeypatch: pytest.MonkeyPatch) -> Files:
-    monkeypatch.setattr(Certificate, "every", 0.02)
+    monkeypatch.setattr(Watched, "every", 0.02)
     return Files(tmp_path, old)
 
 
@@ -133,7 +134,7 @@ async def test_half_a_renewal_is_logged_and_costs_no_connection(
 async def test_a_file_system_that_hangs_holds_up_nobody(
     service: Service, files: Files, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Certificate, "patience", 0.2)
+    monkeypatch.setattr(Watched, "patience", 0.2)
     new, hanging = authority.sign(), files.key.with_suffix(".pipe")
     os.mkfifo(hanging)
     async with listening(service.application(), Certificate(files.chain, files.key), authority.trust()) as connect:

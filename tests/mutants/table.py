@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DIRECTED = "tests/simulation/test_directed.py"
+SLOW = "tests/simulation/test_slow_inbox.py"
 SLEEPERS = "tests/simulation/test_sleepers.py"
 TOLD = "tests/simulation/test_told.py"
 PUBLISH_TOLD = "tests/unit/test_publish_told.py"
@@ -84,6 +85,12 @@ TABLE = (
         3,
         f"{DIRECTED}::test_a_claim_that_ends_the_process_runs_out_of_attempts",
         "assert (row.reason, row.attempt) == (Reason.POISON, 5)",
+    ),
+    Mutant(
+        "03-claim-expires-what-its-own-worker-holds",
+        3,
+        f"{SLOW}::test_a_slow_inbox_takes_no_lease_from_who_works[0]",
+        "assert (row.attempt, row.crashes) == (1, 0)",
     ),
     Mutant(
         "03-poison-is-left-for-ever",

@@ -88,7 +88,7 @@ class Ground:
 
     async def claims(self, slots: Slots = PLENTY) -> list[Claim]:
         """What can be claimed now."""
-        return list((await self.inbox.claim(slots, self.now)).claims)
+        return list((await self.inbox.claim(slots)).claims)
 
     async def claim(self) -> Claim:
         """The one row that can be claimed now."""

@@ -160,9 +160,11 @@ class Alike(RuleBasedStateMachine):
     def let_time_pass(self, pause: timedelta) -> None:
         self.clock.turn(pause.total_seconds())
 
-    @rule(slots=slots)
-    def claim(self, slots: Slots) -> None:
-        answers = self.told(lambda inbox, _: inbox.claim(slots, self.clock.now()))
+    @rule(slots=slots, alive=st.booleans())
+    def claim(self, slots: Slots, *, alive: bool) -> None:
+        held = self.pairs[-6:] if alive else []
+        answers = self.told(lambda inbox, index: inbox.claim(slots, [pair[index] for pair in held]))
+        assert len({answer.expired for answer in answers}) == 1
         assert len({answer.next_due for answer in answers}) == 1
         pairs = list(zip(*(answer.claims for answer in answers), strict=True))
         for pair in pairs:
@@ -183,7 +185,7 @@ class Alike(RuleBasedStateMachine):
 
         async def kept(inbox: AnyInbox, index: int) -> list[bool]:
             claims = [pair[index] for pair in pairs]
-            renewed = await inbox.renew(claims, self.clock.now())
+            renewed = await inbox.renew(claims)
             return [claim in renewed for claim in claims]
 
         self.agreed(kept)

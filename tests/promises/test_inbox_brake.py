@@ -40,7 +40,7 @@ async def claimed(ground: Ground, catalog: str = FEW, count: int = 4) -> list[Cl
 
 
 async def permitted(ground: Ground, claim: Claim, step: Step | None = None) -> bool:
-    await ground.inbox.renew([claim], ground.now)
+    await ground.inbox.renew([claim])
     return await ground.inbox.permit(claim, step or Step(Backward.DROP, "u1", pointer(1)), ground.now)
 
 

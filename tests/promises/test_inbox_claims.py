@@ -75,15 +75,34 @@ async def test_a_lease_lasts_as_long_as_it_is_renewed(ground: Ground) -> None:
     claim = await ground.claim()
     for _ in range(3):
         ground.clock.turn(LEASE - 1)
-        assert await ground.inbox.renew([claim], ground.now) == [claim]
+        assert await ground.inbox.renew([claim]) == [claim]
         assert await ground.claims() == []
     ground.clock.turn(LEASE)
     assert (await ground.claim()).attempt == 2
 
 
+async def test_who_asks_for_more_keeps_what_it_works_on(ground: Ground) -> None:
+    """Its renewals may be late because the inbox is slow, or the whole process stood still."""
+    await ground.hint(ORDERS, RETURNS)
+    held, left = await ground.claims()
+    ground.clock.turn(LEASE + 1)
+    claimed = await ground.inbox.claim(PLENTY, [held])
+    assert (subjects(claimed.claims), claimed.expired) == ([str(left.subject)], 1)
+    assert await ground.inbox.renew([held, left]) == [held]
+    ground.clock.turn(LEASE - 1)
+    assert await ground.claims() == []
+
+
+async def test_who_asks_for_more_gets_nothing_back_that_it_lost(ground: Ground) -> None:
+    old, new = await stolen(ground)
+    ground.clock.turn(LEASE)
+    claimed = await ground.inbox.claim(PLENTY, [old])
+    assert ([claim.attempt for claim in claimed.claims], claimed.expired) == ([new.attempt + 1], 1)
+
+
 async def test_a_lost_lease_is_missing_from_the_renewed(ground: Ground) -> None:
     old, new = await stolen(ground)
-    assert await ground.inbox.renew([old, new], ground.now) == [new]
+    assert await ground.inbox.renew([old, new]) == [new]
 
 
 async def test_a_lost_lease_changes_nothing_any_more(ground: Ground) -> None:
@@ -92,7 +111,7 @@ async def test_a_lost_lease_changes_nothing_any_more(ground: Ground) -> None:
     assert not await ground.inbox.settle(old, ground.done(), ground.now)
     assert await ground.inbox.remember(old, AT, "u1") is None
     assert not await ground.inbox.permit(old, step, ground.now)
-    assert await ground.inbox.renew([old], ground.now) == []
+    assert await ground.inbox.renew([old]) == []
     assert await ground.inbox.remember(new, AT, "u1") == frozenset()
     await ground.settle(new, Retry(ground.now, "it failed"))
     assert not await ground.inbox.settle(new, ground.done(), ground.now)
@@ -202,7 +221,7 @@ async def test_a_blocked_lane_holds_up_no_other(ground: Ground) -> None:
     await ground.hint(*(table(f"t{number}", "away") for number in range(1000)))
     await ground.hint(ORDERS)
     open_ = replace(PLENTY, named={Lane("away", "", Urgency.LIVE): 0})
-    claimed = await ground.inbox.claim(open_, ground.now)
+    claimed = await ground.inbox.claim(open_)
     assert subjects(claimed.claims) == ["prod:sales.orders"]
     assert claimed.next_due == ground.after(LEASE)
 
@@ -220,12 +239,12 @@ async def test_a_row_moves_to_the_lane_of_its_store_once_that_is_known(ground: G
 
 
 async def test_it_is_told_when_the_next_row_falls_due(ground: Ground) -> None:
-    assert (await ground.inbox.claim(PLENTY, ground.now)).next_due is None
+    assert (await ground.inbox.claim(PLENTY)).next_due is None
     await ground.settled(RETURNS, Done(ground.after(50)))
     await ground.settled(ORDERS, Retry(ground.after(20), "it failed"))
-    assert (await ground.inbox.claim(PLENTY, ground.now)).next_due == ground.after(20)
+    assert (await ground.inbox.claim(PLENTY)).next_due == ground.after(20)
     blocked = replace(PLENTY, named={LIVE: 0})
-    assert (await ground.inbox.claim(blocked, ground.now)).next_due == ground.after(50)
+    assert (await ground.inbox.claim(blocked)).next_due == ground.after(50)
     ground.clock.turn(30)
-    claimed = await ground.inbox.claim(PLENTY, ground.now)
+    claimed = await ground.inbox.claim(PLENTY)
     assert (subjects(claimed.claims), claimed.next_due) == (["prod:sales.orders"], ground.after(20))

@@ -60,14 +60,14 @@ async def test_every_lease_that_runs_out_is_told_once(ground: Ground) -> None:
     await ground.hint(ORDERS, RETURNS)
     first, second = await ground.claims()
     ground.clock.turn(LEASE / 2)
-    assert await ground.inbox.renew([second], ground.now) == [second]
+    assert await ground.inbox.renew([second]) == [second]
     ground.clock.turn(LEASE / 2)
-    claimed = await ground.inbox.claim(PLENTY, ground.now)
+    claimed = await ground.inbox.claim(PLENTY)
     assert ([claim.subject for claim in claimed.claims], claimed.expired) == ([first.subject], 1)
-    assert (await ground.inbox.claim(PLENTY, ground.now)).expired == 0
+    assert (await ground.inbox.claim(PLENTY)).expired == 0
     await ground.settle(second, Done(ground.after(60)))
     ground.clock.turn(LEASE)
-    assert (await ground.inbox.claim(PLENTY, ground.now)).expired == 1
+    assert (await ground.inbox.claim(PLENTY)).expired == 1
 
 
 async def test_a_catalog_that_is_to_be_swept_says_when(ground: Ground) -> None:

@@ -28,10 +28,10 @@ async def test_poison_is_told_once_and_looked_at_again(ground: Ground) -> None:
     await ground.inbox.put([Hint(ORDERS, floor=pointer(3))])
     told: list[Letter] = []
     for _ in range(TERMS.crashes):
-        told += (await ground.inbox.claim(PLENTY, ground.now)).poisoned
+        told += (await ground.inbox.claim(PLENTY)).poisoned
         ground.clock.turn(LEASE)
-    told += (await ground.inbox.claim(PLENTY, ground.now)).poisoned
-    told += (await ground.inbox.claim(PLENTY, ground.now)).poisoned
+    told += (await ground.inbox.claim(PLENTY)).poisoned
+    told += (await ground.inbox.claim(PLENTY)).poisoned
     assert [(letter.subject, letter.reason) for letter in told] == [(ORDERS, Reason.POISON)]
     ground.clock.turn(TERMS.poison_pause.total_seconds())
     claim = await ground.claim()

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from sfn.inbox.letters import UNDECODABLE_KEPT, Order, Status, Wanted
+from sfn.inbox.standing import LastEvent
 from sfn.words import CatalogName, Dead, Done, Findings, Hint, Later, Reason, Retry, Story, TableName, Undecodable, Wish
 from tests.promises.inboxes import Ground, pointer, table
 
@@ -212,7 +213,7 @@ async def test_who_retired_stays_so_until_it_is_undone(ground: Ground) -> None:
 
 async def test_a_tables_standing_is_its_whole_story(ground: Ground) -> None:
     assert await ground.inbox.standing(ORDERS) is None
-    await ground.inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(2))])
+    await ground.inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(2), body=b'{"name": "orders"}')])
     told = ground.now
     standing = await ground.inbox.standing(ORDERS)
     assert standing is not None
@@ -222,8 +223,7 @@ async def test_a_tables_standing_is_its_whole_story(ground: Ground) -> None:
         Wish(floor=pointer(2)),
         None,
     )
-    assert standing.event is not None
-    assert (standing.event.sender, standing.event.event_id, standing.event.received_at) == ("etl", "e1", told)
+    assert standing.event == LastEvent("etl", "e1", told, b'{"name": "orders"}')
     claim = await ground.claim()
     ground.clock.turn(5)
     await ground.settle(claim, Retry(ground.after(9), "the store hangs"))

@@ -31,6 +31,7 @@ KINDS = {
     "no-delete": Setting(conditional_delete=False),
     "twice": Setting(inboxes=2),
     "switched": Setting(OPERATIONS | SWITCHES),
+    "slow": Setting(slow_inbox=True),
     "poison": Setting(crashes=2),
     "told": Setting(CONVERGING, told=BY_UUID),
     "told-in-order": Setting(TELLABLE, told=IN_ORDER, store_outage=True),

@@ -49,6 +49,7 @@ class Weather:
         lagging: the chance that a lagging replica answers.
         conditional_delete: whether the store can delete on a condition.
         store_down: spells without a store.
+        slow: the chance that a transaction of the inbox takes as long as its disk hangs; all others wait for it.
         calm: nothing is killed, stopped or fails any more; replicas still lag.
     """
 
@@ -60,6 +61,7 @@ class Weather:
     lagging: float = 0.25
     conditional_delete: bool = True
     store_down: list[tuple[float, float]] = field(default_factory=list)
+    slow: float = 0.0
     calm: bool = False
 
 
@@ -85,6 +87,7 @@ class Service:
         self.loop, self.rng, self.terms, self.count, self.say, self.looked = loop, rng, terms, count, say, looked
         self._new_ledger = ledger
         self.started = False
+        self._busy_until = 0.0
         self.script: Callable[[Node, str], Awaitable[None]] | None = None
         self.ledger = ledger()
         self.nodes: list[Node] = []
@@ -112,6 +115,23 @@ class Service:
         self.ledger = self._new_ledger()
         self.started = False
         self.count("inbox lost")
+
+    def occupy(self, seconds: float) -> None:
+        """A transaction that was begun keeps the inbox busy for so long more; the next ones wait."""
+        self._busy_until = max(self._busy_until, self.loop.time()) + seconds
+
+    async def write(self, work: Callable[[], T]) -> T:
+        """Run a transaction once those before it have ended; who asked is answered when it has."""
+        if self._busy_until > self.loop.time():
+            # A moment apart: timers of the same time have no order.
+            self.occupy(1e-6)
+            await asyncio.sleep(self._busy_until - self.loop.time())
+        result = work()
+        if not self.weather.calm and self.weather.slow and self.rng.random() < self.weather.slow:
+            self.occupy(self.rng.uniform(5, 60))
+            self.count("slow")
+            await asyncio.sleep(self._busy_until - self.loop.time())
+        return result
 
     def ring(self) -> None:
         """Tell every process that the inbox changed."""
@@ -182,7 +202,7 @@ class Node:
     async def transact(self, call: str, work: Callable[[], T]) -> T:
         """One transaction of the inbox."""
         await self.step(f"before {call}")
-        result = work()
+        result = await self.service.write(work)
         await self.step(f"after {call}")
         return result
 

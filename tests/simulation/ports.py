@@ -57,11 +57,11 @@ class SimulatedInbox:
     async def wait(self, until: datetime | None) -> None:
         await self._node.bell.wait(until)
 
-    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
         self._node.bell.clear()
-        return await self._node.transact("claim", lambda: self._service.ledger.claim(slots, self._now()))
+        return await self._node.transact("claim", lambda: self._service.ledger.claim(slots, self._now(), held))
 
-    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
+    async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
         return await self._node.transact("renew", lambda: self._service.ledger.renew(claims, self._now()))
 
     async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:

@@ -22,6 +22,7 @@ class Setting:
         crashes: leases that may run out in a row before a table counts as poison.
         told: nobody can ask the catalogs, and no event is lost; "by uuid" events say whose they are and come in any
             order, "in order" they come as they happened and say no more than they must.
+        slow_inbox: its disk hangs every now and then, for longer than a lease lasts.
         inboxes: how many services follow each catalog, each with an inbox of its own: it was installed twice.
     """
 
@@ -35,6 +36,7 @@ class Setting:
     outage: str = ""
     told: str = ""
     store_outage: bool = False
+    slow_inbox: bool = False
     inbox_lost: bool = False
     conditional_delete: bool = True
     max_drops: int = 10**6

@@ -41,7 +41,9 @@ class World:
         self.seed, self.setting = seed, setting
         self.rng = random.Random(seed)
         self.loop = SimulatedLoop()
-        self.weather = weather or Weather(conditional_delete=setting.conditional_delete)
+        self.weather = weather or Weather(
+            conditional_delete=setting.conditional_delete, slow=0.01 if setting.slow_inbox else 0.0
+        )
         self.files = Files()
         self.ranks = Ranks()
         self.counts: Counter[str] = Counter()

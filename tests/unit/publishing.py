@@ -103,7 +103,7 @@ class Line:
         """
         end = self.clock.now() + timedelta(seconds=seconds)
         for _ in range(MOST):
-            claimed = await self.inbox.claim(EVERYTHING, self.clock.now())
+            claimed = await self.inbox.claim(EVERYTHING)
             for claim in claimed.claims:
                 if isinstance(claim.subject, TableName) and only(claim.subject):
                     await self.publish(claim)

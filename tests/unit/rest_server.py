@@ -121,3 +121,31 @@ def table(pointer: str | None = "s3://b/t/metadata/1.json", **metadata: object) 
         **{key.replace("_", "-"): value for key, value in metadata.items()},
     }
     return {"metadata-location": pointer, "metadata": content}
+
+
+def believing(*tokens: str) -> Responder:
+    """Answers a table to who brings one of these tokens, 401 to all others."""
+    allowed = {f"Bearer {token}" for token in tokens}
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        believed = request.headers.get("authorization") in allowed
+        return await (reply(table()) if believed else reply(b"", 401))(request)
+
+    return respond
+
+
+class Mint:
+    """Gives the tokens token1, token2, …"""
+
+    def __init__(self, expires_in: object = None) -> None:
+        self.forms: list[dict[str, str]] = []
+        self._expires_in = expires_in
+
+    async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.forms.append({key: str(value) for key, value in (await request.post()).items()})
+        token = {"access_token": f"token{len(self.forms)}", "token_type": "bearer", "expires_in": self._expires_in}
+        return await reply({key: value for key, value in token.items() if value is not None})(request)
+
+
+def bearers(server: Server) -> list[str | None]:
+    return [request.headers.get("authorization") for request in server.requests if request.method == "GET"]

@@ -129,7 +129,7 @@ def test_the_story_has_everything() -> None:
             table(
                 wanted=msgspec.structs.replace(NEWS, drop=True, purge=True, renamed_to="sales.sold"),
                 last=Last("retry", "the disk is full", NOON - timedelta(seconds=3)),
-                last_event=LastEvent("etl", "e1", NOON - timedelta(seconds=9)),
+                last_event=LastEvent("etl", "e1", NOON - timedelta(seconds=9), '{"name": "orders"}'),
                 failing_since=NOON - timedelta(minutes=2),
                 attempt=1,
                 due_at=NOON - timedelta(seconds=1),
@@ -147,9 +147,18 @@ def test_the_story_has_everything() -> None:
         "next look   due, waits for its turn, not before 1 s from now",
         "refresh     in 8 h",
         "last event  9 s ago from etl, event e1",
+        '            {"name": "orders"}',
         "location    file:///w",
     ):
         assert line in told
+
+
+def test_what_was_received_last_steers_no_terminal_and_fills_no_page() -> None:
+    body = "{\n\t\x1b]0;mine\x07\u202e\x9b31m" + "x" * 4_000
+    told = plain(story(table(last_event=LastEvent("etl", None, NOON, body)), NOON))
+    assert "{\\n\\t\\x1b]0;mine\\x07\\u202e\\x9b31mxxx" in told
+    assert "".join(told.splitlines()).isprintable()
+    assert told.count("x" * 300) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,30 +11,30 @@ from structlog.testing import capture_logs
 from sfn.errors import Broken
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.tokens import TokenFile, Tokens
-from tests.unit.seconds import Seconds
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
 
 
 class Files:
-    """Two parties with a file of tokens each, a third with a token in the settings, and time."""
+    """Two parties with a file of tokens each, a third with a token in the settings."""
 
     def __init__(self, folder: Path) -> None:
-        self.seconds = Seconds()
         self.etl, self.spark = folder / "etl", folder / "spark"
         self._numbers = count()
+        self.watched: dict[Path, TokenFile] = {}
         self.write(self.etl, "etl")
         self.write(self.spark, "spark")
 
     def opened(self, operators: str = "operators") -> Keyring:
-        files = {party: TokenFile(file, self.seconds) for party, file in (("etl", self.etl), ("spark", self.spark))}
-        parties = {party: Tokens({}, file) for party, file in files.items()}
+        self.watched = {file: TokenFile(file) for file in (self.etl, self.spark)}
+        parties = {"etl": Tokens({}, self.watched[self.etl]), "spark": Tokens({}, self.watched[self.spark])}
         return Keyring({**parties, "admin": Tokens({"token": operators})})
 
     def write(self, file: Path, *tokens: str) -> None:
         # The number tells files apart whose size and time are the same.
         file.write_text("\n".join([*tokens, "#" * next(self._numbers)]))
-        self.seconds.pass_one_look()
+        if file in self.watched:
+            self.watched[file].look()
 
 
 @pytest.fixture
@@ -103,5 +103,5 @@ def test_it_is_logged_once_with_both_places_and_without_the_token(files: Files) 
 
 def test_a_party_may_have_a_token_twice(files: Files) -> None:
     files.write(files.etl, "etl", "etl")
-    both = Tokens({"main": "etl"}, TokenFile(files.etl, files.seconds))
+    both = Tokens({"main": "etl"}, TokenFile(files.etl))
     assert whose(Keyring({"etl": both}), "etl") == ["etl"]

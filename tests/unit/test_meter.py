@@ -156,7 +156,7 @@ async def test_what_nobody_expected_is_poison_in_the_end() -> None:
 async def test_a_lease_that_ran_out_is_counted() -> None:
     made = desk()
     await made.inbox.put([Hint(TABLE)])
-    await made.inbox.claim(PLENTY, made.clock.now())
+    await made.inbox.claim(PLENTY)
     made.clock.turn(TERMS.lease.total_seconds())
     await made.work()
     assert (await page(made)).value("sfn_lease_expirations_total") == 1
@@ -168,7 +168,7 @@ async def test_a_table_that_nobody_comes_back_from_is_poison() -> None:
     made = desk()
     await made.inbox.put([Hint(TABLE)])
     for _ in range(TERMS.crashes):
-        await made.inbox.claim(PLENTY, made.clock.now())
+        await made.inbox.claim(PLENTY)
         made.clock.turn(TERMS.lease.total_seconds())
     await made.work()
     told = await page(made)

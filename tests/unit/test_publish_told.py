@@ -32,7 +32,7 @@ async def test_the_answer_is_what_was_told_by_now() -> None:
     line = ToldLine()
     first = line.create(A)
     await line.inbox.put([Hint(A, floor=first.metadata_location, birth=Birth.CREATE)])
-    (claim,) = (await line.inbox.claim(EVERYTHING, line.clock.now())).claims
+    (claim,) = (await line.inbox.claim(EVERYTHING)).claims
     second = line.commit(A)
     await line.inbox.put([Hint(A, floor=second.metadata_location)])
     await line.publish(claim)

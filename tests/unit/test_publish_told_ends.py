@@ -74,7 +74,8 @@ async def test_told_drops_are_held_by_the_brake() -> None:
 async def test_what_was_heard_leaves_the_row() -> None:
     line = ToldLine()
     await line.tell(A, line.create(A), Birth.CREATE)
-    (claim,) = (await line.inbox.claim(EVERYTHING, line.clock.turn(DAY))).claims
+    line.clock.turn(DAY)
+    (claim,) = (await line.inbox.claim(EVERYTHING)).claims
     assert claim.wish == Wish()
     assert claim.story.told is not None
     assert claim.story.told.tellings == ()

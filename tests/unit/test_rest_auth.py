@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import traceback
-from pathlib import Path
 
 import anyio
 import pytest
@@ -13,35 +11,20 @@ from aiohttp import web
 from sfn.catalog.rest import RestSettings
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import Loaded
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, reply, running, table
-
-
-def believing(*tokens: str) -> Responder:
-    """Answers a table to who brings one of these tokens, 401 to all others."""
-    allowed = {f"Bearer {token}" for token in tokens}
-
-    async def respond(request: web.BaseRequest) -> web.StreamResponse:
-        believed = request.headers.get("authorization") in allowed
-        return await (reply(table()) if believed else reply(b"", 401))(request)
-
-    return respond
-
-
-class Mint:
-    """Gives the tokens token1, token2, …"""
-
-    def __init__(self, expires_in: object = None) -> None:
-        self.forms: list[dict[str, str]] = []
-        self._expires_in = expires_in
-
-    async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.forms.append({key: str(value) for key, value in (await request.post()).items()})
-        token = {"access_token": f"token{len(self.forms)}", "token_type": "bearer", "expires_in": self._expires_in}
-        return await reply({key: value for key, value in token.items() if value is not None})(request)
-
-
-def bearers(server: Server) -> list[str | None]:
-    return [request.headers.get("authorization") for request in server.requests if request.method == "GET"]
+from tests.unit.rest_server import (
+    ORDERS,
+    PRIVATE,
+    Mint,
+    Open,
+    Responder,
+    Server,
+    bearers,
+    believing,
+    complaint,
+    reply,
+    running,
+    table,
+)
 
 
 async def test_nothing_is_sent_where_nothing_is_configured(server: Server, opened: Open) -> None:
@@ -67,57 +50,6 @@ async def test_a_fixed_token_that_is_refused_is_not_sent_again(server: Server, o
     assert len(server.asked) == 1
 
 
-async def test_a_token_file_is_read_again_when_it_changes(server: Server, opened: Open, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("first\n")
-    catalog = opened(server, token_file=file)
-    await catalog.load(ORDERS, None)
-    file.write_text("second!\n")
-    await catalog.load(ORDERS, None)
-    assert bearers(server) == ["Bearer first", "Bearer first", "Bearer second!"]
-
-
-async def test_a_refused_token_of_a_file_is_read_again(server: Server, opened: Open, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("first")
-    server.other = believing("first")
-    catalog = opened(server, token_file=file)
-    await catalog.load(ORDERS, None)
-    server.other = believing("other")
-    with pytest.raises(Permanent):
-        await catalog.load(ORDERS, None)
-    assert len(server.asked) == 2, "the same token is not tried twice"
-    seen = file.stat()
-    file.write_text("other")
-    os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
-    assert isinstance(await catalog.load(ORDERS, None), Loaded), "whatever its time says"
-
-
-async def test_a_token_that_comes_back_to_its_file_is_sent_again(server: Server, opened: Open, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    catalog = opened(server, token_file=file)
-    for token in ("first", "second!", "first"):
-        file.write_text(token)
-        await catalog.load(ORDERS, None)
-    server.other = believing("first")
-    assert isinstance(await catalog.load(ORDERS, None), Loaded)
-    assert bearers(server)[1:] == ["Bearer first", "Bearer second!", "Bearer first", "Bearer first"]
-
-
-@pytest.mark.parametrize("content", [None, "", " \n", "a b", "a\nb", "ü"])
-async def test_a_token_file_without_a_token_is_the_catalogs_trouble(
-    server: Server, opened: Open, tmp_path: Path, content: str | None
-) -> None:
-    file = tmp_path / "token"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(Permanent) as caught:
-        await opened(server, token_file=file).load(ORDERS, None)
-    assert caught.value.scope is Scope.CATALOG
-    assert str(file) in caught.value.where
-    assert server.requests == []
-
-
 @pytest.mark.parametrize(
     ("credential", "form"),
     [
@@ -136,19 +68,6 @@ async def test_credentials_are_exchanged_for_a_token(
     await catalog.load(ORDERS, None)
     assert mint.forms == [{"grant_type": "client_credentials", "scope": "PRINCIPAL_ROLE:ALL", **form}]
     assert bearers(server) == ["Bearer token1"] * 3
-
-
-async def test_a_credential_file_is_read_for_every_token(server: Server, opened: Open, tmp_path: Path) -> None:
-    file = tmp_path / "credential"
-    file.write_text("me:first\n")
-    mint = Mint()
-    server.token = mint.respond
-    catalog = opened(server, credential_file=file)
-    await catalog.load(ORDERS, None)
-    file.write_text("me:second\n")
-    server.other = believing("token2")
-    await catalog.load(ORDERS, None)
-    assert [form["client_secret"] for form in mint.forms] == ["first", "second"]
 
 
 @pytest.mark.parametrize("status", [401, 419])

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.catalog.rest import RestCatalog
+from sfn.catalog.rest.files import Renewed
 from sfn.errors import Permanent, Scope
 from sfn.words import Loaded
 from tests.unit.certificates import Authority, Files, replace
@@ -28,7 +29,7 @@ class Site:
 
 @pytest.fixture(autouse=True)
 def looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.watched.LOOK_AFTER", 0.0)
+    monkeypatch.setattr(Renewed, "every", 0.0)
 
 
 @pytest.fixture
@@ -83,12 +84,12 @@ async def test_a_file_that_comes_to_be_wrong_leaves_the_old_authorities_in_force
 
 async def test_one_that_never_was_right_is_the_catalogs_trouble_until_it_is(site: Site, opened: Open) -> None:
     catalog = opened(site.server, ca_file=site.authorities)
-    for content in (None, b"garbage"):
+    for content, expected in ((None, "a file that can be read"), (b"garbage", "a file of PEM certificates")):
         if content is not None:
             replace(site.authorities, content)
         with pytest.raises(Permanent) as caught:
             await catalog.load(ORDERS, None)
-        assert (caught.value.scope, caught.value.expected) == (Scope.CATALOG, "a file of PEM certificates")
+        assert (caught.value.scope, caught.value.expected) == (Scope.CATALOG, expected)
     replace(site.authorities, site.authority.pem)
     assert await loads(catalog)
 

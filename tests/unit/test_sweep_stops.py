@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from datetime import datetime, timedelta
+from collections.abc import AsyncGenerator, Sequence
+from datetime import timedelta
 
 import anyio
 import pytest
@@ -14,7 +14,7 @@ from sfn.catalog.memory import MemoryCatalog
 from sfn.inbox import Claimed
 from sfn.publish.policy import Policy
 from sfn.store.memory import MemoryStore
-from sfn.words import CatalogName, Done, Hint, Released, Slots, TableName
+from sfn.words import CatalogName, Claim, Done, Hint, Released, Slots, TableName
 from sfn.work.sources import Source
 from sfn.work.worker import Terms
 from tests.promises.inboxes import HandClock
@@ -77,8 +77,8 @@ class SlowInbox(WatchedInbox):
         self.claimed, self.answers = anyio.Event(), anyio.Event()
 
     @override
-    async def claim(self, slots: Slots, now: datetime) -> Claimed:
-        claimed = await super().claim(slots, now)
+    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
+        claimed = await super().claim(slots, held)
         if claimed.claims:
             self.claimed.set()
             await self.answers.wait()
@@ -130,7 +130,7 @@ async def test_the_next_process_begins_it_at_once_and_no_attempt_was_counted(sta
             tasks.start_soon(stage.desk.worker.run, stop)
             await stage.catalog.reached.wait()
             stop.set()
-    (claim,) = (await stage.inbox.claim(stage.inbox.slots, stage.desk.clock.now())).claims
+    (claim,) = (await stage.inbox.claim(stage.inbox.slots)).claims
     assert (claim.subject, claim.attempt) == (CATALOG, 1)
 
 

@@ -12,8 +12,6 @@ from structlog.testing import capture_logs
 from sfn.errors import Broken
 from sfn.receiver.bearer import bearer
 from sfn.receiver.tokens import MAX_FILE, Token, TokenFile, Tokens, match
-from sfn.watched import LOOK_AFTER
-from tests.unit.seconds import Seconds
 
 
 def test_the_scheme_is_read_as_http_wants_it() -> None:
@@ -36,13 +34,12 @@ def test_all_tokens_are_compared_whichever_matches() -> None:
 
 
 class Rotation:
-    """A file of tokens, and time."""
+    """A file of tokens."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.seconds = Seconds()
         self.write("# tokens of spring\n\nfirst\n  second \r\n")
-        self.file = TokenFile(path, self.seconds)
+        self.file = TokenFile(path)
         self.tokens = Tokens({}, self.file)
 
     def write(self, text: str | bytes) -> None:
@@ -66,12 +63,11 @@ def test_a_file_holds_one_token_a_line_and_each_is_called_by_its_place(rotation:
     assert [token.name for token in rotation.file.tokens()] == [f"{rotation.path}:3", f"{rotation.path}:4"]
 
 
-def test_a_new_file_is_read_once_a_second_at_most(rotation: Rotation) -> None:
+def test_a_new_file_counts_once_somebody_looked(rotation: Rotation) -> None:
     rotation.write("third\n")
-    rotation.seconds.now += LOOK_AFTER * 0.9
     assert rotation.admits("first")
     assert not rotation.admits("third")
-    rotation.seconds.now += LOOK_AFTER * 0.1
+    rotation.file.look()
     assert rotation.admits("third")
     assert not rotation.admits("first")
 
@@ -81,14 +77,14 @@ def test_a_file_written_in_place_is_read_again(rotation: Rotation) -> None:
     status = rotation.path.stat()
     rotation.path.write_text(content.replace("first", "tsrif"))
     os.utime(rotation.path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    rotation.seconds.pass_one_look()
+    rotation.file.look()
     assert rotation.admits("tsrif")
 
 
 def test_an_unchanged_file_is_not_read_again(rotation: Rotation) -> None:
-    rotation.seconds.pass_one_look()
+    rotation.file.look()
     before = rotation.file.tokens()
-    rotation.seconds.pass_one_look()
+    rotation.file.look()
     assert rotation.file.tokens() is before
 
 
@@ -99,21 +95,21 @@ def test_a_broken_file_keeps_the_old_tokens_and_is_logged_once(rotation: Rotatio
     rotation.write(broken)
     with capture_logs() as logs:
         for _ in range(3):
-            rotation.seconds.pass_one_look()
+            rotation.file.look()
             assert rotation.admits("first", "second")
     assert [entry["log_level"] for entry in logs] == ["error"]
     assert "bad" not in str(logs)
     rotation.write("third\n")
-    rotation.seconds.pass_one_look()
+    rotation.file.look()
     assert rotation.admits("third")
 
 
 def test_a_file_that_went_away_keeps_the_old_tokens(rotation: Rotation) -> None:
     rotation.path.unlink()
-    rotation.seconds.pass_one_look()
+    rotation.file.look()
     assert rotation.admits("first")
     rotation.write("# tokens of summer\nthird\n")
-    rotation.seconds.pass_one_look()
+    rotation.file.look()
     assert rotation.admits("third")
     assert not rotation.admits("first")
 
@@ -123,11 +119,9 @@ def test_what_is_wrong_again_after_it_was_right_is_logged_again(rotation: Rotati
     with capture_logs() as logs:
         for _ in range(2):
             rotation.path.rename(aside)
-            rotation.seconds.pass_one_look()
-            rotation.file.tokens()
+            rotation.file.look()
             aside.rename(rotation.path)
-            rotation.seconds.pass_one_look()
-            rotation.file.tokens()
+            rotation.file.look()
     assert [entry["event"] for entry in logs] == ["tokens kept"] * 2
 
 

@@ -34,14 +34,14 @@ class FailingInbox(WatchedInbox):
         self.fenced = False
 
     @override
-    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
         self._fail("claim")
-        return await super().claim(slots, now)
+        return await super().claim(slots, held)
 
     @override
-    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
+    async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
         self._fail("renew")
-        return await super().renew(claims, now)
+        return await super().renew(claims)
 
     @override
     async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
@@ -111,7 +111,7 @@ async def test_a_fenced_row_that_cannot_be_hinted_is_told(desk: Desk, inbox: Fai
 
 async def test_leases_that_cannot_be_renewed_are_told(desk: Desk, inbox: FailingInbox) -> None:
     leases = Leases(inbox, desk.clock, timedelta(seconds=30), Troubles(desk.clock, "worker"))
-    (claim,) = (await inbox.claim(PLENTY, inbox.due_at(TABLE))).claims
+    (claim,) = (await inbox.claim(PLENTY)).claims
     leases.add(claim)
     inbox.fails["renew"] = 2
     with capture_logs() as records:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
@@ -33,8 +33,8 @@ class StalledInbox(WatchedInbox):
         self.reached = anyio.Event()
 
     @override
-    async def claim(self, slots: Slots, now: datetime) -> Claimed:
-        claimed = await super().claim(slots, now)
+    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
+        claimed = await super().claim(slots, held)
         await self._stall("claim")
         return claimed
 
@@ -124,7 +124,7 @@ async def test_what_was_lost_before_the_stop_came_is_looked_at_again() -> None:
     async with stage.running():
         await stage.store.reached.wait()
         now = stage.desk.clock.turn(60)
-        (other,) = (await stage.inbox.claim(stage.inbox.slots, now)).claims
+        (other,) = (await stage.inbox.claim(stage.inbox.slots)).claims
         assert await stage.inbox.settle(other, Done(now + timedelta(hours=1)), now)
     assert len(stage.desk.book.lost) == 1
     assert [hint.sender for hint in stage.inbox.taken] == ["", "fenced"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -85,8 +86,8 @@ class SlowInbox(MemoryInbox):
         self._hands, self._claims_take = clock, claims_take
 
     @override
-    async def claim(self, slots: Slots, now: datetime) -> Claimed:
-        claimed = await super().claim(slots, now)
+    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
+        claimed = await super().claim(slots, held)
         await anyio.lowlevel.checkpoint()
         self._hands.at += self._claims_take
         return claimed

@@ -43,9 +43,9 @@ class WatchedInbox(MemoryInbox):
         self.taken: list[Hint] = []
 
     @override
-    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
         self.slots = slots
-        return await super().claim(slots, now)
+        return await super().claim(slots, held)
 
     @override
     async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:

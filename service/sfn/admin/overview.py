@@ -12,6 +12,7 @@ from sfn.admin.answer import Answer, Identified
 from sfn.admin.letters import Letter
 from sfn.inbox.figures import STATES, BrakeState
 from sfn.inbox.letters import DeadLetter
+from sfn.inbox.standing import LastEvent as Event
 from sfn.inbox.standing import Standing
 from sfn.words import Reason, TableName
 from sfn.work.lanes import BreakerState
@@ -158,6 +159,13 @@ class LastEvent(Answer):
     sender: str
     event_id: str | None
     received_at: datetime
+    body: str = Field(description="as it was received, its first 4 KiB; empty for one of the service's own")
+
+    @classmethod
+    def of(cls, event: Event) -> LastEvent:
+        """The answer of an event."""
+        body = event.body.decode(errors="replace")
+        return cls(sender=event.sender, event_id=event.event_id, received_at=event.received_at, body=body)
 
 
 class Unpublished(StrEnum):
@@ -253,8 +261,7 @@ class Table(Identified):
                 "locations": sorted(standing.locations),
                 "refresh_at": story.refresh_at,
                 "last": said and Last(outcome=said.outcome, why=said.why, at=said.at),
-                "last_event": event
-                and LastEvent(sender=event.sender, event_id=event.event_id, received_at=event.received_at),
+                "last_event": event and LastEvent.of(event),
                 "dead_letters": [Letter.of(letter) for letter in letters],
             }
         )

@@ -166,6 +166,7 @@ class LastEvent(Struct, frozen=True):
     sender: str
     event_id: str | None
     received_at: datetime
+    body: str = ""
 
 
 class Table(Struct, frozen=True):

@@ -14,6 +14,8 @@ from sfn.cli.tables import spelled
 from sfn.words import Reason
 
 _LATER: Final = "later"
+_SHOWN: Final = 400
+"""Characters of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,8 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
         event = table.last_event
         number = "" if event.event_id is None else f", event {event.event_id}"
         yield "last event", f"{ago(event.received_at, now)} from {event.sender or 'nobody'}{number}"
+        if event.body:
+            yield "", event.body if len(event.body) <= _SHOWN else f"{event.body[:_SHOWN]} …"
     for location in table.locations:
         yield "location", location
     if (letter := next((one for one in table.dead_letters if one.status == "open"), None)) is not None:

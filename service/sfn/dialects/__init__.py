@@ -20,8 +20,8 @@ from sfn.words import CatalogName, Hint
 
 MAX_EVENTS: Final = 1_000
 """Most events of one request."""
-LOGGED: Final = 65_536
-"""Bytes of an event that are kept for the log."""
+LOGGED: Final = 4_096
+"""Bytes of an event that are kept, for whoever asks what was told of a table last."""
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 """As ASGI gives them: names in lower case, in the order of arrival."""
@@ -66,7 +66,7 @@ class Event(NamedTuple):
     Attributes:
         request: what it came in.
         content: the JSON object.
-        body: its bytes as they arrived, the first 64 KiB: what waits for the disk must fit into memory.
+        body: its bytes as they arrived, the first `LOGGED`: what waits for the disk must fit into memory.
         at: the event's place in the body, a JSON pointer as URI fragment (RFC 6901, section 6).
     """
 

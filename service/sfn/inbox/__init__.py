@@ -60,12 +60,19 @@ class Worklist(Protocol):
         """
         ...
 
-    async def claim(self, slots: Slots, now: datetime) -> Claimed:
-        """Lease due rows, in turn over the lanes; their attempts are counted durably."""
+    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
+        """Lease due rows, in turn over the lanes; their attempts are counted durably.
+
+        The clock is read when the inbox comes to it: what waited its turn must not shorten a lease.
+
+        Args:
+            held: what the caller still works on. Whoever asks for more is alive: leases of these that ran out, because
+                the inbox was slow to renew them or the whole process stood still, are renewed.
+        """
         ...
 
-    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
-        """Prolong leases; those that were lost are missing from the answer."""
+    async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
+        """Prolong leases, from when the inbox comes to it; those that were lost are missing from the answer."""
         ...
 
     async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:

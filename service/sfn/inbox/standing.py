@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sfn.words import Reason, Story, Wish
@@ -31,11 +31,13 @@ class LastEvent:
         sender: whose; empty for the service's own hints.
         event_id: the sender's id of it.
         received_at: when it came.
+        body: as it was received, its beginning; empty for the service's own hints.
     """
 
     sender: str
     event_id: str | None
     received_at: datetime
+    body: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

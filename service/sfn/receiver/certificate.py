@@ -5,14 +5,11 @@ from __future__ import annotations
 import ssl
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final, NoReturn
+from typing import Final, NoReturn
 
-import anyio
-
-from sfn.errors import Broken, Transient
+from sfn.errors import Broken
 from sfn.receiver.handshakes import Handshake
-from sfn.threads import Late, Threads
-from sfn.watched import LOOK_AFTER, Watched, unreadable
+from sfn.watched import Watched, unreadable
 
 _MISMATCHES: Final = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
 """OpenSSL's reasons against a key of another certificate; the last one, where the keys are of different kinds."""
@@ -35,14 +32,8 @@ class Certificate:
         Broken: the files can't be used now.
     """
 
-    every: ClassVar[float] = LOOK_AFTER
-    """Seconds from one look to the next."""
-    patience: ClassVar[float] = 10.0
-    """Seconds after which a file system that does not answer is told of."""
-
     def __init__(self, chain: Path, key: Path) -> None:
-        self._files = chain, key
-        self._pairs = Watched("certificate and key", self._files, partial(_paired, chain, key))
+        self._pairs = Watched("certificate and key", (chain, key), partial(_paired, chain, key))
         self.context = _context()
         # A key that does not fit, loaded into a context in use, would leave it with neither: each pair has its own.
         self.context.sni_callback = self._show
@@ -53,18 +44,8 @@ class Certificate:
         self._pairs.look()
 
     async def watch(self) -> NoReturn:
-        """Look at the files again and again, in a thread: a mount that hangs holds up no request."""
-        threads = Threads(1, self.patience)
-        name = f"read {' and '.join(map(str, self._files))}"
-        while True:
-            await anyio.sleep(self.every)
-            try:
-                looked = await threads.run(name, lambda _: self.look())
-            except Transient as error:
-                self._pairs.keep(str(error))
-            else:
-                if isinstance(looked, Late):
-                    self._pairs.keep(f"no answer of the file system within {self.patience:g} s")
+        """See `Watched.watch`."""
+        await self._pairs.watch()
 
     def _show(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         # Called with every ClientHello, whether or not it names a server.

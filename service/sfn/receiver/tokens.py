@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hmac
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from sfn.errors import Broken
 from sfn.receiver.bearer import well_formed
@@ -40,23 +39,30 @@ class Token:
 class TokenFile:
     """Tokens from a file, one a line; empty lines and lines that begin with `#` are passed over.
 
-    The file is read again when it changed, looked at no more than once a second. One that can't be read, holds no
-    token or a malformed one leaves the old tokens in force.
+    It is read now, and by whoever looks after it changed. One that can't be read, holds no token or a malformed one
+    leaves the old tokens in force.
 
     Args:
         path: the file.
-        monotonic: seconds that never run backwards.
 
     Raises:
         Broken: it can't be read now, when there are no old tokens.
     """
 
-    def __init__(self, path: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._content = Watched("tokens", (path,), partial(_parse, path), monotonic)
+    def __init__(self, path: Path) -> None:
+        self._content = Watched("tokens", (path,), partial(_parse, path))
 
     def tokens(self) -> tuple[Token, ...]:
-        """Those in force now."""
-        return self._content.current()
+        """Those in force now; the file is not looked at."""
+        return self._content.in_force
+
+    def look(self) -> None:
+        """See `Watched.look`."""
+        self._content.look()
+
+    async def watch(self) -> NoReturn:
+        """See `Watched.watch`."""
+        await self._content.watch()
 
 
 class Tokens:
@@ -65,15 +71,18 @@ class Tokens:
     Args:
         named: secrets by the name of the token.
         file: more of them.
+
+    Attributes:
+        file: as it was given.
     """
 
     def __init__(self, named: Mapping[str, str], file: TokenFile | None = None) -> None:
         self._named = tuple(Token.of(name, secret) for name, secret in named.items())
-        self._file = file
+        self.file = file
 
     def active(self) -> tuple[Token, ...]:
         """Those in force now."""
-        return self._named if self._file is None else (*self._named, *self._file.tokens())
+        return self._named if self.file is None else (*self._named, *self.file.tokens())
 
 
 def match(tokens: Iterable[Token], presented: bytes | None) -> int | None:

@@ -21,7 +21,8 @@ class ListenerSettings(Section):
         port: 0 is any free one.
         body_limit: most bytes of a request's body.
         drain: how long a shutdown waits for what is under way.
-        queue_limit: how many hints may wait for the disk before events are answered with 503.
+        queue_limit: how many hints may wait for the disk before events are answered with 503. What is
+            kept of an event, 4 KiB at most, waits with its hint in memory: 40 MiB for 10,000.
         tls_certificate_file: certificates (PEM) to show, its own first; with `tls_key_file` their private key. Both are
             read again when they change; without them it speaks plain HTTP.
     """

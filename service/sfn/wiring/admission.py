@@ -1,4 +1,4 @@
-"""From the settings to who is let in: senders and operators, and whose each token is."""
+"""From the settings to who is let in: senders and operators, and whose each token is; and what we show to them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from sfn.dialects import Sender
+from sfn.receiver.certificate import Certificate
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import PARTY, Operators
 from sfn.receiver.refusals import Refusals
@@ -30,11 +31,13 @@ class Admission:
         senders: who may send events.
         operators: who may operate the service; None where nobody may.
         scrapers: whether an `Authorization` header opens the metrics; None where they are open to everybody.
+        files: of tokens, for somebody to watch.
     """
 
     senders: Senders
     operators: Operators | None
     scrapers: Callable[[bytes | None], bool] | None
+    files: tuple[TokenFile, ...] = ()
 
 
 def admission(settings: Settings) -> Admission:
@@ -57,7 +60,18 @@ def admission(settings: Settings) -> Admission:
         Senders(keyring, senders) if senders else anonymous(settings.catalogs),
         Operators(keyring, Refusals(PARTY)) if PARTY in parties else None,
         partial(_opens, keyring, METRICS) if METRICS in parties else None,
+        tuple(tokens.file for tokens in parties.values() if tokens.file is not None),
     )
+
+
+def certificate(settings: Settings) -> Certificate | None:
+    """What the listener shows; None without TLS.
+
+    Raises:
+        Broken: its files can't be used now.
+    """
+    chain, key = settings.listener.tls_certificate_file, settings.listener.tls_key_file
+    return None if chain is None or key is None else Certificate(chain, key)
 
 
 def _opens(keyring: Keyring, party: str, authorization: bytes | None) -> bool:

@@ -26,11 +26,12 @@ from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
+from sfn.receiver.tokens import TokenFile
 from sfn.settings import Settings
 from sfn.store import PointerStore, Stores
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
-from sfn.wiring.admission import admission
+from sfn.wiring.admission import Admission, admission, certificate
 from sfn.wiring.events import concern, interest, understood
 from sfn.wiring.metering import Metering
 from sfn.wiring.places import stores_of
@@ -69,6 +70,7 @@ class Service:
         tend: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
         sweeps: what a start asks for.
         certificate: what the listener shows; None without TLS.
+        tokens: files of tokens, for somebody to watch.
     """
 
     application: Application
@@ -78,6 +80,7 @@ class Service:
     tend: Callable[[], Coroutine[Any, Any, None]]
     sweeps: tuple[Hint, ...]
     certificate: Certificate | None = None
+    tokens: tuple[TokenFile, ...] = ()
 
 
 @asynccontextmanager
@@ -93,7 +96,7 @@ async def assembled(
     Raises:
         SfnError: something can't be opened, or its setting is wrong.
     """
-    clock, certificate = SystemClock(), _certificate(settings)
+    clock, shown, admitted = SystemClock(), certificate(settings), admission(settings)
     stores = Router({at: through(store) if through else store for at, store in stores_of(settings).items()})
     catalogs = adapters(settings, clock, stores.part)
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
@@ -119,13 +122,14 @@ async def assembled(
             retirement=retirement,
         )
         yield Service(
-            application=_application(settings, inbox, readiness, process, clock, on_broken, metering),
+            application=_application(settings, admitted, inbox, readiness, process, on_broken, metering),
             readiness=readiness,
             worker=worker,
             intake=inbox,
             tend=partial(inbox.tend, settings.inbox.event_retention),
             sweeps=_first_sweeps(settings),
-            certificate=certificate,
+            certificate=shown,
+            tokens=admitted.files,
         )
 
 
@@ -235,15 +239,14 @@ def _worker(
 
 def _application(
     settings: Settings,
+    admitted: Admission,
     inbox: SqliteInbox,
     readiness: Readiness,
     process: Process,
-    clock: Clock,
     on_broken: Callable[[Broken], None],
     metering: Metering,
 ) -> Application:
     catalogs, ours = settings.catalogs, concern(settings, process.retirement)
-    admitted = admission(settings)
     events = Ingest(
         inbox,
         admitted.senders,
@@ -258,7 +261,7 @@ def _application(
         process=process,
         catalogs={name: Followed(one.type, not one.is_told, interest(one)) for name, one in catalogs.items()},
         understand=partial(understood, settings, ours),
-        clock=clock,
+        clock=SystemClock(),
     )
     return application(
         events,
@@ -270,11 +273,6 @@ def _application(
             metering.routes(inbox.figures, process, admitted.scrapers),
         ],
     )
-
-
-def _certificate(settings: Settings) -> Certificate | None:
-    chain, key = settings.listener.tls_certificate_file, settings.listener.tls_key_file
-    return None if chain is None or key is None else Certificate(chain, key)
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sfn.words.table import Subject, TableName
 from sfn.words.told import Birth
@@ -26,7 +26,7 @@ class Hint:
         held: put by a sweep that found too many absences: absence must be released by an operator.
         anew: nothing remembered of its files may be trusted: somebody may have written behind the row's back.
         adopts: an operator said that files of that `catalog_id` are to be taken over.
-        body: the event as received, for the log.
+        body: the event as received, its beginning: for whoever asks what the table was told last, and for no log.
     """
 
     subject: Subject
@@ -42,7 +42,7 @@ class Hint:
     held: bool = False
     anew: bool = False
     adopts: str | None = None
-    body: bytes = b""
+    body: bytes = field(default=b"", repr=False)
 
     @property
     def vague(self) -> bool:
@@ -70,7 +70,7 @@ class Undecodable:
     sender: str
     path: str
     content_type: str | None
-    body: bytes
+    body: bytes = field(repr=False)
     size: int
     detail: str
 

@@ -41,6 +41,10 @@ class Leases:
         """What its work runs in: cancelled when the lease is lost."""
         return self._scopes[_id(claim)]
 
+    def running(self) -> list[Claim]:
+        """What is worked on: as long as anything is claimed for it, this process is alive."""
+        return list(self._claims.values())
+
     def remove(self, claim: Claim) -> None:
         """A claim ended."""
         del self._claims[_id(claim)], self._scopes[_id(claim)]
@@ -64,7 +68,7 @@ class Leases:
             return 0
         try:
             with self._troubles.told():
-                kept = {_id(claim) for claim in await self._worklist.renew(list(claims.values()), self._clock.now())}
+                kept = {_id(claim) for claim in await self._worklist.renew(list(claims.values()))}
         except Trouble:
             return 0
         lost = [key for key in claims if key not in kept and key in self._scopes]

@@ -124,7 +124,7 @@ class Worker:
         # By the same clock reading as the slots: a breaker that reopened in between would be waited for in vain.
         reopens_at = self._lanes.reopens_at(now)
         with self._troubles.told():
-            claimed = await self._inbox.worklist.claim(self._lanes.slots(now), now)
+            claimed = await self._inbox.worklist.claim(self._lanes.slots(now), self._leases.running())
         if claimed.expired:
             self._journal.expired(claimed.expired)
         for letter in claimed.poisoned:

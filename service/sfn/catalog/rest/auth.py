@@ -16,10 +16,11 @@ import anyio
 from sfn.catalog.metadata import Unintelligible
 from sfn.catalog.refusal import Refusal, Refused
 from sfn.catalog.rest import answers, paths
+from sfn.catalog.rest.files import Renewed
 from sfn.catalog.rest.refusals import Reply, retry_after
 from sfn.catalog.rest.settings import RestSettings, sendable
 from sfn.catalog.rest.unheard import unheard
-from sfn.errors import Scope
+from sfn.errors import Scope, SfnError
 
 Post = Callable[[str, Mapping[str, str]], Awaitable[Reply]]
 """Posts a form to a URL without authorization and gives the reply, whatever its status; raises Refused for none."""
@@ -68,34 +69,21 @@ class TokenFile:
     """A bearer token in a file that somebody else renews: a mounted secret, a sidecar's token."""
 
     def __init__(self, catalog: str, file: Path) -> None:
-        self._catalog = catalog
-        self._file = file
-        self._seen: tuple[int, int, int] | None = None
+        self._token = Renewed(catalog, "token_file", file, "token", secret_in)
         self._recent: tuple[str, ...] = ()
 
     async def authorization(self) -> str | None:
-        return f"Bearer {self._current()}"
+        return self._shown(await self._token.current())
 
     async def renewed(self, refused: str | None) -> bool:
-        # The clock of some file systems is coarse: a file of the same size and time may still be another.
-        self._seen = None
-        return f"Bearer {self._current()}" != refused
+        return self._shown(await self._token.anew()) != refused
 
     def secrets(self) -> tuple[str, ...]:
         return self._recent
 
-    def _current(self) -> str:
-        try:
-            now = self._file.stat()
-            seen = (now.st_mtime_ns, now.st_ino, now.st_size)
-        except OSError:
-            seen = None
-        if seen is None or seen != self._seen:
-            token = secret_in(self._catalog, self._file, "token_file")
-            self._recent = _newest(self._recent, token)
-            self._seen = seen
-            return token
-        return self._recent[0]
+    def _shown(self, token: str) -> str:
+        self._recent = _newest(self._recent, token)
+        return f"Bearer {token}"
 
 
 class ClientCredentials:
@@ -113,6 +101,8 @@ class ClientCredentials:
         self._settings = settings
         self._post = post
         self._url = settings.oauth2_uri or f"{paths.base(settings.uri)}/v1/oauth/tokens"
+        name, file = settings.name, settings.credential_file
+        self._file = None if file is None else Renewed(name, "credential_file", file, "credential", secret_in)
         self._asking = anyio.Lock()
         self._asked = 0
         self._refusal: Refusal | None = None
@@ -153,7 +143,7 @@ class ClientCredentials:
     async def _renew(self) -> Refusal | None:
         """Ask for a token and keep it, or say why there is none."""
         try:
-            credential = self._credential()
+            credential = await self._credential()
             client, colon, secret = credential.partition(":")
             if not colon:
                 client, secret = "", credential
@@ -177,10 +167,8 @@ class ClientCredentials:
         where = f"catalog {self._settings.name}: POST {paths.base(self._url)}"
         raise Refused(unheard(where, TimeoutError(), seconds))
 
-    def _credential(self) -> str:
-        if self._settings.credential_file is not None:
-            return secret_in(self._settings.name, self._settings.credential_file, "credential_file")
-        return self._settings.credential or ""
+    async def _credential(self) -> str:
+        return self._settings.credential or "" if self._file is None else await self._file.anew()
 
     def _granted(self, reply: Reply) -> answers.Token:
         found = answers.read_token_error(reply.body) or "without an OAuth2 error code"
@@ -228,11 +216,11 @@ def _newest(kept: tuple[str, ...], *secrets: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*secrets, *kept)))[:_SECRETS_KEPT]
 
 
-def secret_in(catalog: str, file: Path, setting: str) -> str:
+def secret_in(file: Path) -> str:
     """The content of a file that holds one secret, without the space around it.
 
     Raises:
-        Refused: it cannot be read, is empty, or no header can carry it.
+        SfnError: it cannot be read, is empty, or no header can carry it.
     """
     try:
         secret = file.read_text("utf-8").strip()
@@ -244,13 +232,4 @@ def secret_in(catalog: str, file: Path, setting: str) -> str:
         if re.fullmatch(r"[\x21-\x7e]+", secret):
             return secret
         found = "spaces or control characters in it" if secret else "an empty file"
-    raise Refused(
-        Refusal(
-            f"catalog {catalog}: {file}",
-            expected="one secret in a readable file",
-            found=found,
-            remedy=f"mend the file that catalogs.{catalog}.{setting} names",
-            permanent=True,
-            reach=Scope.CATALOG,
-        )
-    )
+    raise SfnError(str(file), expected="one secret in a readable file", found=found)

@@ -106,7 +106,8 @@ class Client:
         where = f"catalog {self._settings.name}: {method} {url.with_user(None).with_query(None)}"
         total = within or self._settings.request_timeout
         limit = aiohttp.ClientTimeout(total=total, sock_connect=self._settings.connect_timeout)
-        session, trust = self._opened(), self._trust.current()
+        trust = await self._trust.current()
+        session = self._opened()
         try:
             async with session.request(
                 method, url, headers=headers, data=form, timeout=limit, allow_redirects=False, ssl=trust

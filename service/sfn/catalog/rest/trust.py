@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from functools import partial
 from pathlib import Path
 
-from sfn.catalog.refusal import Refusal, Refused
-from sfn.errors import Scope, SfnError
-from sfn.watched import Watched
-
-_EXPECTED = "a file of PEM certificates"
+from sfn.catalog.rest.files import Renewed
+from sfn.errors import SfnError
 
 
 class Trust:
@@ -22,34 +18,15 @@ class Trust:
     """
 
     def __init__(self, catalog: str, file: Path | None) -> None:
-        self._catalog, self._file = catalog, file
-        self._authorities: Watched[ssl.SSLContext] | None = None
+        self._authorities = None if file is None else Renewed(catalog, "ca_file", file, "authorities", _read)
 
-    def current(self) -> ssl.SSLContext | bool:
+    async def current(self) -> ssl.SSLContext | bool:
         """What aiohttp takes for it.
 
         Raises:
             Refused: scope catalog; the file can't be used and never could.
         """
-        if self._file is None:
-            return True
-        try:
-            if self._authorities is None:
-                what = f"authorities of catalog {self._catalog}"
-                self._authorities = Watched(what, (self._file,), partial(_read, self._file))
-            return self._authorities.current()
-        except SfnError as error:
-            found = error.found
-        raise Refused(
-            Refusal(
-                f"catalog {self._catalog}: {self._file}",
-                expected=_EXPECTED,
-                found=found,
-                remedy=f"mend catalogs.{self._catalog}.ca_file",
-                permanent=True,
-                reach=Scope.CATALOG,
-            )
-        )
+        return True if self._authorities is None else await self._authorities.current()
 
 
 def _read(file: Path) -> ssl.SSLContext:
@@ -59,4 +36,4 @@ def _read(file: Path) -> ssl.SSLContext:
         found = (error.reason or "something else").lower().replace("_", " ")
     except OSError as error:
         found = error.strerror or type(error).__name__
-    raise SfnError(str(file), expected=_EXPECTED, found=found)
+    raise SfnError(str(file), expected="a file of PEM certificates", found=found)

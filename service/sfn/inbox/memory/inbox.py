@@ -55,7 +55,10 @@ class MemoryInbox(MemoryWorklist):
         if row is None:
             return None
         event = self._logged.get(row.seq)
-        return standing_of(row, LastEvent(event[0].sender, event[0].event_id, event[1]) if event else None)
+        if event is None:
+            return standing_of(row, None)
+        hint, received_at = event
+        return standing_of(row, LastEvent(hint.sender, hint.event_id, received_at, hint.body))
 
     async def brake(self, catalog: str) -> BrakeState:
         """See `Desk.brake`."""

@@ -83,10 +83,13 @@ class MemoryWorklist:
         """See `Worklist.wait`."""
         await self._bell.wait(until)
 
-    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
         """See `Worklist.claim`."""
         self._bell.clear()
-        lost = [row for row in self._of(State.LEASED) if row.lease_until is not None and row.lease_until <= now]
+        now = self._clock.now()
+        if self._run_out(now):
+            self._prolong(held, now)
+        lost = self._run_out(now)
         for row in lost:
             self._expire(row, now)
         claims = tuple(self._leased(row, lane, now) for lane, row in self._due(slots, now))
@@ -95,11 +98,9 @@ class MemoryWorklist:
         letters, self._poisoned = tuple(self._poisoned), []
         return Claimed(claims, min(moments, default=None), letters, len(lost))
 
-    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
+    async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
         """See `Worklist.renew`."""
-        kept = [claim for claim in claims if self._held_by(claim) is not None]
-        for claim in kept:
-            self._save(renewed(self._rows[claim.subject], now, self._terms.lease))
+        kept = self._prolong(claims, self._clock.now())
         if len(kept) < len(claims):
             self._bell.ring()
         return kept
@@ -186,6 +187,15 @@ class MemoryWorklist:
 
     def _of(self, state: State) -> list[Row]:
         return [row for row in self._rows.values() if row.state is state]
+
+    def _prolong(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
+        kept = [claim for claim in claims if self._held_by(claim) is not None]
+        for claim in kept:
+            self._save(renewed(self._rows[claim.subject], now, self._terms.lease))
+        return kept
+
+    def _run_out(self, now: datetime) -> list[Row]:
+        return [row for row in self._of(State.LEASED) if row.lease_until is not None and row.lease_until <= now]
 
     def _live(self, catalog: str) -> dict[TableName, tuple[Row, Published]]:
         """The catalog's rows that have a live file."""

@@ -190,9 +190,9 @@ class Desk:
         self._rows.save(key, replayed(self._rows.load(key) or Row(subject, now), now))
 
     def _last_event(self, row: Row) -> LastEvent | None:
-        query = "SELECT sender, event_id, received_at FROM event WHERE seq = ?"
+        query = "SELECT sender, event_id, received_at, body FROM event WHERE seq = ?"
         found = self._db.execute(query, (row.seq,)).fetchone()
-        return LastEvent(found[0], found[1], moment(found[2])) if found is not None else None
+        return LastEvent(found[0], found[1], moment(found[2]), found[3]) if found is not None else None
 
     def _note(self, action: str, order: Order, count: int) -> int:
         """Remember an order; the entry's id."""

@@ -135,14 +135,14 @@ class SqliteInbox:
         """See `Worklist.wait`."""
         await self._bell.wait(until)
 
-    async def claim(self, slots: Slots, now: datetime) -> Claimed:
+    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
         """See `Worklist.claim`."""
         self._bell.clear()
-        return await self._committer.run(lambda ledger: ledger.claim(slots, now))
+        return await self._committer.run(lambda ledger: ledger.claim(slots, self._clock.now(), held))
 
-    async def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
+    async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
         """See `Worklist.renew`."""
-        kept = await self._committer.run(lambda ledger: ledger.renew(claims, now))
+        kept = await self._committer.run(lambda ledger: ledger.renew(claims, self._clock.now()))
         if len(kept) < len(claims):
             self._bell.ring()
         return kept

@@ -125,13 +125,13 @@ class Ledger:
 
     def _undo(self) -> Callable[[], None]:
         """Brings what is remembered back to how it is now."""
-        poisoned, counts, letters = list(self._poisoned), self._rows.counts.copy(), self._dead.open_ones.copy()
-        taken_back = self._taken_back
+        poisoned, taken_back = list(self._poisoned), self._taken_back
+        counts, letters = self._rows.counts.copy(), self._dead.open_ones.copy()
 
         def undo() -> None:
             self._rows.forget()
-            self._poisoned, self._rows.counts, self._dead.open_ones = poisoned, counts, letters
-            self._taken_back = taken_back
+            self._poisoned, self._taken_back = poisoned, taken_back
+            self._rows.counts, self._dead.open_ones = counts, letters
 
         return undo
 
@@ -167,9 +167,11 @@ class Ledger:
                 self._rows.save(key, row)
         return Accepted(fresh, len(entries) - fresh, superseded), stirring
 
-    def claim(self, slots: Slots, now: datetime) -> Claimed:
+    def claim(self, slots: Slots, now: datetime, held: Sequence[Claim] = ()) -> Claimed:
         """See `Worklist.claim`."""
         with self.transaction():
+            if self._due.run_out(now):
+                self.renew(held, now)
             expired = self._expire(now)
             claims = tuple(self._leased(key, lane, now) for lane, key in self._due.due(slots, now))
             next_due = self._due.next(slots)
@@ -181,11 +183,9 @@ class Ledger:
         """See `Worklist.renew`."""
         kept = []
         with self.transaction():
-            for claim in claims:
-                key = key_of(claim.subject)
-                row = self._rows.load(key)
+            for claim, row in [(claim, self._load(claim.subject)) for claim in claims]:
                 if row is not None and is_held_by(row, claim):
-                    self._rows.save(key, renewed(row, now, self._terms.lease))
+                    self._rows.save(key_of(claim.subject), renewed(row, now, self._terms.lease))
                     kept.append(claim)
         return kept
 

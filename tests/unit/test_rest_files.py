@@ -1,0 +1,160 @@
+"""Files with what a catalog is asked with: read again when they change, in a thread."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from sfn.catalog.rest.files import Renewed
+from sfn.errors import Permanent, Scope, Transient
+from sfn.words import Loaded
+from tests.unit.certificates import replace
+from tests.unit.rest_server import ORDERS, Mint, Open, Server, bearers, believing
+
+
+@pytest.fixture(autouse=True)
+def looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Renewed, "every", 0.0)
+
+
+async def test_a_token_file_is_read_again_when_it_changes(server: Server, opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    catalog = opened(server, token_file=file)
+    await catalog.load(ORDERS, None)
+    file.write_text("second!\n")
+    await catalog.load(ORDERS, None)
+    assert bearers(server) == ["Bearer first", "Bearer first", "Bearer second!"]
+
+
+async def test_a_refused_token_of_a_file_is_read_again(server: Server, opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first")
+    server.other = believing("first")
+    catalog = opened(server, token_file=file)
+    await catalog.load(ORDERS, None)
+    server.other = believing("other")
+    with pytest.raises(Permanent):
+        await catalog.load(ORDERS, None)
+    assert len(server.asked) == 2, "the same token is not tried twice"
+    seen = file.stat()
+    file.write_text("other")
+    os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert isinstance(await catalog.load(ORDERS, None), Loaded), "whatever its time says"
+
+
+async def test_a_token_that_comes_back_to_its_file_is_sent_again(server: Server, opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    catalog = opened(server, token_file=file)
+    for token in ("first", "second!", "first"):
+        file.write_text(token)
+        await catalog.load(ORDERS, None)
+    server.other = believing("first")
+    assert isinstance(await catalog.load(ORDERS, None), Loaded)
+    assert bearers(server)[1:] == ["Bearer first", "Bearer second!", "Bearer first", "Bearer first"]
+
+
+@pytest.mark.parametrize("content", [None, "", " \n", "a b", "a\nb", "ü"])
+async def test_a_token_file_without_a_token_is_the_catalogs_trouble(
+    server: Server, opened: Open, tmp_path: Path, content: str | None
+) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(Permanent) as caught:
+        await opened(server, token_file=file).load(ORDERS, None)
+    assert caught.value.scope is Scope.CATALOG
+    assert str(file) in caught.value.where
+    assert server.requests == []
+
+
+async def test_a_credential_file_is_read_for_every_token(server: Server, opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "credential"
+    file.write_text("me:first\n")
+    mint = Mint()
+    server.token = mint.respond
+    catalog = opened(server, credential_file=file)
+    await catalog.load(ORDERS, None)
+    file.write_text("me:second\n")
+    server.other = believing("token2")
+    await catalog.load(ORDERS, None)
+    assert [form["client_secret"] for form in mint.forms] == ["first", "second"]
+
+
+async def test_a_token_file_that_comes_to_be_wrong_leaves_the_old_token_in_force(
+    server: Server, opened: Open, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("first")
+    catalog = opened(server, token_file=file)
+    await catalog.load(ORDERS, None)
+    with capture_logs() as logs:
+        for content in (b"not one", b""):
+            replace(file, content)
+            assert isinstance(await catalog.load(ORDERS, None), Loaded)
+    assert {*bearers(server)} == {"Bearer first"}
+    assert [entry["event"] for entry in logs] == 2 * ["token of catalog lake kept"]
+
+
+@pytest.mark.parametrize("setting", ["token_file", "credential_file", "ca_file"])
+async def test_a_file_that_hangs_from_the_start_is_the_catalogs_trouble_and_nobody_elses(
+    server: Server, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.setattr(Renewed, "patience", 0.2)
+    hanging = tmp_path / "pipe"
+    # Nobody writes to the pipe: opening it to read does not return.
+    os.mkfifo(hanging)
+    catalog = opened(server, **{setting: hanging})
+    with pytest.raises(Transient) as caught:
+        await catalog.load(ORDERS, None)
+    assert caught.value.scope is Scope.CATALOG
+    assert "no answer of the file system within 0.2 s" in caught.value.found
+    assert server.requests == []
+    os.close(os.open(hanging, os.O_RDWR))
+
+
+async def test_a_file_that_hangs_holds_up_one_request_at_a_time(server: Server, opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first")
+    catalog = opened(server, token_file=file)
+    await catalog.load(ORDERS, None)
+    file.unlink()
+    os.mkfifo(file)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(catalog.load, ORDERS, None)
+        await anyio.wait_all_tasks_blocked()
+        answered = len(server.asked)
+        for _ in range(3):
+            await catalog.load(ORDERS, None)
+        assert len(server.asked) == answered + 3
+        os.close(os.open(file, os.O_RDWR))
+    assert len(server.asked) == answered + 4
+
+
+async def test_a_file_that_comes_to_hang_leaves_the_old_token_in_force(
+    server: Server, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Renewed, "patience", 0.2)
+    file, hanging = tmp_path / "token", tmp_path / "pipe"
+    file.write_text("first")
+    os.mkfifo(hanging)
+    catalog = opened(server, token_file=file)
+    await catalog.load(ORDERS, None)
+    beside = tmp_path / "beside"
+    beside.hardlink_to(hanging)
+    beside.replace(file)
+    with capture_logs() as logs:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(catalog.load, ORDERS, None)
+        assert {*bearers(server)} == {"Bearer first"}
+        assert [entry["event"] for entry in logs] == ["token of catalog lake kept"]
+        replace(file, b"second!")
+        os.close(os.open(hanging, os.O_RDWR))
+        with anyio.fail_after(10):
+            while bearers(server)[-1] != "Bearer second!":
+                await catalog.load(ORDERS, None)
