@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import anyio
@@ -57,6 +58,20 @@ async def test_a_body_of_exactly_the_limit_is_read(connect: Open) -> None:
     assert (await answer(connect, request(body=padded))).status == 202
     assert (await answer(connect, request(CHUNKED) + chunk(padded) + b"0\r\n\r\n")).status == 202
     assert_problem(await answer(connect, request(body=padded + b" ")), 413)
+
+
+async def test_a_request_that_the_end_of_the_process_cuts_off_is_503(connect: Open) -> None:
+    with capture_logs() as records:
+        async with connect() as wire:
+            await wire.send(request(CHUNKED), chunk(EVENT[:10]))
+            await anyio.sleep(0.05)
+            for task in asyncio.all_tasks():
+                if "run_asgi" in repr(task.get_coro()):
+                    task.cancel()
+            reply = await wire.reply()
+    assert_problem(reply, 503)
+    assert reply.headers["connection"] == "close"
+    assert not records
 
 
 SWEEPS = [Hint(CatalogName("prod"), "etl"), Hint(CatalogName("dev"), "etl")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -29,6 +30,7 @@ _NO_PAGES: Final = (
     "a web page may not send events (Origin) while none needs a token; "
     'configure [senders.NAME] secrets = { main = "…" } and send that token'
 )
+_ENDS: Final = "the service is shutting down"
 _SEND_FEWER: Final = "let the sender send these events again, fewer in one request, or raise listener.body_limit"
 _SEND_PLAIN: Final = "let the sender send these events again, and none compressed"
 _COMPRESSED: Final = Rejected("", status=415, expected="a body that is not compressed", found="a Content-Encoding")
@@ -88,6 +90,9 @@ class Ingest:
         except Broken as broken:
             self._on_broken(broken)
             answer = _unavailable(face, "the inbox failed, the service is restarting", None)
+        except asyncio.CancelledError:
+            # The process ends, by an error or since its drain is over: whoever sent it is to send it again.
+            answer = _unavailable(face, _ENDS, None, [faces.CLOSE])
         except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback, answered as 500
             _log.exception("request failed")
             answer = face.error(500, "this is an error of the service; its log says more")
@@ -101,7 +106,7 @@ class Ingest:
         if scope["method"] != "POST":
             return self._turned_away(face, scope, 405, "events are sent with POST", (b"allow", b"POST"))
         if self._readiness.draining:
-            return _unavailable(face, "the service is shutting down", None, [faces.CLOSE])
+            return _unavailable(face, _ENDS, None, [faces.CLOSE])
         asked = _read_headers(scope["headers"])
         sender = self._senders.verify(asked.authorization)
         if sender is None:
