@@ -60,7 +60,7 @@ def measure(letters: int, folder: Path, say: Say) -> list[Figure]:
             name="letters_page_p50",
             unit="ms",
             runs=[Run(median(pages[-tenth:]), median(pages[:tenth]))],
-            compared_with="the first tenth of the pages, for the last tenth",
+            compared_with="the first tenth of the pages (it is of the last tenth)",
             short=short,
             note=f"of 100 letters each, {letters} in all",
         ),
@@ -148,7 +148,7 @@ def _all(request: Callable[[int], tuple[str, str, bytes | None]], operator: Wire
 
 def _noticed(name: str, beside: Sequence[float], alone: Sequence[float], *, short: bool) -> Figure:
     run = Run(_p99(beside), _p99(alone))
-    return Figure(name=name, unit="ms", runs=[run], compared_with="without an operator at work", short=short)
+    return Figure(name=name, unit="ms", runs=[run], compared_with="the same without an operator at work", short=short)
 
 
 def _p99(milliseconds: Sequence[float]) -> float:
