@@ -231,6 +231,12 @@ TABLE = (
         "assert stage.world.checker.hint(PLACE) == first.metadata_location",
     ),
     Mutant(
+        "09-hint-made-anew-beside-an-old-document",
+        9,
+        f"{SLEEPERS}::test_a_late_tombstone_meets_the_document_of_who_made_its_hint_anew",
+        broken("a hint without a document"),
+    ),
+    Mutant(
         "10-delete-without-condition",
         10,
         f"{SLEEPERS}::test_a_late_delete_meets_what_came_in_the_tombstones_place",

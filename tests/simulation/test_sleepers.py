@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from tests.simulation.node import Node
-from tests.simulation.script import PLACE, Stage
+from tests.simulation.script import PLACE, Stage, named
 from tests.simulation.setting import Setting
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
@@ -108,6 +108,30 @@ def test_a_late_hint_is_found_out_by_the_document() -> None:
 
     stage.world.checker.ignore_moves_back = True
     assert stage.run(act, briefly=True) == []
+
+
+def test_a_late_tombstone_meets_the_document_of_who_made_its_hint_anew() -> None:
+    """Rule 9: who silenced the hint of a table that then came back would find the document as it was."""
+    stage = Stage()
+
+    async def act() -> None:
+        table = stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.drop("a")
+        asleep = Asleep(stage, f"before write {FILE}")
+        await stage.hint("a", drop=True)
+        await asleep.reached.wait()
+        assert stage.world.checker.hint(PLACE) is None
+        stage.world.set(0, named("a"), table)
+        await stage.hint("a")
+        await asyncio.sleep(2 * LEASE)
+        assert stage.world.checker.hint(PLACE) == table.metadata_location
+        asleep.wake()
+        await asyncio.sleep(10)
+        assert stage.world.checker.document(FILE)["state"] == "current"
+
+    assert stage.run(act) == []
 
 
 def test_a_late_delete_meets_what_came_in_the_tombstones_place() -> None:

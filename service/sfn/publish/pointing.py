@@ -21,21 +21,21 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
     if own is None or scene.place is None:
         return
     hint = hint_at(scene.facts, scene.place)
-    wanted = hintfile.content(table) if scene.policy.version_hint else None
     alone = not _second_table(scene, table)
+    wanted = hintfile.content(table) if scene.policy.version_hint and alone else None
     hint_is_ours = is_our_hint(scene, scene.place, hint)
-    if not _says(scene, own.doc, table) or refresh:
+    speaks = wanted is not None and hint_is_ours and not _is_behind(scene, table)
+    # Who silenced the hint may still mean to write a tombstone over the document as it is: it must not find it so.
+    is_hinted_anew = speaks and _is_silent(hint)
+    if not _says(scene, own.doc, table) or is_hinted_anew or refresh:
         known = hint.body.decode(errors="replace") if hint and hint_is_ours else None
         doc = _document(scene, table, own, hint=known, turned=turned)
         draft.put(Stage.POINT, own.key, render(doc), own.held)
-    if not hint_is_ours:
-        return
     key = hintfile.key(scene.place)
-    if wanted is not None and alone:
-        if (hint is None or hint.body != wanted or refresh) and not _is_behind(scene, table):
-            draft.changes.append(Put(Stage.HINT, key, wanted, hint, check=(own.key, scene.place)))
-    elif hint is not None:
+    if wanted is None and hint is not None and hint_is_ours:
         draft.remove(Stage.HINT, key, hint, otherwise=withdrawal(scene, hint, again=True))
+    elif wanted is not None and speaks and (hint is None or hint.body != wanted or refresh):
+        draft.changes.append(Put(Stage.HINT, key, wanted, hint, check=(own.key, scene.place)))
 
 
 def withdrawal(scene: Scene, hint: Held, *, again: bool) -> bytes | None:
@@ -93,8 +93,11 @@ def spoken(docs: Iterable[Document]) -> Iterable[str | None]:
 
 def _may_create_hint(scene: Scene, table: Table, hint: Held | None) -> bool:
     wanted = scene.policy.version_hint and hintfile.content(table) is not None
-    silent = hint is None or hintfile.is_withdrawn(hint.body)
-    return silent and wanted and not _second_table(scene, table)
+    return _is_silent(hint) and wanted and not _second_table(scene, table)
+
+
+def _is_silent(hint: Held | None) -> bool:
+    return hint is None or hintfile.is_withdrawn(hint.body)
 
 
 def _second_table(scene: Scene, table: Table) -> bool:
