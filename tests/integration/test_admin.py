@@ -171,6 +171,15 @@ async def test_what_can_not_be_looked_for_is_422(operator: httpx.AsyncClient, pa
     assert (await operator.get(LETTERS, params=params)).status_code == 422
 
 
+async def test_a_dot_in_a_name_is_told_from_one_between_names(operator: httpx.AsyncClient, office: Office) -> None:
+    named = {"sales.eu.a": (("sales", "eu"), "a"), "sales.eu%2Ea": (("sales",), "eu.a"), "100%25.a": (("100%",), "a")}
+    for name in named.values():
+        await office.ground.settled(TableName("prod", *name), Dead(Reason.PERMANENT, "why"))
+    for told, name in named.items():
+        [letter] = (await got(operator, LETTERS, table=told, catalog="prod"))["dead_letters"]
+        assert (tuple(letter["namespace"]), letter["name"]) == name
+
+
 async def test_a_letter_about_a_request_shows_it(operator: httpx.AsyncClient, office: Office) -> None:
     await office.inbox.put([ODD])
     ((letter,),) = ((await got(operator, LETTERS, sender="etl"))["dead_letters"],)

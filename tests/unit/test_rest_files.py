@@ -31,6 +31,19 @@ async def test_a_token_file_is_read_again_when_it_changes(server: Server, opened
     assert bearers(server) == ["Bearer first", "Bearer first", "Bearer second!"]
 
 
+async def test_a_file_is_looked_at_once_in_a_while(
+    server: Server, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Renewed, "every", 3600.0)
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    catalog = opened(server, token_file=file)
+    await catalog.load(ORDERS, None)
+    file.write_text("second!\n")
+    await catalog.load(ORDERS, None)
+    assert set(bearers(server)) == {"Bearer first"}
+
+
 async def test_a_refused_token_of_a_file_is_read_again(server: Server, opened: Open, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first")

@@ -47,7 +47,9 @@ class Adopt(Said):
 
     from_: Annotated[str, Field(alias="from", min_length=1, max_length=512)]
     tables: Sequence[str] | None = Field(
-        default=None, max_length=1_000, description="dotted identifiers; all tables of the catalog, without any"
+        default=None,
+        max_length=1_000,
+        description="identifiers such as a.b, a dot in a part as %2E; all tables of the catalog, without any",
     )
 
 

@@ -32,7 +32,7 @@ class Filter(Said):
     """Which letters are meant; what is missing does not matter. Times are RFC 3339 with an offset."""
 
     catalog: str | None = None
-    table: str | None = Field(default=None, description="levels and name, joined by dots")
+    table: str | None = Field(default=None, description="levels and name, joined by dots; %2E is a dot in one of them")
     reason: Reason | None = None
     sender: str | None = Field(default=None, description="who sent the request that nobody understood")
     before: AwareDatetime | None = Field(default=None, description="opened earlier than this")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import unquote
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
@@ -127,14 +128,15 @@ class Operations:
         return found
 
     def named(self, identifier: str, catalog: str | None) -> TableName:
-        """The table of a dotted identifier.
+        """The table of a dotted identifier, whose parts may be percent-encoded.
 
         Raises:
             HTTPException: 422, it is none, or it could be of several catalogs.
         """
-        *namespace, name = identifier.split(".")
+        *namespace, name = (unquote(part, errors="replace") for part in identifier.split("."))
         if not all((*namespace, name)):
-            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "table: expected levels and a name, joined by dots")
+            detail = "table: expected levels and a name, joined by dots; %2E is a dot in one of them, %25 a %"
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         if catalog is None and len(self.catalogs) != 1:
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "catalog: there are several, and none was named")
         return TableName(catalog or next(iter(self.catalogs)), tuple(namespace), name)

@@ -37,9 +37,9 @@ def adopt(
     from sfn.cli.pages import counted
     from sfn.cli.printing import confirm, show_json
     from sfn.cli.service import Service
-    from sfn.cli.tables import table_of
+    from sfn.cli.tables import spelled, table_of
 
-    named = [".".join((*namespace, name)) for namespace, name in map(table_of, tables or [])] or None
+    named = [spelled(*table_of(table)) for table in tables or []] or None
     which = "all tables" if named is None else counted(len(named), "table")
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         service.check_configured(catalog)

@@ -213,10 +213,10 @@ def _chosen(
     newer_than: timedelta | None,
 ) -> Filter:
     from sfn.cli.answers import Filter
-    from sfn.cli.tables import identifier
+    from sfn.cli.tables import spelled, table_of
     from sfn.clock import SystemClock
 
-    dotted, now = None if table is None else ".".join(identifier(table, "--table")), SystemClock().now()
+    dotted, now = None if table is None else spelled(*table_of(table, "--table")), SystemClock().now()
     before = None if older_than is None else now - older_than
     return Filter(catalog, dotted, reason, sender, before, None if newer_than is None else now - newer_than)
 

@@ -124,19 +124,19 @@ def _followed(
 
     from sfn.cli.printing import complain, show, show_json
     from sfn.cli.service import Service
-    from sfn.cli.settling import awaited, lines, outcome
+    from sfn.cli.settling import Watch, awaited, lines, outcome
     from sfn.cli.tables import table_of
-    from sfn.clock import SystemClock
 
-    clock = SystemClock()
-    until = clock.now() + patience
+    watch = Watch()
+    until = watch.monotonic() + patience.total_seconds()
     ends = []
     with Service(watcher) as service:
         catalog = service.the_catalog(voice.catalog)
         try:
             for table in tables:
-                found = awaited(service, catalog, *table_of(table), until - clock.now())
-                ends.append(outcome(table, found, clock.now(), patience))
+                left = timedelta(seconds=until - watch.monotonic())
+                found = awaited(service, catalog, *table_of(table), left, watch)
+                ends.append(outcome(table, found, watch.now(), patience))
         except KeyboardInterrupt:
             complain("the event is on disk: `sfn status` tells what comes of it")
             raise typer.Exit(INTERRUPTED) from None

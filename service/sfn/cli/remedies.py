@@ -7,6 +7,11 @@ from sfn.cli.tables import spelled
 from sfn.words import Reason
 
 
+def adoption(catalog: str | None, table: str) -> str:
+    """The command that takes over the files of another `catalog_id`, which is to be filled in."""
+    return f"sfn adopt {catalog} --from CATALOG_ID {table}"
+
+
 def remedy(letter: Letter) -> str:
     """What somebody should do, with the commands to type."""
     replay = f"`sfn dead-letters replay {letter.id}`"
@@ -15,7 +20,7 @@ def remedy(letter: Letter) -> str:
         case Reason.HELD_DROP:
             return f"look at the catalog; where it is right: `sfn release {catalog}`, or {replay} for this table alone"
         case Reason.FOREIGN_CATALOG:
-            adopt = f"`sfn adopt {catalog} --from CATALOG_ID {table}`"
+            adopt = f"`{adoption(catalog, table)}`"
             return f"{adopt} if the file is ours, or set catalogs.{catalog}.catalog_id, or move one of the two tables"
         case Reason.FOREIGN_FILE:
             return f"move the file away, then {replay}"

@@ -9,7 +9,7 @@ from typing import Final
 
 from sfn.cli.answers import Letter, Table, Wanted
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
-from sfn.cli.remedies import remedy
+from sfn.cli.remedies import adoption, remedy
 from sfn.cli.tables import spelled
 from sfn.words import Reason
 
@@ -135,7 +135,7 @@ def _given_up(table: Table, letter: Letter | None) -> Verdict:
         case Reason.HELD_DROP:
             return Verdict("is held by the brake until somebody looks; where it is right:", Tone.BAD, replay)
         case Reason.FOREIGN_CATALOG:
-            command = f"sfn adopt {table.catalog} --from CATALOG_ID {name}"
+            command = adoption(table.catalog, name)
             return Verdict("is kept from us by another catalog's file; where that is ours:", Tone.BAD, command)
         case _:
             return Verdict(f"was given up ({safe(reason)}); once its cause is mended:", Tone.BAD, replay)
