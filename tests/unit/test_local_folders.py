@@ -14,7 +14,7 @@ import pytest
 
 from sfn.errors import Permanent, Scope, Transient
 from sfn.store import Gone, Moved
-from sfn.store.folder import TEMPORARY, Folder
+from sfn.store.folder import TEMPORARY, Folder, content
 from sfn.store.local import LocalFiles, LocalStore
 from sfn.store.unsynced import Unsynced
 from sfn.words import Held
@@ -236,3 +236,9 @@ def test_a_limit_of_the_process_is_the_stores_trouble(
     trouble = told(write_within, limit, value, f"file://{tmp_path}/a.ver")
     assert trouble == (kind, Scope.STORE, f"{errno.errorcode[number]} ({os.strerror(number)})")
     assert names_in(tmp_path) == []
+
+
+def test_a_file_that_is_longer_than_it_says_is_read_whole() -> None:
+    told = Path("/proc/version")
+    assert told.stat().st_size == 0
+    assert content(told) == told.read_bytes()

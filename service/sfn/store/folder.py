@@ -22,6 +22,7 @@ TEMPORARY = ".sfn-swap.tmp"
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _PREPARE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+_PART = 64 * 1024
 _NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
@@ -203,13 +204,13 @@ def content(path: Path | str, *, folder: int | None = None, start: int = 0, most
     except FileNotFoundError:
         return None
     try:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            number = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.ENXIO
             raise OSError(number, os.strerror(number))
         if start:
             os.lseek(descriptor, start, os.SEEK_SET)
-        return _read_all(descriptor, most)
+        return _read_all(descriptor, found.st_size - start, most)
     finally:
         os.close(descriptor)
 
@@ -248,11 +249,18 @@ def _make_one(path: Path, where: str, unsynced: Unsynced) -> None:
         os.close(above)
 
 
-def _read_all(descriptor: int, left: int) -> bytes:
+def _read_all(descriptor: int, size: int, most: int) -> bytes:
+    """What is left of a file of about this size, `most` bytes of it.
+
+    Room is made for what is there, not for what there might be: many small bodies that are kept, each at the start of
+    much room that was given back, leave a heap full of holes.
+    """
     parts: list[bytes] = []
-    while left > 0 and (part := os.read(descriptor, left)):
+    room = max(size, 0) + 1
+    while most > 0 and (part := os.read(descriptor, min(most, room))):
         parts.append(part)
-        left -= len(part)
+        most -= len(part)
+        room = room - len(part) or _PART
     return b"".join(parts)
 
 
