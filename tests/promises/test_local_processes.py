@@ -139,7 +139,7 @@ def test_what_a_living_writer_prepares_is_left_alone(tmp_path: Path) -> None:
     held = written(key, OLD)
     prepared = tmp_path / "_sfn" / TEMPORARY
     files = LocalFiles()
-    with Folder(tmp_path / "_sfn", "the folder", Unsynced()) as living:
+    with Folder(str(tmp_path / "_sfn"), "the folder", Unsynced()) as living:
         assert living.lock()
         prepared.write_bytes(b"half")
         assert files.write(key, NEW, held) == Busy()
@@ -155,7 +155,7 @@ def test_a_folder_that_was_moved_away_is_not_written_to(tmp_path: Path) -> None:
     """A lock on a folder that no longer lies where readers look protects nothing."""
     key = key_in(tmp_path)
     written(key, OLD)
-    with Folder(tmp_path / "_sfn", "the folder", Unsynced()) as late:
+    with Folder(str(tmp_path / "_sfn"), "the folder", Unsynced()) as late:
         (tmp_path / "_sfn").rename(tmp_path / "elsewhere")
         assert not late.lock()
         (tmp_path / "_sfn").mkdir()

@@ -142,7 +142,7 @@ async def test_a_change_waits_for_the_lock(tmp_path: Path) -> None:
         written.append(await store.write(key, b"1", None))
 
     async with anyio.create_task_group() as tasks:
-        with Folder(tmp_path, "the folder", Unsynced()) as other:
+        with Folder(str(tmp_path), "the folder", Unsynced()) as other:
             assert other.lock()
             tasks.start_soon(write)
             await anyio.sleep(0.05)
@@ -153,7 +153,7 @@ async def test_a_change_waits_for_the_lock(tmp_path: Path) -> None:
 
 async def test_a_change_does_not_wait_for_ever(tmp_path: Path) -> None:
     store, key = LocalStore(patience=0.05), f"file://{tmp_path}/a.ver"
-    with Folder(tmp_path, "the folder", Unsynced()) as other:
+    with Folder(str(tmp_path), "the folder", Unsynced()) as other:
         assert other.lock()
         for call in (lambda: store.write(key, b"1", None), lambda: store.delete(key, SOME)):
             with pytest.raises(Transient) as trouble:
@@ -166,7 +166,7 @@ async def test_those_who_wait_for_one_folder_hold_up_no_other(tmp_path: Path) ->
     store = LocalStore(threads=1)
     (tmp_path / "stuck").mkdir()
     async with anyio.create_task_group() as tasks:
-        with Folder(tmp_path / "stuck", "the folder", Unsynced()) as other:
+        with Folder(str(tmp_path / "stuck"), "the folder", Unsynced()) as other:
             assert other.lock()
             for number in range(4):
                 tasks.start_soon(store.write, f"file://{tmp_path}/stuck/{number}.ver", b"1", None)
@@ -239,6 +239,6 @@ def test_a_limit_of_the_process_is_the_stores_trouble(
 
 
 def test_a_file_that_is_longer_than_it_says_is_read_whole() -> None:
-    told = Path("/proc/version")
-    assert told.stat().st_size == 0
-    assert content(told) == told.read_bytes()
+    version = Path("/proc/version")
+    assert version.stat().st_size == 0
+    assert content(str(version)) == version.read_bytes()

@@ -176,7 +176,7 @@ def test_a_file_system_that_syncs_no_folders_is_good_enough(tmp_path: Path, numb
 def test_a_folder_whose_own_folder_cannot_be_opened_is_not_made(tmp_path: Path) -> None:
     """It could not be synced afterwards."""
     with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
-        refused(Step("openat"), errno.EMFILE, lambda: make(tmp_path / "_sfn", "the folder", Unsynced()))
+        refused(Step("openat"), errno.EMFILE, lambda: make(str(tmp_path / "_sfn"), "the folder", Unsynced()))
     assert names_in(tmp_path) == []
 
 

@@ -8,12 +8,12 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from sfn.errors import Permanent, Scope, Transient
 from sfn.store.content import READ_AT_MOST
+from sfn.store.paths import above
 from sfn.store.refusal import found, settling
 from sfn.store.unsynced import Unsynced, sync_opened
 
@@ -51,7 +51,7 @@ class Folder:
         OSError: from every method, for whatever the system refuses.
     """
 
-    def __init__(self, path: Path, where: str, unsynced: Unsynced, given_up: Callable[[], bool] = never) -> None:
+    def __init__(self, path: str, where: str, unsynced: Unsynced, given_up: Callable[[], bool] = never) -> None:
         self._path = path
         self._where = where
         self._unsynced = unsynced
@@ -176,7 +176,7 @@ class Folder:
     def _is_where_it_was(self) -> bool:
         """A folder that was moved away while its lock was waited for is no longer the one that readers look into."""
         try:
-            return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+            return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
         except FileNotFoundError:
             return False
 
@@ -190,7 +190,7 @@ class Folder:
         )
 
 
-def content(path: Path | str, *, folder: int | None = None, start: int = 0, most: int = READ_AT_MOST) -> bytes | None:
+def content(path: str, *, folder: int | None = None, start: int = 0, most: int = READ_AT_MOST) -> bytes | None:
     """Bytes of a regular file as it was at one moment, None where there is none. Never waits.
 
     Args:
@@ -215,7 +215,7 @@ def content(path: Path | str, *, folder: int | None = None, start: int = 0, most
         os.close(descriptor)
 
 
-def make(path: Path, where: str, unsynced: Unsynced) -> None:
+def make(path: str, where: str, unsynced: Unsynced) -> None:
     """Make a folder and, where that is missing too, the one that it lies in; durably, and nothing above.
 
     Two are what a table that exists can lack (`metadata/_sfn`, or `<namespace>/<table>` below a root). Where more is
@@ -233,20 +233,20 @@ def make(path: Path, where: str, unsynced: Unsynced) -> None:
     try:
         _make_one(path, where, unsynced)
     except FileNotFoundError:
-        _make_one(path.parent, where, unsynced)
+        _make_one(above(path), where, unsynced)
         _make_one(path, where, unsynced)
 
 
-def _make_one(path: Path, where: str, unsynced: Unsynced) -> None:
+def _make_one(path: str, where: str, unsynced: Unsynced) -> None:
     # Opened first: between the two steps nothing else may fail.
-    above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    holder = os.open(above(path), os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with suppress(FileExistsError), unsynced.owing(path.parent):
+        with suppress(FileExistsError), unsynced.owing(above(path)):
             with settling(where):
-                path.mkdir()
-            sync_opened(above, where)
+                os.mkdir(path)
+            sync_opened(holder, where)
     finally:
-        os.close(above)
+        os.close(holder)
 
 
 def _read_all(descriptor: int, size: int, most: int) -> bytes:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -18,6 +17,7 @@ from sfn.pointer.location import below
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import check_length, tag_of
 from sfn.store.folder import TEMPORARY, Folder, content, make, never
+from sfn.store.paths import above, named
 from sfn.store.prove import Proof
 from sfn.store.root import Root
 from sfn.store.unsynced import Unsynced
@@ -63,7 +63,7 @@ class LocalFiles:
         path = self._path(key)
         with self._root.refusals(key):
             body = content(path)
-            self._unsynced.settle(path.parent, key)
+            self._unsynced.settle(above(path), key)
             if body is None:
                 self._root.check()
                 return None
@@ -87,14 +87,14 @@ class LocalFiles:
         check_length(key, body)
         path = self._path(key)
         with self._root.refusals(key):
-            folder = self._folder(path.parent, key, given_up, missing_ok=replacing is not None)
+            folder = self._folder(above(path), key, given_up, missing_ok=replacing is not None)
             if folder is None:
                 return Moved()
             with folder:
                 if not folder.lock():
                     return Busy()
-                self._unsynced.settle(path.parent, key)
-                return _swap(folder, path.name, key, body, replacing)
+                self._unsynced.settle(above(path), key)
+                return _swap(folder, named(path), key, body, replacing)
 
     def delete(self, key: str, expected: Held, given_up: GivenUp = never) -> Gone | Moved | Busy:
         """As `PointerStore.delete`; an emptied folder stays.
@@ -104,14 +104,14 @@ class LocalFiles:
         """
         path = self._path(key)
         with self._root.refusals(key):
-            folder = self._folder(path.parent, key, given_up, missing_ok=True)
+            folder = self._folder(above(path), key, given_up, missing_ok=True)
             if folder is None:
                 return Gone()
             with folder:
                 if not folder.lock():
                     return Busy()
-                self._unsynced.settle(path.parent, key)
-                return _remove(folder, path.name, key, expected)
+                self._unsynced.settle(above(path), key)
+                return _remove(folder, named(path), key, expected)
 
     def list(self, prefix: str, limit: int) -> list[str]:
         """As `PointerStore.list`: every entry that is no folder, and none that a writer is preparing."""
@@ -128,7 +128,7 @@ class LocalFiles:
             self._unsynced.settle(path, prefix)
             return found
 
-    def _folder(self, path: Path, key: str, given_up: GivenUp, *, missing_ok: bool) -> Folder | None:
+    def _folder(self, path: str, key: str, given_up: GivenUp, *, missing_ok: bool) -> Folder | None:
         where = key.rpartition("/")[0]
         try:
             return Folder(path, where, self._unsynced, given_up)
@@ -139,7 +139,7 @@ class LocalFiles:
         make(path, where, self._unsynced)
         return Folder(path, where, self._unsynced, given_up)
 
-    def _path(self, key: str) -> Path:
+    def _path(self, key: str) -> str:
         path, root = key.removeprefix("file://"), self._root.location
         segments = path.split("/")
         if not below(key, root) or segments[0] or not {"", ".", ".."}.isdisjoint(segments[1:]) or "\0" in key:
@@ -147,7 +147,7 @@ class LocalFiles:
         if segments[-1] == TEMPORARY:
             raise _refused(key, "another name than the one that contents are prepared under")
         try:
-            return Path(os.fsdecode(path.encode()) or "/")
+            return os.fsdecode(path.encode()) or "/"
         except UnicodeEncodeError as error:
             raise _refused(key, "a key of whole characters") from error
 

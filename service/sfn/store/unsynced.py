@@ -7,16 +7,14 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Lock
 
 from sfn.errors import Unsure
+from sfn.store.paths import above
 from sfn.store.refusal import unsure
 
 _NOT_SYNCED = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
 """What file systems answer that know no sync of folders, as some network ones: there is nothing to wait for."""
-_ABOVE = 2
-"""So many folders above one are changed for its sake (`sfn.store.folder.make`)."""
 
 
 class Unsynced:
@@ -24,12 +22,12 @@ class Unsynced:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._under_way: Counter[Path] = Counter()
+        self._under_way: Counter[str] = Counter()
         # A value of its own for each debt: a sync pays none that came after it began.
-        self._owed: dict[Path, object] = {}
+        self._owed: dict[str, object] = {}
 
     @contextmanager
-    def owing(self, folder: Path) -> Iterator[None]:
+    def owing(self, folder: str) -> Iterator[None]:
         """The block changes a folder and syncs it: owed while it runs, for it may hang, and after an `Unsure`."""
         with self._lock:
             self._under_way[folder] += 1
@@ -43,7 +41,7 @@ class Unsynced:
             with self._lock:
                 self._under_way -= Counter((folder,))
 
-    def settle(self, folder: Path, where: str) -> None:
+    def settle(self, folder: str, where: str) -> None:
         """Sync what is owed of a folder and of those right above it. One that is gone owes nothing.
 
         Args:
@@ -57,7 +55,7 @@ class Unsynced:
         with self._lock:
             if not self._owed and not self._under_way:
                 return
-        for place in (folder, *folder.parents[:_ABOVE]):
+        for place in (folder, above(folder), above(above(folder))):
             with self._lock:
                 debt = self._owed.get(place)
                 if debt is None and place not in self._under_way:
@@ -69,7 +67,7 @@ class Unsynced:
                     del self._owed[place]
 
 
-def sync(folder: Path, where: str) -> None:
+def sync(folder: str, where: str) -> None:
     """Make what was made visible in a folder survive a power cut.
 
     Args:
