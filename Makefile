@@ -9,7 +9,7 @@ BIN := .venv/bin
 N ?= 5000
 JOBS ?= 2
 
-.PHONY: help venv jars demo test lint format simulate faults bench soak lock clean
+.PHONY: help venv jars catalog demo test lint format simulate faults bench soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -28,6 +28,9 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 
 jars: venv ## Iceberg's own REST catalog server and a Java to run it, in ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/rest-fixture/fetch.py
+
+catalog: jars ## Iceberg's own REST catalog with a table, on port 8181, for five minutes against it
+	@$(BIN)/python deploy/rest-fixture/serve.py build/lake 8181
 
 demo: venv ## a real catalog, the service and a table, end to end; without Java or a network on PyIceberg's SQL catalog
 	@$(MAKE) jars || echo >&2 "make: no catalog server: the demo does without"

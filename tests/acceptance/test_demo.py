@@ -14,26 +14,19 @@ import psutil
 import pytest
 
 from sfn.demo import lake
-from sfn.demo.fixture import locate
-from sfn.errors import SfnError
+from tests.real_catalog import runtime
 
 SFN = Path(sys.executable).with_name("sfn")
 MINUTE = 60
 SURROUNDINGS = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
-TOLD = {name: Path(os.environ[name]) for name in ("SFN_JAVA", "SFN_JARS", "XDG_CACHE_HOME") if os.environ.get(name)}  # noqa: TID251 - the test run's own surroundings
 
 
 @pytest.fixture(name="surroundings")
 def fixture_surroundings(tmp_path: Path) -> dict[str, str]:
     """An environment in which the demo can run, with an empty folder for temporary files."""
-    try:
-        runtime = locate(java=TOLD.get("SFN_JAVA"), jars=TOLD.get("SFN_JARS"), cache=TOLD.get("XDG_CACHE_HOME"))
-        lake.require()
-    except SfnError as error:
-        if os.environ.get("CI") == "true":  # noqa: TID251 - as above
-            raise
-        pytest.skip(f"no demo: {error}")
-    folder = {"TMPDIR": str(tmp_path), "SFN_JAVA": str(runtime.java), "SFN_JARS": str(runtime.jars)}
+    lake.require()
+    found = runtime()
+    folder = {"TMPDIR": str(tmp_path), "SFN_JAVA": str(found.java), "SFN_JARS": str(found.jars)}
     # A proxy where nobody listens, for loopback addresses too.
     proxy = {"HTTP_PROXY": "http://127.0.0.1:1", "http_proxy": "http://127.0.0.1:1", "NO_PROXY": "", "no_proxy": ""}
     # A variable that would turn the service's configuration into another one.

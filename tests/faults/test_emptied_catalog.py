@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-import pytest
 
-from sfn.demo.fixture import RestCatalogServer, Runtime, locate
-from sfn.errors import SfnError
+from sfn.demo.fixture import RestCatalogServer
 from sfn.pointer.document import State
 from tests.faults import inboxes
 from tests.faults.files import contents, pointed
 from tests.faults.lake import NAMESPACE
 from tests.faults.service import Service, Setting, eventually, running
+from tests.real_catalog import runtime
 
 TABLES, DROPPED = 40, 3
 SWEEPS = 3
@@ -28,19 +26,8 @@ SCHEMA = {
 Record = Callable[[str, object], None]
 
 
-@pytest.fixture(name="runtime")
-def fixture_runtime() -> Runtime:
-    told = {name: Path(os.environ[name]) for name in ("SFN_JAVA", "SFN_JARS", "XDG_CACHE_HOME") if os.environ.get(name)}  # noqa: TID251 - the test run's own surroundings
-    try:
-        return locate(java=told.get("SFN_JAVA"), jars=told.get("SFN_JARS"), cache=told.get("XDG_CACHE_HOME"))
-    except SfnError as error:
-        if os.environ.get("CI") == "true":  # noqa: TID251 - as above
-            raise
-        pytest.skip(f"no real REST catalog: {error}")
-
-
-async def test_a_real_catalog_that_lost_its_database(runtime: Runtime, tmp_path: Path, record_property: Record) -> None:
-    with RestCatalogServer(tmp_path / "catalog", runtime) as server:
+async def test_a_real_catalog_that_lost_its_database(tmp_path: Path, record_property: Record) -> None:
+    with RestCatalogServer(tmp_path / "catalog", runtime()) as server:
         truth = _made(server)
         warehouse = server.folder / "warehouse"
         async with running(Setting(tmp_path / "sfn", server.uri, warehouse, sweep="2s")) as service:

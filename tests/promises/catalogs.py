@@ -7,7 +7,6 @@ A test module takes a fixture over by naming it: `world = catalogs.world`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
@@ -23,11 +22,11 @@ from sfn.catalog import Catalog
 from sfn.catalog.library import LibraryCatalog, LibrarySettings
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.rest import RestCatalog, RestSettings
-from sfn.demo.fixture import RestCatalogServer, Runtime, locate
-from sfn.errors import SfnError
+from sfn.demo.fixture import RestCatalogServer
 from sfn.words import TableName
 from tests.promises.sql_world import sql_world
 from tests.promises.told_world import ToldWorld
+from tests.real_catalog import runtime
 
 _spaces = count(1)
 
@@ -208,7 +207,7 @@ class RestWorld:
 @pytest.fixture(scope="session")
 def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestCatalogServer]:
     """Iceberg's own REST server, once for all tests of a module that names this fixture."""
-    with RestCatalogServer(tmp_path_factory.mktemp("catalog"), _runtime()) as server:
+    with RestCatalogServer(tmp_path_factory.mktemp("catalog"), runtime()) as server:
         yield server
 
 
@@ -260,13 +259,3 @@ async def rest_world(server: RestCatalogServer, adapter: RestCatalog | LibraryCa
             yield made
         finally:
             await adapter.close()
-
-
-def _runtime() -> Runtime:
-    told = {key: Path(os.environ[key]) for key in ("SFN_JAVA", "SFN_JARS", "XDG_CACHE_HOME") if os.environ.get(key)}  # noqa: TID251 - the test run's own surroundings
-    try:
-        return locate(java=told.get("SFN_JAVA"), jars=told.get("SFN_JARS"), cache=told.get("XDG_CACHE_HOME"))
-    except SfnError as error:
-        if os.environ.get("CI") == "true":  # noqa: TID251 - as above
-            raise
-        pytest.skip(f"no real REST catalog: {error}")

@@ -61,19 +61,24 @@ class RestCatalogServer:
 
     It has no authentication and cannot be told to listen on the loopback interface alone.
     `stop` and `start` again make an outage: port, database and warehouse stay the same.
+
+    Args:
+        folder: what it keeps; one that was used before goes on where it was.
+        runtime: what runs it.
+        port: where it listens; 0 for any that is free.
+        patience: seconds that it has to answer.
     """
 
     title = "Iceberg's own REST catalog server"
 
-    def __init__(self, folder: Path, runtime: Runtime, *, patience: float = 60.0) -> None:
+    def __init__(self, folder: Path, runtime: Runtime, *, port: int = 0, patience: float = 60.0) -> None:
         self.folder = folder.resolve()
         self.log = self.folder / "catalog.log"
         self.warehouse = (self.folder / "warehouse").as_uri()
         self._runtime = runtime
         self._patience = patience
         self._server: Guarded | None = None
-        with _listen(0) as probe:
-            self._port: int = probe.getsockname()[1]
+        self._port = port or _free_port()
         self.uri = self.place = f"http://127.0.0.1:{self._port}"
         self.settings = f'uri = "{self.uri}"'
 
@@ -140,6 +145,11 @@ class RestCatalogServer:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.is_file() else []
         told = "\n".join(["", *lines[-15:]]) if lines else ""
         return Permanent(str(self.log), scope=Scope.CATALOG, expected=expected, found=f"{found}{told}")
+
+
+def _free_port() -> int:
+    with _listen(0) as probe:
+        return int(probe.getsockname()[1])
 
 
 def _listen(port: int) -> socket.socket:
