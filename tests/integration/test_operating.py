@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +116,26 @@ async def test_a_dead_letter_is_replayed_once_its_cause_is_gone(world: Lake) -> 
         assert answer == {"replayed": 1, "failed": [], "next": None}
         await world.until_published("orders")
         assert world.published("orders") == newest
+
+
+async def test_a_backup_of_the_running_inbox_is_restored(world: Lake, tmp_path: Path) -> None:
+    configuration = configure(world, ADMIN)
+    inbox, copy = tmp_path / "inbox" / "inbox.db", tmp_path / "copy.db"
+    async with serving(configuration) as daemon:
+        world.commit("orders")
+        await daemon.tell("orders")
+        await world.until_published("orders")
+        await daemon.until_logged("settled", table="sales.orders", outcome="done")
+        with closing(sqlite3.connect(inbox)) as running, closing(sqlite3.connect(copy)) as made:
+            running.backup(made)
+        world.commit("orders")
+        await daemon.tell("orders")
+        await world.until_published("orders")
+    copy.replace(inbox)
+    for beside in ("-wal", "-shm"):
+        inbox.with_name(f"{inbox.name}{beside}").unlink(missing_ok=True)
+    world.commit("orders")
+    async with serving(configuration) as daemon:
+        assert not daemon.records("inbox opened", new=True)
+        await world.until_published("orders")
+        assert (await story(daemon, "orders"))["published"] is not None
