@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.inbox.letters import Order
+from sfn.inbox.letters import Order, Wanted
 from sfn.words import Birth, Dead, Done, Hint, Reason, TableName, Wish
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, key_of
 from tests.unit.told_line import DAY, ToldLine
@@ -38,6 +38,20 @@ async def test_what_will_never_be_read_is_a_dead_letter_and_the_files_stay(
     await line.tell(A, line.commit(A), seconds=3600)
     assert isinstance(line.outcomes[-1], Done)
     assert line.document(A)["metadata_file_path"] != table.metadata_location
+
+
+async def test_a_right_event_behind_a_refused_one_is_published_at_once_and_closes_its_letter() -> None:
+    line = ToldLine()
+    await line.tell(A, line.create(A), Birth.CREATE, seconds=60)
+    elsewhere = "file:///elsewhere/t/metadata/00099-x.metadata.json"
+    await line.hear(Hint(A, floor=elsewhere), seconds=60)
+    assert [one.status for one in await line.inbox.newest(Wanted(status=None, table=A), 9)] == ["open"]
+    for _ in range(3):
+        table = line.commit(A)
+        await line.tell(A, table)
+        assert line.document(A)["metadata_file_path"] == table.metadata_location
+        assert [one.status for one in await line.inbox.newest(Wanted(status=None, table=A), 9)] == ["superseded"]
+        line.clock.turn(line.policy.min_publish_interval.total_seconds())
 
 
 async def test_a_drop_is_not_held_up_by_what_cannot_be_read() -> None:

@@ -31,7 +31,23 @@ from sfn.words import (
     TableName,
     Wish,
 )
-from tests.unit.rows import CAP, HINT, LEASE, LEASED, MOST, NOW, ORDERS, PROD, QUEUED, TERMS, at, claim_on, dead, ended
+from tests.unit.rows import (
+    CAP,
+    HINT,
+    LEASE,
+    LEASED,
+    MOST,
+    NOW,
+    ORDERS,
+    PROD,
+    QUEUED,
+    TERMS,
+    at,
+    claim_on,
+    dead,
+    ended,
+    tried,
+)
 
 PAUSED = replace(QUEUED, not_before=at(9))
 FAILING = replace(QUEUED, attempt=2, failing_since=NOW, due_at=at(60))
@@ -51,11 +67,17 @@ FAILING = replace(QUEUED, attempt=2, failing_since=NOW, due_at=at(60))
         (LEASED, State.LEASED, LEASED.due_at),
         (dead(Reason.HELD_DROP), State.QUEUED, NOW),
         (dead(Reason.FOREIGN_CATALOG), State.QUEUED, NOW),
-        (dead(Reason.FOREIGN_FILE), State.QUEUED, NOW + CAP),
+        (dead(Reason.FOREIGN_FILE), State.QUEUED, NOW),
+        (dead(Reason.LOCATION_REFUSED), State.QUEUED, NOW),
         (dead(Reason.POISON), State.QUEUED, NOW + CAP),
+        (tried(dead(Reason.POISON), at(-60)), State.QUEUED, at(-60) + CAP),
+        (tried(dead(Reason.EXHAUSTED), at(-86400)), State.QUEUED, NOW),
+        (tried(dead(Reason.PERMANENT), at(86400)), State.QUEUED, NOW + CAP),
         (replace(dead(Reason.HELD_DROP), not_before=at(9)), State.QUEUED, at(9)),
-        (replace(QUEUED, reason=Reason.FOREIGN_FILE), State.QUEUED, NOW + CAP),
-        (replace(QUEUED, reason=Reason.FOREIGN_FILE, due_at=at(20)), State.QUEUED, at(20)),
+        (replace(QUEUED, reason=Reason.FOREIGN_FILE), State.QUEUED, NOW),
+        (replace(QUEUED, reason=Reason.PERMANENT), State.QUEUED, NOW + CAP),
+        (replace(QUEUED, reason=Reason.PERMANENT, due_at=at(20)), State.QUEUED, at(20)),
+        (tried(replace(QUEUED, reason=Reason.PERMANENT), at(-60)), State.QUEUED, at(-60) + CAP),
     ],
 )
 def test_a_hint_moves(row: Row | None, state: State, due: datetime) -> None:

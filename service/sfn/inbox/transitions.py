@@ -3,7 +3,7 @@
     from            event                        to
     (none), queued  a hint                       queued, due now or when its pause ends; a retry keeps its time
     leased          a hint                       leased; noticed when the claim settles
-    dead            a hint                       queued: at once if it was held or foreign, else after the retry's cap
+    dead            a hint                       queued: at once where it waits for others, else one try a cap
     queued and due  claim                        leased: token and attempt counted
     leased          done, nothing newer came     queued, for a look of our own accord; or forgotten
     leased          done, something newer came   queued, due now or when its pause ends
@@ -52,8 +52,11 @@ from sfn.words import (
 )
 from sfn.words.outcome import told
 
-_LOOKS_AT_ONCE = frozenset({None, Reason.HELD_DROP, Reason.FOREIGN_CATALOG})
-"""Why a row may be dead that a hint brings back without a pause; None for one that is not."""
+_LOOKS_AT_ONCE = frozenset(
+    {None, Reason.HELD_DROP, Reason.FOREIGN_CATALOG, Reason.FOREIGN_FILE, Reason.LOCATION_REFUSED}
+)
+"""Why a row may be dead that a hint brings back without a pause, as its cause lies beside the table; None for one that
+is not."""
 
 LONGEST_PAUSE = timedelta(hours=1)
 """Between two publishes of a row."""
@@ -243,5 +246,14 @@ def _woken(row: Row, now: datetime, cap: timedelta) -> tuple[State, datetime]:
         return row.state, row.due_at
     if row.state is State.QUEUED and row.attempt > 0:
         return row.state, min(row.due_at, _not_paused(row, now + cap, now))
-    due = _not_paused(row, now if row.reason in _LOOKS_AT_ONCE else now + cap, now)
+    due = _not_paused(row, _again_at(row, now, cap), now)
     return State.QUEUED, due if row.state is State.DEAD else min(row.due_at, due)
+
+
+def _again_at(row: Row, now: datetime, cap: timedelta) -> datetime:
+    """When a hint has a row looked at: one that was given up once a cap at most, however much is told of it."""
+    if row.reason in _LOOKS_AT_ONCE:
+        return now
+    tried_at = row.said.at if row.said is not None else now
+    # A last try later than now was noted by a clock that was ahead.
+    return max(now, min(tried_at, now) + cap)
