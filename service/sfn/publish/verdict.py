@@ -26,8 +26,6 @@ def conclude(
         asks=(*draft.asks, *_unheard_of(scene)),
         stirs=frozenset(draft.stirs | _left_or_joined(scene, story)),
         left=_left(scene, after),
-        did=tuple(change.key for change in changes),
-        not_before=scene.look.answered + scene.policy.min_publish_interval if changes else None,
     )
     if draft.looks:
         at, why = min(draft.looks)
