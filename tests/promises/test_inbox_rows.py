@@ -44,6 +44,7 @@ def everything(at: datetime) -> Findings:
         held=True,
         waived=True,
         hints={AT: ("3", "00003-größe")},
+        foreign_hint="7",
         refresh_at=at + timedelta(days=1),
         misses=2,
     )

@@ -153,6 +153,12 @@ def test_the_story_has_everything() -> None:
         assert line in told
 
 
+def test_a_version_hint_of_somebody_elses_is_shown_with_what_to_do() -> None:
+    told = plain(story(table(foreign_hint="7\n"), NOON))
+    assert 'version hint  not ours ("7"): left alone; remove it to have it kept' in told.splitlines()
+    assert "version hint" not in plain(story(table(), NOON))
+
+
 def test_what_was_received_last_steers_no_terminal_and_fills_no_page() -> None:
     body = "{\n\t\x1b]0;mine\x07\u202e\x9b31m" + "x" * 4_000
     told = plain(story(table(last_event=LastEvent("etl", None, NOON, body)), NOON))

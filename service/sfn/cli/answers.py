@@ -192,6 +192,7 @@ class Table(Struct, frozen=True):
     last: Last | None
     last_event: LastEvent | None
     dead_letters: list[Letter]
+    foreign_hint: str | None = None
 
 
 class NotReplayed(Struct, frozen=True):

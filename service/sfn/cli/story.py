@@ -147,6 +147,9 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
     else:
         yield "published", table.published.metadata_location
         yield "", f"uuid {table.published.table_uuid or 'none'}, written {ago(table.published.written_at, now)}"
+    if table.foreign_hint is not None:
+        hint = table.foreign_hint.strip()
+        yield "version hint", f'not ours ("{hint}"): left alone; remove it to have it kept'
     yield "wanted", _wanted(table.wanted)
     if table.last is not None:
         why = f": {table.last.why}" if table.last.why else ""

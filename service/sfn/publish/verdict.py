@@ -60,7 +60,7 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
     patience = policy.expire_after // policy.refresh_after + 1
     stirs = scene.claim.locations if story.misses == 0 else frozenset()
     misses = 1 if scene.claim.wish.tellings and not draft.unheard else story.misses + 1
-    story = replace(story, misses=misses, live=None, told=told)
+    story = replace(story, misses=misses, live=None, foreign_hint=None, told=told)
     findings = Findings(story, asks=tuple(draft.asks), stirs=stirs)
     wish = replace(scene.claim.wish, tellings=draft.unheard)
     why = "neither a table nor a file of ours"
@@ -113,6 +113,7 @@ def _story(
         held=before.held and not stepped,
         waived=before.waived and not stepped,
         hints=_hints(scene, changes),
+        foreign_hint=draft.foreign_hint,
         refresh_at=next_refresh(scene.look, scene.policy, jitter) if renew else before.refresh_at,
         misses=0,
         told=_told(scene),
