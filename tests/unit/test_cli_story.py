@@ -45,6 +45,12 @@ def letter(reason: str) -> Letter:
             "",
         ),
         (
+            table(published=None, unpublished="dropped", renamed_to="sales.sold"),
+            "was renamed to sales.sold: its files say so",
+            Tone.PLAIN,
+            "",
+        ),
+        (
             without("missing"),
             "is not there: the catalog has no such table, nor is there a file of it",
             Tone.WARNING,

@@ -127,13 +127,15 @@ def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -
 )
 def test_an_ask_moves(row: Row, due: datetime) -> None:
     after = asked(row, Ask(ORDERS), 9, NOW)
-    assert after == replace(row, due_at=due, seq=9, waits_since=NOW if row is FAILING else None)
+    assert after == replace(row, due_at=due, seq=9, told_seq=row.seq, waits_since=NOW if row is FAILING else None)
 
 
 def test_an_ask_makes_a_row_and_teaches_it_a_place() -> None:
-    assert asked(None, Ask(ORDERS), 9, NOW) == Row(ORDERS, NOW, seq=9)
+    assert asked(None, Ask(ORDERS), 9, NOW) == Row(ORDERS, NOW, seq=9, told_seq=0)
     taught = asked(None, Ask(ORDERS, "s3://lake/a"), 9, NOW)
-    assert taught == Row(ORDERS, NOW, seq=9, locations=frozenset({"s3://lake/a"}), story=Story(visited=True))
+    assert taught == Row(
+        ORDERS, NOW, seq=9, told_seq=0, locations=frozenset({"s3://lake/a"}), story=Story(visited=True)
+    )
     assert asked(taught, Ask(ORDERS, "s3://lake/a"), 10, NOW) is None
     learnt = asked(taught, Ask(ORDERS, "s3://lake/b"), 10, NOW)
     assert learnt is not None
@@ -183,7 +185,7 @@ def test_a_lease_that_runs_out_moves(
 
 def test_poison_is_looked_at_after_a_new_event_but_not_at_once_and_may_heal() -> None:
     poison = expired(replace(LEASED, crashes=MOST - 1), NOW, TERMS)
-    assert asked(poison, Ask(ORDERS), 8, NOW) == replace(poison, seq=8)
+    assert asked(poison, Ask(ORDERS), 8, NOW) == replace(poison, seq=8, told_seq=poison.seq)
     again = hinted(poison, HINT, 9, NOW, CAP)
     assert (again.state, again.due_at) == (State.QUEUED, NOW + CAP)
     healed = ended(Done(at(60)), claimed(again, 9, NOW, LEASE))

@@ -64,6 +64,8 @@ def _without_file(table: Table) -> Verdict:
             return Verdict("gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN)
         case "left-alone":
             return Verdict("gets no files: its own properties in the catalog say so", Tone.PLAIN)
+        case "dropped" if table.renamed_to is not None:
+            return Verdict(f"was renamed to {safe(table.renamed_to)}: its files say so", Tone.PLAIN)
         case "dropped":
             return Verdict("was dropped or renamed: the catalog has it no more, and its files say so", Tone.PLAIN)
         case "missing":

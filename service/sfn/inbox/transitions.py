@@ -27,7 +27,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from sfn.inbox.row import Row, State
+from sfn.inbox.row import Row, State, told_by
 from sfn.inbox.standing import Said
 from sfn.inbox.terms import Terms
 from sfn.pointer.hearsay import doubted
@@ -86,7 +86,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
     )
     story = dataclasses.replace(row.story, held=True) if hint.held else row.story
     state, due_at = _woken(row, now, cap)
-    return replace(_noted(row, now), seq=seq, wish=wish, story=story, state=state, due_at=due_at)
+    return replace(_noted(row, now), seq=seq, told_seq=None, wish=wish, story=story, state=state, due_at=due_at)
 
 
 def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
@@ -99,7 +99,8 @@ def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
             return None
         fresh = row or Row(ask.table, now, story=Story(visited=True))
         row = replace(fresh, locations=fresh.locations | {ask.location})
-    row = replace(_noted(row, now) if row is not None else Row(ask.table, now), seq=seq)
+    row = _noted(row, now) if row is not None else Row(ask.table, now)
+    row = replace(row, seq=seq, told_seq=told_by(row))
     waits = row.state is State.QUEUED and row.attempt == 0
     return replace(row, due_at=min(row.due_at, _not_paused(row, now, now))) if waits else row
 

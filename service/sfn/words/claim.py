@@ -146,6 +146,7 @@ class Story:
         hints: contents of the version hint that we wrote, by location.
         foreign_hint: the beginning of the version hint at the table's place, where it is somebody else's and says
             something else than ours would: it is left alone.
+        renamed_to: the name that the table went on under, where its file says so.
         refresh_at: when all of it is looked at anew.
         misses: looks in a row that found neither a table nor a file.
         told: of a catalog that can't be asked: what is known of the name's tables.
@@ -158,6 +159,7 @@ class Story:
     waived: bool = False
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     foreign_hint: str | None = None
+    renamed_to: TableName | None = None
     refresh_at: datetime | None = None
     misses: int = 0
     told: Told | None = None
