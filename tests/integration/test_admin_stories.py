@@ -50,6 +50,17 @@ async def test_a_table_with_a_file_is_published(operator: httpx.AsyncClient, off
     assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live"] == 1
 
 
+async def test_a_table_that_was_renamed(operator: httpx.AsyncClient, office: Office) -> None:
+    story = Story(visited=True, renamed_to=table("sold"))
+    await office.ground.settle(await looked_at_again(office), Done(office.ground.after(60), Findings(story, THERE)))
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["renamed_to"] == "sales.sold"
+
+
+async def test_a_version_hint_that_is_not_ours(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.ground.settled(ORDERS, Done(office.ground.after(60), Findings(Story(foreign_hint="7"))))
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_hint"] == "7"
+
+
 async def test_a_table_that_was_dropped(operator: httpx.AsyncClient, office: Office) -> None:
     ground = office.ground
     await ground.settle(await looked_at_again(office), Done(ground.after(60), Findings(GONE, THERE)))

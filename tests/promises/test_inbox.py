@@ -102,6 +102,18 @@ async def test_a_hint_does_not_bring_a_retry_forward(ground: Ground) -> None:
     assert (await ground.claim()).attempt == 2
 
 
+async def test_what_was_given_up_long_ago_is_looked_at_with_the_first_that_is_told_of_it(ground: Ground) -> None:
+    await ground.settled(ORDERS, Dead(Reason.PERMANENT, "it can't be", look_at=ground.after(86_400)))
+    ground.clock.turn(TERMS.cap.total_seconds())
+    await ground.hint(ORDERS)
+    await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "still", look_at=ground.after(86_400)))
+    for _ in range(3):
+        await ground.hint(ORDERS)
+        assert await ground.claims() == []
+        ground.clock.turn(TERMS.cap.total_seconds() / 3)
+    assert subjects(await ground.claims()) == ["prod:sales.orders"]
+
+
 async def test_a_hint_brings_forward_what_waits_without_a_failure(ground: Ground) -> None:
     await ground.settled(ORDERS, Later(ground.after(60), "replicas lag"))
     await ground.hint(ORDERS)
@@ -127,7 +139,10 @@ async def test_no_hint_shortens_the_pause_between_publishes(ground: Ground) -> N
     assert subjects(await ground.claims()) == ["prod:sales.orders"]
 
 
-@pytest.mark.parametrize("reason", [Reason.HELD_DROP, Reason.FOREIGN_CATALOG])
+BESIDE = [Reason.HELD_DROP, Reason.FOREIGN_CATALOG, Reason.FOREIGN_FILE, Reason.LOCATION_REFUSED]
+
+
+@pytest.mark.parametrize("reason", BESIDE)
 async def test_a_hint_brings_back_at_once_what_waits_for_others(ground: Ground, reason: Reason) -> None:
     await ground.settled(ORDERS, Dead(reason, "somebody must act"))
     assert await ground.claims() == []

@@ -8,10 +8,24 @@ import pytest
 
 from sfn.inbox.letters import UNDECODABLE_KEPT, Order, Status, Wanted
 from sfn.inbox.standing import LastEvent
-from sfn.words import CatalogName, Dead, Done, Findings, Hint, Later, Reason, Retry, Story, TableName, Undecodable, Wish
+from sfn.words import (
+    Ask,
+    CatalogName,
+    Dead,
+    Done,
+    Findings,
+    Hint,
+    Later,
+    Reason,
+    Retry,
+    Story,
+    TableName,
+    Undecodable,
+    Wish,
+)
 from tests.promises.inboxes import Ground, pointer, table
 
-ORDERS, STOCK = table("orders"), table("stock")
+ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
 ODD = Undecodable("etl", "/v1/events", "application/json", b"{", 1, "expected JSON, found {")
 
 
@@ -232,6 +246,25 @@ async def test_a_tables_standing_is_its_whole_story(ground: Ground) -> None:
     assert standing.said is not None
     assert (standing.said.outcome, standing.said.why, standing.said.at) == ("retry", "the store hangs", ground.now)
     assert (standing.attempt, standing.failing_since, standing.due_at) == (1, told, ground.after(9))
+
+
+async def test_the_last_event_is_found_however_often_others_asked_for_a_look_since(ground: Ground) -> None:
+    async def last(name: TableName) -> LastEvent | None:
+        standing = await ground.inbox.standing(name)
+        assert standing is not None
+        return standing.event
+
+    told = LastEvent("etl", "e1", ground.now, b"one")
+    await ground.inbox.put([Hint(ORDERS, "etl", "e1", body=b"one")])
+    await ground.settle(await ground.claim(), ground.done())
+    for _ in range(2):
+        await ground.hint(RETURNS)
+        returns = next(claim for claim in await ground.claims() if claim.subject == RETURNS)
+        await ground.settle(returns, Done(ground.after(60), Findings(asks=(Ask(ORDERS), Ask(STOCK)))))
+        assert await last(ORDERS) == told
+        assert await last(STOCK) is None
+    await ground.inbox.put([Hint(ORDERS, "etl", "e2", body=b"two")])
+    assert await last(ORDERS) == LastEvent("etl", "e2", ground.now, b"two")
 
 
 async def test_a_last_claim_that_was_well_says_no_why(ground: Ground) -> None:

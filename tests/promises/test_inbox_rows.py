@@ -44,6 +44,8 @@ def everything(at: datetime) -> Findings:
         held=True,
         waived=True,
         hints={AT: ("3", "00003-größe")},
+        foreign_hint="7",
+        renamed_to=RETURNS,
         refresh_at=at + timedelta(days=1),
         misses=2,
     )

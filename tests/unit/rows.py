@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from sfn.inbox.row import Row, State, claim_of, lane_of
+from sfn.inbox.standing import Said
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import claimed, settled
 from sfn.words import CatalogName, Claim, Hint, Outcome, Published, Reason, TableName
@@ -27,6 +28,11 @@ def at(seconds: float) -> datetime:
 
 def dead(reason: Reason) -> Row:
     return replace(QUEUED, state=State.DEAD, reason=reason, attempt=3, failing_since=NOW)
+
+
+def tried(row: Row, when: datetime) -> Row:
+    """The row as it knows when it was given up."""
+    return replace(row, said=Said("dead", "it will not work", when))
 
 
 def claim_on(row: Row) -> Claim:

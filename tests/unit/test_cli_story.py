@@ -45,6 +45,12 @@ def letter(reason: str) -> Letter:
             "",
         ),
         (
+            table(published=None, unpublished="dropped", renamed_to="sales.sold"),
+            "was renamed to sales.sold: its files say so",
+            Tone.PLAIN,
+            "",
+        ),
+        (
             without("missing"),
             "is not there: the catalog has no such table, nor is there a file of it",
             Tone.WARNING,
@@ -151,6 +157,12 @@ def test_the_story_has_everything() -> None:
         "location    file:///w",
     ):
         assert line in told
+
+
+def test_a_version_hint_of_somebody_elses_is_shown_with_what_to_do() -> None:
+    told = plain(story(table(foreign_hint="7\n"), NOON))
+    assert 'version hint  not ours ("7"): left alone; remove it to have it kept' in told.splitlines()
+    assert "version hint" not in plain(story(table(), NOON))
 
 
 def test_what_was_received_last_steers_no_terminal_and_fills_no_page() -> None:

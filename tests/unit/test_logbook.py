@@ -21,6 +21,7 @@ from sfn.words import (
     Reason,
     Released,
     Retry,
+    Story,
     Subject,
     Swept,
     TableName,
@@ -30,7 +31,7 @@ from sfn.work.logbook import Logbook
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
 DID = Findings(did=("file:///b", "file:///a"))
-FIELDS = {"event", "catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files"}
+FIELDS = {"event", "catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files", "hint"}
 
 
 def claim(subject: Subject) -> Claim:
@@ -62,6 +63,13 @@ def test_an_outcome_is_one_record(
     assert record.items() >= {"event": "settled", "log_level": level, "attempt": 3, "seconds": 0.123}.items()
     assert (record["catalog"], record["table"]) == ("prod", "sales.eu.orders")
     assert (record["outcome"], record["reason"], record["why"], record["files"]) == told
+
+
+@pytest.mark.parametrize(("said", "hint"), [(None, None), ("7", "foreign")])
+def test_that_a_version_hint_is_somebody_elses_is_said_with_every_look(said: str | None, hint: str | None) -> None:
+    with capture_logs() as records:
+        Logbook().settled(ORDERS, Done(NOON, Findings(Story(foreign_hint=said))), 1)
+    assert [record["hint"] for record in records] == [hint]
 
 
 @pytest.mark.parametrize(("calm", "level"), [(True, "info"), (False, "warning")])

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.inbox.letters import Order
+from sfn.inbox.letters import Order, Wanted
 from sfn.words import Birth, Dead, Done, Hint, Reason, TableName, Wish
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, key_of
 from tests.unit.told_line import DAY, ToldLine
@@ -38,6 +38,41 @@ async def test_what_will_never_be_read_is_a_dead_letter_and_the_files_stay(
     await line.tell(A, line.commit(A), seconds=3600)
     assert isinstance(line.outcomes[-1], Done)
     assert line.document(A)["metadata_file_path"] != table.metadata_location
+
+
+@pytest.mark.parametrize("published", [True, False])
+async def test_a_location_that_is_refused_is_judged_at_the_first_look(*, published: bool) -> None:
+    line = ToldLine()
+    if published:
+        await line.tell(A, line.create(A), Birth.CREATE, seconds=60)
+    looks = len(line.outcomes)
+    await line.hear(Hint(A, floor="file:///elsewhere/t/metadata/00099-x.metadata.json"))
+    (dead,) = line.outcomes[looks:]
+    assert isinstance(dead, Dead)
+    assert dead.reason is Reason.LOCATION_REFUSED
+    assert (line.document(A) != {}) is published
+
+
+async def test_what_is_told_once_more_is_not_looked_at_once_more() -> None:
+    line = ToldLine()
+    table = line.create(A)
+    await line.tell(A, table, Birth.CREATE, seconds=60)
+    await line.hear(Hint(A, floor=table.metadata_location), Hint(A))
+    assert isinstance(line.outcomes[-1], Done)
+
+
+async def test_a_right_event_behind_a_refused_one_is_published_at_once_and_closes_its_letter() -> None:
+    line = ToldLine()
+    await line.tell(A, line.create(A), Birth.CREATE, seconds=60)
+    elsewhere = "file:///elsewhere/t/metadata/00099-x.metadata.json"
+    await line.hear(Hint(A, floor=elsewhere), seconds=60)
+    assert [one.status for one in await line.inbox.newest(Wanted(status=None, table=A), 9)] == ["open"]
+    for _ in range(3):
+        table = line.commit(A)
+        await line.tell(A, table)
+        assert line.document(A)["metadata_file_path"] == table.metadata_location
+        assert [one.status for one in await line.inbox.newest(Wanted(status=None, table=A), 9)] == ["superseded"]
+        line.clock.turn(line.policy.min_publish_interval.total_seconds())
 
 
 async def test_a_drop_is_not_held_up_by_what_cannot_be_read() -> None:

@@ -86,6 +86,7 @@ def rows(subject: Subject) -> st.SearchStrategy[Row]:
         not_before=st.none() | moments,
         seq=counts,
         done_seq=counts,
+        told_seq=st.none() | counts,
         token=counts,
         lease_until=st.none() | moments,
         attempt=counts,
@@ -124,7 +125,9 @@ def test_what_is_saved_is_what_another_process_loads(data: st.DataObject, subjec
             before = ours.load(key)
             row = data.draw(st.none() | rows(subject))
             if row is not None and before is not None and data.draw(st.booleans()):
-                parts = data.draw(st.sets(st.sampled_from(["wish", "story", "memo", "locations", "due_at", "seq"])))
+                parts = data.draw(
+                    st.sets(st.sampled_from(["wish", "story", "memo", "locations", "due_at", "seq", "told_seq"]))
+                )
                 row = replace(before, **{part: getattr(row, part) for part in parts})
             ours.save(key, row)
             assert ours.load(key) == row

@@ -31,7 +31,23 @@ from sfn.words import (
     TableName,
     Wish,
 )
-from tests.unit.rows import CAP, HINT, LEASE, LEASED, MOST, NOW, ORDERS, PROD, QUEUED, TERMS, at, claim_on, dead, ended
+from tests.unit.rows import (
+    CAP,
+    HINT,
+    LEASE,
+    LEASED,
+    MOST,
+    NOW,
+    ORDERS,
+    PROD,
+    QUEUED,
+    TERMS,
+    at,
+    claim_on,
+    dead,
+    ended,
+    tried,
+)
 
 PAUSED = replace(QUEUED, not_before=at(9))
 FAILING = replace(QUEUED, attempt=2, failing_since=NOW, due_at=at(60))
@@ -51,11 +67,17 @@ FAILING = replace(QUEUED, attempt=2, failing_since=NOW, due_at=at(60))
         (LEASED, State.LEASED, LEASED.due_at),
         (dead(Reason.HELD_DROP), State.QUEUED, NOW),
         (dead(Reason.FOREIGN_CATALOG), State.QUEUED, NOW),
-        (dead(Reason.FOREIGN_FILE), State.QUEUED, NOW + CAP),
+        (dead(Reason.FOREIGN_FILE), State.QUEUED, NOW),
+        (dead(Reason.LOCATION_REFUSED), State.QUEUED, NOW),
         (dead(Reason.POISON), State.QUEUED, NOW + CAP),
+        (tried(dead(Reason.POISON), at(-60)), State.QUEUED, at(-60) + CAP),
+        (tried(dead(Reason.EXHAUSTED), at(-86400)), State.QUEUED, NOW),
+        (tried(dead(Reason.PERMANENT), at(86400)), State.QUEUED, NOW + CAP),
         (replace(dead(Reason.HELD_DROP), not_before=at(9)), State.QUEUED, at(9)),
-        (replace(QUEUED, reason=Reason.FOREIGN_FILE), State.QUEUED, NOW + CAP),
-        (replace(QUEUED, reason=Reason.FOREIGN_FILE, due_at=at(20)), State.QUEUED, at(20)),
+        (replace(QUEUED, reason=Reason.FOREIGN_FILE), State.QUEUED, NOW),
+        (replace(QUEUED, reason=Reason.PERMANENT), State.QUEUED, NOW + CAP),
+        (replace(QUEUED, reason=Reason.PERMANENT, due_at=at(20)), State.QUEUED, at(20)),
+        (tried(replace(QUEUED, reason=Reason.PERMANENT), at(-60)), State.QUEUED, at(-60) + CAP),
     ],
 )
 def test_a_hint_moves(row: Row | None, state: State, due: datetime) -> None:
@@ -105,13 +127,15 @@ def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -
 )
 def test_an_ask_moves(row: Row, due: datetime) -> None:
     after = asked(row, Ask(ORDERS), 9, NOW)
-    assert after == replace(row, due_at=due, seq=9, waits_since=NOW if row is FAILING else None)
+    assert after == replace(row, due_at=due, seq=9, told_seq=row.seq, waits_since=NOW if row is FAILING else None)
 
 
 def test_an_ask_makes_a_row_and_teaches_it_a_place() -> None:
-    assert asked(None, Ask(ORDERS), 9, NOW) == Row(ORDERS, NOW, seq=9)
+    assert asked(None, Ask(ORDERS), 9, NOW) == Row(ORDERS, NOW, seq=9, told_seq=0)
     taught = asked(None, Ask(ORDERS, "s3://lake/a"), 9, NOW)
-    assert taught == Row(ORDERS, NOW, seq=9, locations=frozenset({"s3://lake/a"}), story=Story(visited=True))
+    assert taught == Row(
+        ORDERS, NOW, seq=9, told_seq=0, locations=frozenset({"s3://lake/a"}), story=Story(visited=True)
+    )
     assert asked(taught, Ask(ORDERS, "s3://lake/a"), 10, NOW) is None
     learnt = asked(taught, Ask(ORDERS, "s3://lake/b"), 10, NOW)
     assert learnt is not None
@@ -161,7 +185,7 @@ def test_a_lease_that_runs_out_moves(
 
 def test_poison_is_looked_at_after_a_new_event_but_not_at_once_and_may_heal() -> None:
     poison = expired(replace(LEASED, crashes=MOST - 1), NOW, TERMS)
-    assert asked(poison, Ask(ORDERS), 8, NOW) == replace(poison, seq=8)
+    assert asked(poison, Ask(ORDERS), 8, NOW) == replace(poison, seq=8, told_seq=poison.seq)
     again = hinted(poison, HINT, 9, NOW, CAP)
     assert (again.state, again.due_at) == (State.QUEUED, NOW + CAP)
     healed = ended(Done(at(60)), claimed(again, 9, NOW, LEASE))

@@ -220,6 +220,8 @@ class Table(Identified):
     waived: bool
     published: Published | None
     unpublished: Unpublished | None = Field(description="why it has no live file, where that is as it should be")
+    renamed_to: str | None = Field(description="the name that the table went on under, as its file says")
+    foreign_hint: str | None = Field(description="what a version hint says that is not ours and is left alone")
     wanted: Wanted
     locations: Sequence[str]
     refresh_at: datetime | None
@@ -251,6 +253,8 @@ class Table(Identified):
                     written_at=live.written_at,
                 ),
                 "unpublished": why,
+                "renamed_to": story.renamed_to.identifier if story.renamed_to is not None else None,
+                "foreign_hint": story.foreign_hint,
                 "wanted": Wanted(
                     metadata_location=wish.floor,
                     drop=wish.drop,

@@ -192,6 +192,8 @@ class Table(Struct, frozen=True):
     last: Last | None
     last_event: LastEvent | None
     dead_letters: list[Letter]
+    renamed_to: str | None = None
+    foreign_hint: str | None = None
 
 
 class NotReplayed(Struct, frozen=True):

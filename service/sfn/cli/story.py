@@ -64,6 +64,8 @@ def _without_file(table: Table) -> Verdict:
             return Verdict("gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN)
         case "left-alone":
             return Verdict("gets no files: its own properties in the catalog say so", Tone.PLAIN)
+        case "dropped" if table.renamed_to is not None:
+            return Verdict(f"was renamed to {safe(table.renamed_to)}: its files say so", Tone.PLAIN)
         case "dropped":
             return Verdict("was dropped or renamed: the catalog has it no more, and its files say so", Tone.PLAIN)
         case "missing":
@@ -147,6 +149,9 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
     else:
         yield "published", table.published.metadata_location
         yield "", f"uuid {table.published.table_uuid or 'none'}, written {ago(table.published.written_at, now)}"
+    if table.foreign_hint is not None:
+        hint = table.foreign_hint.strip()
+        yield "version hint", f'not ours ("{hint}"): left alone; remove it to have it kept'
     yield "wanted", _wanted(table.wanted)
     if table.last is not None:
         why = f": {table.last.why}" if table.last.why else ""

@@ -31,6 +31,8 @@ class Row(msgspec.Struct, frozen=True):
         not_before: no claim earlier, whatever comes.
         seq: number of its newest hint.
         done_seq: number of the newest hint that a publish has seen through.
+        told_seq: number of the newest hint that was an event, where another row's publish asked for a look since; None:
+            it is `seq`.
         token: of the last claim; no claim of any row ever had it before.
         lease_until: of the last claim.
         attempt: claims since the last success; a released one does not count.
@@ -49,6 +51,7 @@ class Row(msgspec.Struct, frozen=True):
     not_before: datetime | None = None
     seq: int = 0
     done_seq: int = 0
+    told_seq: int | None = None
     token: int = 0
     lease_until: datetime | None = None
     attempt: int = 0
@@ -106,6 +109,11 @@ def claim_of(row: Row, lane: Lane, swept_at: datetime | None) -> Claim:
         memo=row.memo,
         swept_at=swept_at,
     )
+
+
+def told_by(row: Row) -> int:
+    """The number that the newest event of a row has in the log."""
+    return row.seq if row.told_seq is None else row.told_seq
 
 
 def is_held_by(row: Row | None, claim: Claim) -> bool:

@@ -3,7 +3,7 @@
     from            event                        to
     (none), queued  a hint                       queued, due now or when its pause ends; a retry keeps its time
     leased          a hint                       leased; noticed when the claim settles
-    dead            a hint                       queued: at once if it was held or foreign, else after the retry's cap
+    dead            a hint                       queued: at once where it waits for others, else one try a cap
     queued and due  claim                        leased: token and attempt counted
     leased          done, nothing newer came     queued, for a look of our own accord; or forgotten
     leased          done, something newer came   queued, due now or when its pause ends
@@ -27,7 +27,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from sfn.inbox.row import Row, State
+from sfn.inbox.row import Row, State, told_by
 from sfn.inbox.standing import Said
 from sfn.inbox.terms import Terms
 from sfn.pointer.hearsay import doubted
@@ -52,8 +52,11 @@ from sfn.words import (
 )
 from sfn.words.outcome import told
 
-_LOOKS_AT_ONCE = frozenset({None, Reason.HELD_DROP, Reason.FOREIGN_CATALOG})
-"""Why a row may be dead that a hint brings back without a pause; None for one that is not."""
+_LOOKS_AT_ONCE = frozenset(
+    {None, Reason.HELD_DROP, Reason.FOREIGN_CATALOG, Reason.FOREIGN_FILE, Reason.LOCATION_REFUSED}
+)
+"""Why a row may be dead that a hint brings back without a pause, as its cause lies beside the table; None for one that
+is not."""
 
 LONGEST_PAUSE = timedelta(hours=1)
 """Between two publishes of a row."""
@@ -83,7 +86,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
     )
     story = dataclasses.replace(row.story, held=True) if hint.held else row.story
     state, due_at = _woken(row, now, cap)
-    return replace(_noted(row, now), seq=seq, wish=wish, story=story, state=state, due_at=due_at)
+    return replace(_noted(row, now), seq=seq, told_seq=None, wish=wish, story=story, state=state, due_at=due_at)
 
 
 def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
@@ -96,7 +99,8 @@ def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
             return None
         fresh = row or Row(ask.table, now, story=Story(visited=True))
         row = replace(fresh, locations=fresh.locations | {ask.location})
-    row = replace(_noted(row, now) if row is not None else Row(ask.table, now), seq=seq)
+    row = _noted(row, now) if row is not None else Row(ask.table, now)
+    row = replace(row, seq=seq, told_seq=told_by(row))
     waits = row.state is State.QUEUED and row.attempt == 0
     return replace(row, due_at=min(row.due_at, _not_paused(row, now, now))) if waits else row
 
@@ -243,5 +247,14 @@ def _woken(row: Row, now: datetime, cap: timedelta) -> tuple[State, datetime]:
         return row.state, row.due_at
     if row.state is State.QUEUED and row.attempt > 0:
         return row.state, min(row.due_at, _not_paused(row, now + cap, now))
-    due = _not_paused(row, now if row.reason in _LOOKS_AT_ONCE else now + cap, now)
+    due = _not_paused(row, _again_at(row, now, cap), now)
     return State.QUEUED, due if row.state is State.DEAD else min(row.due_at, due)
+
+
+def _again_at(row: Row, now: datetime, cap: timedelta) -> datetime:
+    """When a hint has a row looked at: one that was given up once a cap at most, however much is told of it."""
+    if row.reason in _LOOKS_AT_ONCE:
+        return now
+    tried_at = row.said.at if row.said is not None else now
+    # A last try later than now was noted by a clock that was ahead.
+    return max(now, min(tried_at, now) + cap)

@@ -85,6 +85,7 @@ class Draft:
         echo: an event told of nothing that the answer shows; it gets one more look.
         unheard: what was told and means nothing yet, so stays told.
         lost: a dead letter for what of it is not waited for any more; all else goes on.
+        foreign_hint: see `Story`.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -96,6 +97,7 @@ class Draft:
     echo: bool = False
     unheard: tuple[Telling, ...] = ()
     lost: Dead | None = None
+    foreign_hint: str | None = None
 
     def put(self, stage: Stage, key: str, body: bytes, replacing: Held | None) -> None:
         """Write a file."""

@@ -110,8 +110,7 @@ def _held(scene: Scene, dead: Dead, *, refresh: bool, jitter: float) -> Plan | D
         if hint is not None and is_our_hint(scene, location, hint):
             draft.put(Stage.HINT, hintfile.key(location), hint.body, hint)
     changes = draft.ordered()
-    findings = Findings(story, did=tuple(change.key for change in changes))
-    dead = replace(dead, findings=findings, look_at=story.refresh_at)
+    dead = replace(dead, findings=Findings(story), look_at=story.refresh_at)
     if not changes:
         return dead
     _verify(scene, changes)

@@ -14,6 +14,9 @@ from sfn.publish.facts import LISTED, Remember
 from sfn.publish.scene import Own, Scene, hint_at
 from sfn.words import Held, Table
 
+HINT_SHOWN = 64
+"""Bytes of somebody else's hint that are kept for whoever asks why it is not ours."""
+
 
 def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bool) -> None:
     """Bring document and hint at the table's place in line with the catalog's answer."""
@@ -31,6 +34,8 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
         known = hint.body.decode(errors="replace") if hint and hint_is_ours else None
         doc = _document(scene, table, own, hint=known, turned=turned)
         draft.put(Stage.POINT, own.key, render(doc), own.held)
+    if wanted is not None and not hint_is_ours and hint is not None and hint.body != wanted:
+        draft.foreign_hint = hint.body[:HINT_SHOWN].decode(errors="replace")
     key = hintfile.key(scene.place)
     if wanted is None and hint is not None and hint_is_ours:
         draft.remove(Stage.HINT, key, hint, otherwise=withdrawal(scene, hint, again=True))

@@ -83,6 +83,7 @@ class _Publish:
         self.name = claim.subject
         self.now = ports.clock.now()
         self.latest = claim.memo
+        self.did: dict[str, None] = {}
 
     async def run(self) -> Done | Later | Dead:
         refresh_at = self.claim.story.refresh_at
@@ -91,9 +92,9 @@ class _Publish:
         for _ in range(RACES):
             verdict = await self._decided(facts)
             if not isinstance(verdict, Plan):
-                return self._with_memo(verdict, facts)
+                return self._completed(verdict, facts)
             if await self._carried_out(verdict, facts):
-                return self._with_memo(verdict.outcome, facts)
+                return self._completed(verdict.outcome, facts)
             facts = Facts(relist=True)
         raise Transient(
             str(self.name),
@@ -189,6 +190,7 @@ class _Publish:
         written = await store.write(change.key, change.body, change.replacing)
         if isinstance(written, Moved):
             return False
+        self.did[change.key] = None
         if change.stage is Stage.POINT:
             await store.prove(change.key)
         facts.files[change.key] = Seen(written, facts.next_turn())
@@ -198,6 +200,7 @@ class _Publish:
         store = self.ports.stores.at(change.key)
         if isinstance(await store.delete(change.key, change.replacing), Moved):
             return False
+        self.did[change.key] = None
         facts.files[change.key] = Seen(None, facts.next_turn())
         return True
 
@@ -242,11 +245,15 @@ class _Publish:
         beside = await self.ports.stores.at(key).list(naming.folder(location), LISTED + 1)
         return set(beside) <= {key, *facts.folders.get(naming.folder(location), ())}
 
-    def _with_memo(self, outcome: Done | Later | Dead, facts: Facts) -> Done | Later | Dead:
+    def _completed(self, outcome: Done | Later | Dead, facts: Facts) -> Done | Later | Dead:
+        """The outcome with what was seen and done, also in rounds that lost their race after a part of their plan."""
         if outcome.findings is None:
             return outcome
         tags = {key: facts.files[key].held for key in self._own_keys() if key in facts.files}
-        return replace(outcome, findings=replace(outcome.findings, memo=replace(self.latest, tags=tags)))
+        memo, did = replace(self.latest, tags=tags), tuple(self.did)
+        pause_ends = facts.look(self.name).answered + self.policy.min_publish_interval
+        findings = replace(outcome.findings, memo=memo, did=did, not_before=pause_ends if did else None)
+        return replace(outcome, findings=findings)
 
     def _own_keys(self) -> list[str]:
         """The keys of this row: only these may be remembered, others change behind its back."""

@@ -31,6 +31,9 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
         return Later(*older_first(scene), claim.wish, Findings(claim.story, asks=older))
     if is_turned(scene, table):
         draft.look_again(look.answered + policy.replica_lag, "the order of the pointers is unknown or turned")
+    # What nobody can ask is made of all that was told by now: no event is ahead of it.
+    if policy.told:
+        return None
     if claim.wish.floor is not None and not reaches(table.metadata_location, table.metadata_log, claim.wish.floor):
         draft.look_again(look.answered + policy.replica_lag, "an event told of a pointer that the catalog did not show")
     if _is_echo(scene, table) and policy.replica_lag > timedelta(0):
@@ -40,10 +43,10 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
 
 
 def await_table(scene: Scene, draft: Draft) -> None:
-    """An event told of a table, and the answer shows none: look once more."""
+    """An event told of a table, and the answer shows none: look once more, unless events are all that it is made of."""
     wish, lag = scene.claim.wish, scene.policy.replica_lag
     told = (wish.floor is not None or wish.vague) and not wish.drop and wish.renamed_to is None
-    if told and not wish.looked_again and lag > timedelta(0):
+    if told and not scene.policy.told and not wish.looked_again and lag > timedelta(0):
         draft.echo = True
         draft.look_again(scene.look.answered + lag, "an event told of a table that the catalog did not show")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from sfn.pointer import hearsay, hintfile
-from sfn.pointer.document import Document, parse
+from sfn.pointer.document import Document, State, parse
 from sfn.publish.changes import Change, Draft, Put, Stage
 from sfn.publish.facts import Look
 from sfn.publish.policy import Policy
@@ -26,8 +26,6 @@ def conclude(
         asks=(*draft.asks, *_unheard_of(scene)),
         stirs=frozenset(draft.stirs | _left_or_joined(scene, story)),
         left=_left(scene, after),
-        did=tuple(change.key for change in changes),
-        not_before=scene.look.answered + scene.policy.min_publish_interval if changes else None,
     )
     if draft.looks:
         at, why = min(draft.looks)
@@ -62,7 +60,7 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
     patience = policy.expire_after // policy.refresh_after + 1
     stirs = scene.claim.locations if story.misses == 0 else frozenset()
     misses = 1 if scene.claim.wish.tellings and not draft.unheard else story.misses + 1
-    story = replace(story, misses=misses, live=None, told=told)
+    story = replace(story, misses=misses, live=None, foreign_hint=None, renamed_to=None, told=told)
     findings = Findings(story, asks=tuple(draft.asks), stirs=stirs)
     wish = replace(scene.claim.wish, tellings=draft.unheard)
     why = "neither a table nor a file of ours"
@@ -115,6 +113,8 @@ def _story(
         held=before.held and not stepped,
         waived=before.waived and not stepped,
         hints=_hints(scene, changes),
+        foreign_hint=draft.foreign_hint,
+        renamed_to=_renamed_to(scene, after),
         refresh_at=next_refresh(scene.look, scene.policy, jitter) if renew else before.refresh_at,
         misses=0,
         told=_told(scene),
@@ -149,6 +149,14 @@ def _live(scene: Scene, after: Mapping[str, Document]) -> Published | None:
         if doc.live:
             return Published(doc.metadata_file_path, doc.guid, location, doc.written_at)
     return None
+
+
+def _renamed_to(scene: Scene, after: Mapping[str, Document]) -> TableName | None:
+    """What the newest of our documents says, where it is of a table that was renamed."""
+    doc = max(after.values(), key=lambda doc: (doc.live, doc.ordinal), default=None)
+    if doc is None or doc.state is not State.RENAMED or doc.moved_to is None:
+        return None
+    return TableName(scene.name.catalog, doc.moved_to.namespace, doc.moved_to.name)
 
 
 def _hints(scene: Scene, changes: tuple[Change, ...]) -> dict[str, tuple[str, ...]]:

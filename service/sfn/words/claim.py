@@ -144,6 +144,9 @@ class Story:
         held: absence and backward steps wait for an operator.
         waived: an operator let the next such step pass.
         hints: contents of the version hint that we wrote, by location.
+        foreign_hint: the beginning of the version hint at the table's place, where it is somebody else's and says
+            something else than ours would: it is left alone.
+        renamed_to: the name that the table went on under, where its file says so.
         refresh_at: when all of it is looked at anew.
         misses: looks in a row that found neither a table nor a file.
         told: of a catalog that can't be asked: what is known of the name's tables.
@@ -155,6 +158,8 @@ class Story:
     held: bool = False
     waived: bool = False
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    foreign_hint: str | None = None
+    renamed_to: TableName | None = None
     refresh_at: datetime | None = None
     misses: int = 0
     told: Told | None = None

@@ -9,7 +9,7 @@ from typing import assert_never
 import structlog
 
 from sfn.inbox.letters import Letter
-from sfn.words import Cause, Claim, Dead, Done, Later, Outcome, Released, Retry, Subject, Swept, TableName
+from sfn.words import Cause, Claim, Dead, Done, Findings, Later, Outcome, Released, Retry, Subject, Swept, TableName
 from sfn.words.outcome import told
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -24,6 +24,7 @@ class _Said:
     why: str | None = None
     seconds: float | None = None
     files: tuple[str, ...] = ()
+    hint: str | None = None
 
 
 class Logbook:
@@ -31,13 +32,22 @@ class Logbook:
 
     Every record has the fields `event` (`settled`, `fenced` or `surprised`), `catalog`, `table` (null for a sweep),
     `attempt`, `outcome` (such as `done`), `reason` (of a dead letter), `why` (what is waited for, or what went wrong),
-    `seconds` and `files` (those written or deleted, in order).
+    `seconds`, `files` (those written or deleted, in order) and `hint` (`foreign` where the version hint at the table's
+    place is somebody else's and is left alone).
     """
 
     def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
         name, why = told(outcome)
         reason = outcome.reason.value if isinstance(outcome, Dead) else None
-        said = _Said(outcome=name, reason=reason, why=why, seconds=round(seconds, 3), files=_files(outcome))
+        findings = _findings(outcome)
+        said = _Said(
+            outcome=name,
+            reason=reason,
+            why=why,
+            seconds=round(seconds, 3),
+            files=findings.did,
+            hint="foreign" if findings.story.foreign_hint is not None else None,
+        )
         _record(_severity(outcome), "settled", claim.subject, claim.attempt, said)
 
     def fenced(self, claim: Claim) -> None:
@@ -70,15 +80,16 @@ def _record(
         why=said.why,
         seconds=said.seconds,
         files=list(said.files),
+        hint=said.hint,
         exc_info=error,
     )
 
 
-def _files(outcome: Outcome) -> tuple[str, ...]:
-    """Those written or deleted, in order."""
+def _findings(outcome: Outcome) -> Findings:
+    """What it leaves behind, empty for nothing."""
     if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:
-        return outcome.findings.did
-    return ()
+        return outcome.findings
+    return Findings()
 
 
 def _severity(outcome: Outcome) -> int:

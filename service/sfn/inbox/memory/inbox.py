@@ -10,7 +10,7 @@ import anyio.lowlevel
 from sfn.inbox.figures import BrakeState, Figures, braking
 from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.memory.worklist import MemoryWorklist
-from sfn.inbox.row import Row, State, counted_as, standing_of
+from sfn.inbox.row import Row, State, counted_as, standing_of, told_by
 from sfn.inbox.standing import LastEvent, Standing
 from sfn.inbox.transitions import released, replayed
 from sfn.words import Hint, Reason, Subject, TableName, Undecodable, Urgency
@@ -54,7 +54,7 @@ class MemoryInbox(MemoryWorklist):
         row = self._rows.get(subject)
         if row is None:
             return None
-        event = self._logged.get(row.seq)
+        event = self._logged.get(told_by(row))
         if event is None:
             return standing_of(row, None)
         hint, received_at = event

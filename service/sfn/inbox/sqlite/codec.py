@@ -78,7 +78,7 @@ def keys_of_tables(catalog: str) -> tuple[str, str]:
 
 
 ROW = (
-    "state, due_at, not_before, seq, done_seq, token, lease_until, attempt, crashes, failing_since, "
+    "state, due_at, not_before, seq, done_seq, told_seq, token, lease_until, attempt, crashes, failing_since, "
     "waits_since, reason, said, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key)"
 )
 """The columns of `parse_row`."""
@@ -86,7 +86,7 @@ ROW = (
 
 def parse_row(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> Row:
     """The row of `ROW`."""
-    state, due, before, seq, done, token, lease, attempt, crashes, *rest = columns
+    state, due, before, seq, done, told, token, lease, attempt, crashes, *rest = columns
     since, waits, reason, said, wish, story, memo = rest
     return Row(
         subject=subject_of(key),
@@ -95,6 +95,7 @@ def parse_row(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> 
         not_before=moment_or_none(before),
         seq=seq,
         done_seq=done,
+        told_seq=told,
         token=token,
         lease_until=moment_or_none(lease),
         attempt=attempt,
@@ -152,6 +153,7 @@ _ENCODED: Mapping[str, Callable[[Any], Any]] = {
     "not_before": micros_or_none,
     "seq": int,
     "done_seq": int,
+    "told_seq": lambda seq: seq,
     "token": int,
     "lease_until": micros_or_none,
     "attempt": int,

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sfn.inbox.figures import BrakeState, Figures, braking
 from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
-from sfn.inbox.row import Row, standing_of
+from sfn.inbox.row import Row, standing_of, told_by
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.codec import key_of, micros, moment
 from sfn.inbox.sqlite.dead import DeadLetters
@@ -191,7 +191,7 @@ class Desk:
 
     def _last_event(self, row: Row) -> LastEvent | None:
         query = "SELECT sender, event_id, received_at, body FROM event WHERE seq = ?"
-        found = self._db.execute(query, (row.seq,)).fetchone()
+        found = self._db.execute(query, (told_by(row),)).fetchone()
         return LastEvent(found[0], found[1], moment(found[2]), found[3]) if found is not None else None
 
     def _note(self, action: str, order: Order, count: int) -> int:

@@ -6,7 +6,7 @@ import sqlite3
 
 from sfn.errors import Broken
 
-VERSION = 3
+VERSION = 4
 
 MIGRATIONS = (
     """
@@ -74,6 +74,7 @@ MIGRATIONS = (
     CREATE INDEX subject_waits ON subject(lane, waits_since) WHERE waits_since IS NOT NULL;
     ALTER TABLE catalog ADD COLUMN catalog_id TEXT;
     """,
+    "ALTER TABLE subject ADD COLUMN told_seq INTEGER;",
 )
 
 

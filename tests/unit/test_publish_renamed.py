@@ -1,0 +1,58 @@
+"""What is known of the two names of a table that was renamed, for whoever asks about either."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sfn.inbox.standing import Standing
+from sfn.publish.policy import OnDrop
+from sfn.words import Hint, TableName
+from tests.unit.publishing import AT, A, B, Line
+
+pytestmark = pytest.mark.anyio
+
+
+async def standing(line: Line, name: TableName) -> Standing:
+    found = await line.inbox.standing(name)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+async def line() -> Line:
+    """One with a table that was renamed."""
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    told = Hint(A, "etl", "e1", renamed_to=B, body=b"it was renamed")
+    arrival = Hint(B, "etl", "e1/to", renamed_from=A, body=b"it was renamed")
+    await line.hear(told, arrival, seconds=60)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("renamed", "current")
+    return line
+
+
+async def test_each_name_has_the_event_that_told_of_it(line: Line) -> None:
+    for name, event_id in ((A, "e1"), (B, "e1/to")):
+        event = (await standing(line, name)).event
+        assert event is not None
+        assert (event.event_id, event.body) == (event_id, b"it was renamed")
+
+
+async def test_the_old_name_says_the_new_one_until_another_table_has_it(line: Line) -> None:
+    assert [(await standing(line, name)).story.renamed_to for name in (A, B)] == [B, None]
+    line.catalog.create(A, "file:///warehouse/n/other")
+    await line.hear(Hint(A), seconds=60)
+    assert (await standing(line, A)).story.renamed_to is None
+
+
+async def test_a_table_that_moved_before_it_was_dropped_has_no_other_name(line: Line) -> None:
+    line.policy = replace(line.policy, on_drop=OnDrop.DELETE)
+    line.catalog.commit(B, location="file:///warehouse/n/other")
+    await line.hear(Hint(B), seconds=60)
+    line.catalog.drop(B)
+    await line.hear(Hint(B, drop=True), seconds=60)
+    assert [line.document(B, place).get("state") for place in (AT, "file:///warehouse/n/other")] == ["moved", None]
+    assert (await standing(line, B)).story.renamed_to is None
