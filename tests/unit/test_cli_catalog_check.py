@@ -148,9 +148,20 @@ async def test_a_table_below_no_store_is_warned_of(world: World) -> None:
     assert world.places == ["file:///warehouse/sales/orders"]
 
 
-async def test_a_location_that_is_not_allowed_is_warned_of(world: World) -> None:
-    finding = await world.wrong(f"{LOCAL}allowed_locations = ['/warehouse/other']\n")
-    assert (finding.severity, finding.where) == (Severity.WARNING, "catalogs.prod: sales.orders")
+async def test_tables_that_are_all_refused_for_their_location_are_an_error(world: World) -> None:
+    world.create("far", "other", location="file:///elsewhere/far")
+    refused = [
+        one
+        for one in await world.found(f"{LOCAL}allowed_locations = ['/warehouse/other']\n")
+        if one.severity is not Severity.OK
+    ]
+    assert [(one.severity, one.where) for one in refused] == [
+        (Severity.WARNING, "catalogs.prod: sales.orders"),
+        (Severity.WARNING, "catalogs.prod: other.far"),
+        (Severity.ERROR, "catalogs.prod"),
+    ]
+    assert refused[-1].text.endswith("found none of the 2 looked at")
+    assert refused[-1].remedy == "set stores.NAME.prefix to where they lie, or catalogs.prod.allowed_locations"
 
 
 async def test_a_catalog_without_tables_is_warned_of(world: World) -> None:

@@ -219,6 +219,13 @@ async def test_all_of_it_is_looked_at(ground: Ground, tmp_path: Path) -> None:
     ]
 
 
+async def test_a_configuration_without_a_store_can_publish_nothing(ground: Ground, tmp_path: Path) -> None:
+    closed = "[catalogs.prod]\nuri = 'http://127.0.0.1:1'\n"
+    settings = ground.load(f"{closed}[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n[listener]\nport = 0\n")
+    (found,) = [one async for one in _all(settings) if one.where == "stores"]
+    assert found == Finding("stores", ERROR, "expected one at least, found none", 'set it: [stores.NAME] prefix = "/…"')
+
+
 async def _all(settings: Settings) -> AsyncIterator[Finding]:
     async for one in findings(settings, thorough=False):
         yield one

@@ -14,7 +14,7 @@ from sfn.catalog import Withheld
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.pages import counted
 from sfn.cli.tables import spelled
-from sfn.errors import LocationRefused, Scope, Trouble
+from sfn.errors import LocationRefused, Scope, SfnError, Trouble
 from sfn.pointer.location import checked
 from sfn.publish.policy import Policy
 from sfn.publish.scene import own_file
@@ -54,7 +54,7 @@ class CatalogCheck:
         self._where, self._thorough = f"catalogs.{name}", thorough
         self._namespaces: set[tuple[str, ...]] = set()
         self._owners: Counter[str] = Counter()
-        self._covered, self._complete = 0, True
+        self._covered, self._refused, self._complete = 0, 0, True
         self.places: list[str] = []
 
     async def findings(self) -> AsyncIterator[Finding]:
@@ -120,6 +120,7 @@ class CatalogCheck:
             place = checked(answer.table.location, policy.allowed)
             own = await learnt(lambda facts: own_file(facts, table, policy, place), self._stores)
         except LocationRefused as refused:
+            self._refused += 1
             return wrong(f"{self._where}: {name}", refused, Severity.WARNING)
         except Trouble as trouble:
             return wrong(f"{self._where}: {name}", trouble)
@@ -146,6 +147,11 @@ class CatalogCheck:
             yield doubtful(self._where, "lists no table that would get files", remedy)
             return
         yield fine(self._where, self._extent())
+        if self._refused and not self.places:
+            expected = "tables that lie below a store, where files may be written"
+            found = f"none of the {self._refused:,} looked at"
+            remedy = f"set stores.NAME.prefix to where they lie, or {self._where}.allowed_locations"
+            yield wrong(self._where, SfnError(self._where, expected=expected, found=found, remedy=remedy))
         for owner, number in self._owners.items():
             if owner == policy.catalog_id:
                 yield fine(self._where, f"SFN files beside them: {number} ours")
