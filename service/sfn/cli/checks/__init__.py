@@ -21,7 +21,7 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
     """Everything, in the order in which a start needs it.
 
     Args:
-        thorough: look into every namespace.
+        thorough: look at every table.
     """
     lacking: set[str] = set()
     for finding in parties(settings):
