@@ -9,10 +9,10 @@ import pytest
 from typing_extensions import override
 
 from sfn.cli.checks import findings
-from sfn.cli.checks.findings import Finding, Severity
+from sfn.cli.checks.findings import Finding, Severity, wrong
 from sfn.cli.checks.parties import parties
 from sfn.cli.checks.stores import store
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import Permanent, Scope, SfnError, Transient
 from sfn.settings import Settings
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.local import LocalStore
@@ -217,6 +217,21 @@ async def test_all_of_it_is_looked_at(ground: Ground, tmp_path: Path) -> None:
         ("catalogs.prod", ERROR),
         ("stores.lake", OK),
     ]
+
+
+@pytest.mark.parametrize(
+    ("where", "subject", "text"),
+    [
+        ("listener", "listener 127.0.0.1:80", "127.0.0.1:80: "),
+        ("catalogs.prod", "catalog prod: GET http://prod/v1", "GET http://prod/v1: "),
+        ("catalogs.prod: a.b", "catalog prod: load a.b", "load a.b: "),
+        ("catalogs.prod", "catalog production: load a.b", "catalog production: load a.b: "),
+        ("stores.lake", "stores.lake", ""),
+        ("inbox", "/var/inbox.db", "/var/inbox.db: "),
+    ],
+)
+def test_what_a_finding_is_about_is_said_once(where: str, subject: str, text: str) -> None:
+    assert wrong(where, SfnError(subject, expected="it", found="none")).text == f"{text}expected it, found none"
 
 
 async def test_a_configuration_without_a_store_can_publish_nothing(ground: Ground, tmp_path: Path) -> None:
