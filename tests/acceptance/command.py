@@ -21,7 +21,7 @@ from tests.integration.process import Daemon, configure, serving
 from tests.integration.waiting import until
 
 SFN = Path(sys.executable).with_name("sfn")
-ADMIN = '[admin]\ntoken = "operators"\n'
+ADMIN = '[admin]\ntoken = "a-token-of-operators"\n'
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,29 @@ def severities(found: list[Finding]) -> list[tuple[str, Severity]]:
 
 
 def test_parties_whose_tokens_are_their_own_are_fine(ground: Ground, tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("one\ntwo\n")
+    (tmp_path / "tokens").write_text("the-first-of-two-tokens\n# and\nthe-second-of-two-tokens\n")
     settings = ground.load(
-        f"{CATALOG}[senders.etl]\nsecrets_file = '{tmp_path}/tokens'\nsecrets = {{ m = 'x' }}\n[admin]\ntoken = 'y'\n"
+        f"{CATALOG}[senders.etl]\nsecrets_file = '{tmp_path}/tokens'\n"
+        "secrets = { m = 'sixteen-of-these' }\n[admin]\ntoken = 'sixteen-of-those'\n"
     )
     assert severities(list(parties(settings))) == [("tokens", OK)]
+
+
+def test_tokens_that_are_soon_guessed_are_warned_of_by_their_settings(ground: Ground, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("the-first-of-two-tokens\n# and\nfifteen-of-them\n")
+    settings = ground.load(
+        f"{CATALOG}[senders.etl]\nsecrets_file = '{tmp_path}/tokens'\nsecrets = {{ m = 'sender' }}\n"
+        f"[admin]\ntoken = 'operator'\n[telemetry]\nmetrics_token = 'scraper'\n"
+    )
+    fine, *warned = parties(settings)
+    assert fine.severity is OK
+    text = "a token of fewer than 16 characters is soon guessed"
+    assert [(one.severity, one.where, one.text) for one in warned] == [
+        (WARNING, "senders.etl.secrets.m", text),
+        (WARNING, "admin.token", text),
+        (WARNING, "telemetry.metrics_token", text),
+        (WARNING, "senders.etl.secrets_file", f"{tmp_path}/tokens, line 3: {text}"),
+    ]
 
 
 def test_parties_without_tokens_are_warned_of(ground: Ground) -> None:
@@ -52,7 +70,7 @@ def test_parties_without_tokens_are_warned_of(ground: Ground) -> None:
 
 
 def test_a_token_that_two_parties_have_is_an_error(ground: Ground, tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("same\n")
+    (tmp_path / "tokens").write_text("the-same-token-of-both\n")
     settings = ground.load(
         f"{CATALOG}[senders.etl]\nsecrets_file = '{tmp_path}/tokens'\n[admin]\ntoken_file = '{tmp_path}/tokens'\n"
     )
