@@ -47,7 +47,8 @@ EXPOSE 8085
 USER 10001:10001
 STOPSIGNAL SIGTERM
 
-# It reads the configuration that the service reads: another port or TLS needs no other check.
+# It reads the configuration that the service reads: another port or TLS needs no other check. The interval of the start
+# needs Docker Engine 25 or newer.
 HEALTHCHECK --interval=30s --timeout=15s --start-period=60s --start-interval=2s CMD ["sfn", "healthcheck"]
 ENTRYPOINT ["sfn"]
 CMD ["serve"]

@@ -21,7 +21,7 @@ from tests.integration.process import Daemon, configure, serving
 from tests.integration.waiting import until
 
 SFN = Path(sys.executable).with_name("sfn")
-ADMIN = '[admin]\ntoken = "operators"\n'
+ADMIN = '[admin]\ntoken = "a-token-of-operators"\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +79,17 @@ class Place:
 
 
 @asynccontextmanager
-async def place(folder: Path, catalog: str = "", more: str = "") -> AsyncGenerator[Place]:
+async def place(folder: Path, catalog: str = "", more: str = "", lag: str = "0") -> AsyncGenerator[Place]:
     """A service with operators.
 
     Args:
         catalog: settings of its catalog.
         more: other sections.
+        lag: the catalog's `replica_lag`.
     """
     async with lake(folder) as made:
         configuration = configure(made, ADMIN + more)
-        text = configuration.read_text()
+        text = configuration.read_text().replace('replica_lag = "0"', f'replica_lag = "{lag}"')
         configuration.write_text(text.replace("[catalogs.prod]", f"[catalogs.prod]\n{catalog}"))
         async with serving(configuration) as daemon:
             yield Place(made, daemon, configuration)

@@ -27,7 +27,7 @@ def entries(folder: Path) -> list[Path]:
 async def test_a_configuration_that_works_says_so_and_leaves_nothing(tmp_path: Path) -> None:
     async with lake(tmp_path) as catalog:
         catalog.commit("orders")
-        configuration = configure(catalog, '[admin]\ntoken = "operators"\n')
+        configuration = configure(catalog, '[admin]\ntoken = "a-token-of-operators"\n')
         before = entries(tmp_path)
         told = await sfn("check", environ={"SFN_CONFIG": str(configuration)})
         assert (told.status, told.err) == (0, "")

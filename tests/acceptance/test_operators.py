@@ -104,7 +104,9 @@ async def test_a_sweep_is_followed_to_its_end_and_tells_what_differed(here: Plac
     assert here.lake.published("found") is None
     told = await here.sfn("reconcile")
     assert told.status == 0
-    assert re.fullmatch(r"prod: the sweep waits \d+ s, until [\d:]{8}, as two of a catalog are kept apart\n|", told.err)
+    assert re.fullmatch(
+        r"prod: the sweep waits \d+ s, until [-\d]{10} [:\d]{8}Z, as two of a catalog are kept apart\n|", told.err
+    )
     assert re.search(r"^  sales\.found +new$", told.out, re.MULTILINE)
     await until(lambda: here.lake.published("found") == pointer)
     swept = (await here.sfn("reconcile", "--catalog", "prod", "--json")).json["catalogs"]

@@ -98,6 +98,19 @@ async def test_a_catalog_that_retires_leaves_no_file_until_that_is_undone(tmp_pa
         await here.lake.until_published("orders")
 
 
+async def test_a_drop_is_waited_for_until_no_replica_can_lag(tmp_path: Path) -> None:
+    async with place(tmp_path, lag="2s") as here:
+        await here.publish("dropped")
+        here.lake.drop("dropped")
+        told = await here.sfn("notify", "sales.dropped", "--operation", "drop", "--wait")
+        assert (told.status, told.out) == (
+            0,
+            "sales.dropped: nothing to publish: it has no live file, as the catalog says\n",
+        )
+        assert told.err.startswith("sales.dropped: waits with a drop; looked at once more in ")
+        assert here.lake.published("dropped") is None
+
+
 async def test_a_table_that_is_left_out_says_by_which_setting(tmp_path: Path) -> None:
     async with place(tmp_path, catalog='exclude = ["sales.tmp_*"]') as here:
         told = await here.sfn("notify", "sales.tmp_1", "--wait")

@@ -76,6 +76,14 @@ def test_a_refusal_is_one_line_on_standard_error_and_1(place: Directory) -> None
     assert said in complaint
 
 
+@pytest.mark.parametrize("more", [(), ("--table", "sales.orders")])
+def test_a_directory_that_is_missing_is_told_from_one_without_our_files(tmp_path: Path, more: tuple[str, ...]) -> None:
+    status, told, complaint = resolve(tmp_path / "absent", *more)
+    said = f"file://{tmp_path}/absent: expected a table's directory, found no such directory; check the path"
+    assert (status, told, complaint.startswith(said)) == (1, "", True)
+    assert "found none; check the directory" in resolve(tmp_path, *more)[2]
+
+
 @pytest.mark.parametrize(
     "arguments", [(), ("a", "b"), ("a", "--table", "sales."), ("a", "--table", "a.%ff"), ("a", "--uuidd", "x")]
 )

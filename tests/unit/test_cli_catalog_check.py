@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 from typing_extensions import override
 
+from sfn.catalog import Skip, Withheld
 from sfn.catalog.memory import MemoryCatalog
 from sfn.cli.checks import catalogs
 from sfn.cli.checks.catalogs import CatalogCheck, is_local
@@ -96,8 +98,8 @@ async def test_a_catalog_that_is_right(world: World) -> None:
     world.write("ours")
     assert [(one.severity, one.text) for one in await world.found()] == [
         (Severity.OK, "reached; files carry the catalog_id ours"),
-        (Severity.OK, "listed; 1 table loaded, all that there are"),
-        (Severity.OK, "SFN files beside them: 1 ours"),
+        (Severity.OK, "listed; 1 table looked at, all that there are"),
+        (Severity.OK, "SFN files beside the 1 looked at: 1 ours"),
     ]
     assert world.places == ["file:///warehouse/sales/orders"]
 
@@ -148,9 +150,20 @@ async def test_a_table_below_no_store_is_warned_of(world: World) -> None:
     assert world.places == ["file:///warehouse/sales/orders"]
 
 
-async def test_a_location_that_is_not_allowed_is_warned_of(world: World) -> None:
-    finding = await world.wrong(f"{LOCAL}allowed_locations = ['/warehouse/other']\n")
-    assert (finding.severity, finding.where) == (Severity.WARNING, "catalogs.prod: sales.orders")
+async def test_tables_that_are_all_refused_for_their_location_are_an_error(world: World) -> None:
+    world.create("far", "other", location="file:///elsewhere/far")
+    refused = [
+        one
+        for one in await world.found(f"{LOCAL}allowed_locations = ['/warehouse/other']\n")
+        if one.severity is not Severity.OK
+    ]
+    assert [(one.severity, one.where) for one in refused] == [
+        (Severity.WARNING, "catalogs.prod: sales.orders"),
+        (Severity.WARNING, "catalogs.prod: other.far"),
+        (Severity.ERROR, "catalogs.prod"),
+    ]
+    assert refused[-1].text.endswith("found none of the 2 looked at")
+    assert refused[-1].remedy == "set stores.NAME.prefix to where they lie, or catalogs.prod.allowed_locations"
 
 
 async def test_a_catalog_without_tables_is_warned_of(world: World) -> None:
@@ -158,18 +171,35 @@ async def test_a_catalog_without_tables_is_warned_of(world: World) -> None:
     assert "lists no table that would get files" in finding.text
 
 
-async def test_one_table_of_each_namespace_is_loaded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogs, "NAMESPACES", 3)
+async def test_a_sample_is_looked_at_unless_all_are_wanted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.create("items")
+    world.write("ours")
     for number in range(5):
         world.create("t", f"n{number}")
-    said = "listed in part; 3 tables loaded, a sample; --all for one of every namespace"
-    assert (await world.found())[-1].text == said
-    assert len(world.catalog.loads) == 3
-    world.catalog.loads.clear()
-    said = "listed; 6 of 7 tables loaded, a sample: one of each namespace"
-    assert (await world.found(thorough=True))[-1].text == said
+    sampled = "listed; 6 of 7 tables looked at, a sample: one of each namespace; --all looks at all"
+    assert [one.text for one in await world.found()][1] == sampled
     assert len(world.catalog.loads) == 6
+    monkeypatch.setattr(catalogs, "NAMESPACES", 3)
+    in_part = "listed in part; 3 tables looked at, a sample; --all looks at all"
+    assert [one.text for one in await world.found()][1] == in_part
+    world.catalog.loads.clear()
+    assert [one.text for one in await world.found(thorough=True)][1:] == [
+        "listed; 7 tables looked at, all that there are",
+        "SFN files beside the 7 looked at: 1 ours",
+    ]
+    assert len(world.catalog.loads) == 7
+
+
+async def test_a_catalog_of_another_name_is_an_error_with_the_right_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tables(_: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+        yield Withheld((), "its database holds default, and nothing of lake", 'set … = "default"')
+
+    monkeypatch.setattr(world.catalog, "tables", tables)
+    assert await world.wrong() == Finding(
+        "catalogs.prod", Severity.ERROR, "its database holds default, and nothing of lake", 'set … = "default"'
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from typing_extensions import override
 
 from sfn.cli.checks import findings
-from sfn.cli.checks.findings import Finding, Severity
+from sfn.cli.checks.findings import Finding, Severity, wrong
 from sfn.cli.checks.parties import parties
 from sfn.cli.checks.stores import store
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import Permanent, Scope, SfnError, Transient
 from sfn.settings import Settings
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.local import LocalStore
@@ -39,11 +39,29 @@ def severities(found: list[Finding]) -> list[tuple[str, Severity]]:
 
 
 def test_parties_whose_tokens_are_their_own_are_fine(ground: Ground, tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("one\ntwo\n")
+    (tmp_path / "tokens").write_text("the-first-of-two-tokens\n# and\nthe-second-of-two-tokens\n")
     settings = ground.load(
-        f"{CATALOG}[senders.etl]\nsecrets_file = '{tmp_path}/tokens'\nsecrets = {{ m = 'x' }}\n[admin]\ntoken = 'y'\n"
+        f"{CATALOG}[senders.etl]\nsecrets_file = '{tmp_path}/tokens'\n"
+        "secrets = { m = 'sixteen-of-these' }\n[admin]\ntoken = 'sixteen-of-those'\n"
     )
     assert severities(list(parties(settings))) == [("tokens", OK)]
+
+
+def test_tokens_that_are_soon_guessed_are_warned_of_by_their_settings(ground: Ground, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("the-first-of-two-tokens\n# and\nfifteen-of-them\n")
+    settings = ground.load(
+        f"{CATALOG}[senders.etl]\nsecrets_file = '{tmp_path}/tokens'\nsecrets = {{ m = 'sender' }}\n"
+        f"[admin]\ntoken = 'operator'\n[telemetry]\nmetrics_token = 'scraper'\n"
+    )
+    fine, *warned = parties(settings)
+    assert fine.severity is OK
+    text = "a token of fewer than 16 characters is soon guessed"
+    assert [(one.severity, one.where, one.text) for one in warned] == [
+        (WARNING, "senders.etl.secrets.m", text),
+        (WARNING, "admin.token", text),
+        (WARNING, "telemetry.metrics_token", text),
+        (WARNING, "senders.etl.secrets_file", f"{tmp_path}/tokens, line 3: {text}"),
+    ]
 
 
 def test_parties_without_tokens_are_warned_of(ground: Ground) -> None:
@@ -52,7 +70,7 @@ def test_parties_without_tokens_are_warned_of(ground: Ground) -> None:
 
 
 def test_a_token_that_two_parties_have_is_an_error(ground: Ground, tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("same\n")
+    (tmp_path / "tokens").write_text("the-same-token-of-both\n")
     settings = ground.load(
         f"{CATALOG}[senders.etl]\nsecrets_file = '{tmp_path}/tokens'\n[admin]\ntoken_file = '{tmp_path}/tokens'\n"
     )
@@ -217,6 +235,28 @@ async def test_all_of_it_is_looked_at(ground: Ground, tmp_path: Path) -> None:
         ("catalogs.prod", ERROR),
         ("stores.lake", OK),
     ]
+
+
+@pytest.mark.parametrize(
+    ("where", "subject", "text"),
+    [
+        ("listener", "listener 127.0.0.1:80", "127.0.0.1:80: "),
+        ("catalogs.prod", "catalog prod: GET http://prod/v1", "GET http://prod/v1: "),
+        ("catalogs.prod: a.b", "catalog prod: load a.b", "load a.b: "),
+        ("catalogs.prod", "catalog production: load a.b", "catalog production: load a.b: "),
+        ("stores.lake", "stores.lake", ""),
+        ("inbox", "/var/inbox.db", "/var/inbox.db: "),
+    ],
+)
+def test_what_a_finding_is_about_is_said_once(where: str, subject: str, text: str) -> None:
+    assert wrong(where, SfnError(subject, expected="it", found="none")).text == f"{text}expected it, found none"
+
+
+async def test_a_configuration_without_a_store_can_publish_nothing(ground: Ground, tmp_path: Path) -> None:
+    closed = "[catalogs.prod]\nuri = 'http://127.0.0.1:1'\n"
+    settings = ground.load(f"{closed}[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n[listener]\nport = 0\n")
+    (found,) = [one async for one in _all(settings) if one.where == "stores"]
+    assert found == Finding("stores", ERROR, "expected one at least, found none", 'set it: [stores.NAME] prefix = "/…"')
 
 
 async def _all(settings: Settings) -> AsyncIterator[Finding]:

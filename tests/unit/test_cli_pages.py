@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import timedelta, timezone
 
 import pytest
 
-from sfn.cli.pages import Grid, Line, ago, counted, lasting, plain, safe
+from sfn.cli.pages import Grid, Line, ago, counted, lasting, moment, plain, safe
 from tests.unit.operators import NOON
 
 
@@ -31,6 +31,11 @@ def test_a_stretch_of_time_is_said_by_its_two_largest_units(seconds: float, said
 def test_a_moment_is_behind_or_ahead() -> None:
     assert ago(NOON - timedelta(seconds=5), NOON) == "5 s ago"
     assert ago(NOON + timedelta(seconds=5), NOON) == "in 5 s"
+
+
+def test_a_moment_is_said_in_utc_and_whole_seconds() -> None:
+    there = NOON.replace(microsecond=999_999).astimezone(timezone(timedelta(hours=2)))
+    assert moment(there) == "2026-08-21 12:00:00Z"
 
 
 @pytest.mark.parametrize(

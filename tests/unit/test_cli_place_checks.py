@@ -76,7 +76,9 @@ def test_a_free_address_is_fine_and_a_taken_one_is_not(ground: Ground) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         settings = ground.load(f"{CATALOG}[listener]\nport = {port}\n")
-        assert severities(list(listener(settings, None))) == [("listener", ERROR)]
+        (found,) = listener(settings, None)
+        assert (found.where, found.severity) == ("listener", ERROR)
+        assert found.text.startswith(f"127.0.0.1:{port}: expected a free address")
         assert list(listener(settings, "a process")) == []
     assert severities(list(listener(settings, None))) == [("listener", OK)]
 

@@ -101,6 +101,8 @@ def test_a_503_that_does_not_say_when_is_an_answer(server: AdminServer, service:
         ),
         (Reply(302, b"", {"Location": "http://elsewhere/"}), "set --url to where it leads, http://elsewhere/"),
         (Reply(500, {"title": "Internal Server Error"}), "found status 500: Internal Server Error"),
+        (Reply(400, {"error": {"message": "No route", "code": 400}}), "that is no problem document; that is not this"),
+        (Reply(401, b"<html>"), "expected an sfn service, found status 401: a body of application/json, 6 bytes, "),
         (Reply(422, {"detail": "catalog:\x1b[2J"}), r"found status 422: catalog:\x1b[2J"),
         (Reply(200, {"version": "9"}), "use the `sfn` of the service's own version"),
         (Reply(200, b"<html>"), "use the `sfn` of the service's own version"),
@@ -114,14 +116,17 @@ def test_what_is_no_answer_says_what_to_do(server: AdminServer, service: Service
 def test_a_service_without_admin_routes_is_told_from_another_server(server: AdminServer, service: Service) -> None:
     server.tell("GET /admin/v1/status", Reply(404, {"detail": "Not Found"}))
     assert "set admin.token or admin.token_file in the service's configuration" in refusal(service)
-    server.tell("GET /livez", Reply(404, b""))
-    assert "something else answers there" in refusal(service)
+    for status in (400, 404):
+        server.tell("GET /livez", Reply(status, b""))
+        assert "that is not this service" in refusal(service)
 
 
 def test_a_thing_that_is_not_there_is_told_from_routes_that_are_not(server: AdminServer, service: Service) -> None:
     server.tell("GET /admin/v1/dead-letters/7", Reply(404, {"detail": "no dead letter has the id 7"}))
-    with pytest.raises(NotKnown, match="no dead letter has the id 7"):
+    with pytest.raises(NotKnown) as caught:
         service.letter(7)
+    remedy = "`sfn dead-letters list --status all` has those that are kept"
+    assert str(caught.value) == f"dead letter 7: expected one that the service keeps, found none; {remedy}"
 
 
 def test_nobody_listens() -> None:

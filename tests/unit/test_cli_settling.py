@@ -78,6 +78,46 @@ def test_a_table_that_was_given_up_before_is_not_waited_for_longer_than_that_hel
     assert len(server.asked) == looks
 
 
+DROP = msgspec.structs.replace(NEWS, news=False, drop=True, metadata_location=None)
+
+
+def of_a_drop(why: str, due: timedelta) -> dict[str, object]:
+    return {"wanted": DROP, "last": Last("later", why, NOON), "due_at": NOON + due}
+
+
+def test_a_look_that_comes_in_time_is_waited_for_and_told_of_once(server: AdminServer, service: Service) -> None:
+    first, second = of_a_drop("it may be older", MINUTE / 2), of_a_drop("absent", MINUTE)
+    server.tell(PATH, *[reply(**first)] * 30, *[reply(**second)] * 20, reply(published=None))
+    told: list[str] = []
+    found = awaited(service, "prod", ("sales",), "orders", 2 * MINUTE, Hours().watch, told.append)
+    assert found == table(published=None)
+    assert told == [
+        "waits with a drop; looked at once more in 30 s (it may be older); Ctrl-C leaves it to the service",
+        "waits with a drop; looked at once more in 33 s (absent); Ctrl-C leaves it to the service",
+    ]
+
+
+def test_a_look_that_comes_too_late_is_not_waited_for(server: AdminServer, service: Service) -> None:
+    late = of_a_drop("absent", 2 * MINUTE)
+    server.tell(PATH, reply(**late), reply())
+    told: list[str] = []
+    assert awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch, told.append) == table(**late)
+    assert told == []
+
+
+def test_a_published_table_is_not_waited_for_until_its_next_look(server: AdminServer, service: Service) -> None:
+    again = {"last": Last("later", "a replica may lag", NOON), "due_at": NOON + MINUTE / 2}
+    server.tell(PATH, reply(**again), reply())
+    assert awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) == table(**again)
+
+
+def test_what_is_stuck_for_seconds_is_told_of(server: AdminServer, service: Service) -> None:
+    server.tell(PATH, *[reply(wanted=NEWS, due_at=NOON)] * 12, reply())
+    told: list[str] = []
+    awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch, told.append)
+    assert told == ["something new was told of; its turn: 2 s ago; Ctrl-C leaves it to the service"]
+
+
 def test_a_table_that_the_service_forgot_again_is_settled(server: AdminServer, service: Service) -> None:
     server.tell(PATH, reply(wanted=NEWS), Reply(404, {"title": "Not Found"}))
     assert awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) is None

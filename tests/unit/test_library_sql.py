@@ -132,7 +132,9 @@ async def test_a_name_that_would_be_mistaken_is_refused_and_nothing_else_is(
 async def test_a_catalog_of_whose_name_its_database_knows_nothing_is_withheld(database: Database) -> None:
     async with opening({**database.properties, "name": "default"}) as catalog:
         assert [one async for one in catalog.tables()] == [
-            Withheld((), "its database holds lake, and nothing of default: set catalogs.lake.properties.name")
+            Withheld(
+                (), "its database holds lake, and nothing of default", 'set catalogs.lake.properties.name = "lake"'
+            )
         ]
 
 

@@ -18,11 +18,18 @@ class Withheld:
 
     Attributes:
         namespace: its levels, outermost first; none for the whole catalog.
-        why: what happened and what to do, for a person.
+        why: what happened, for a person.
+        remedy: the setting that is wrong, and what to set it to; empty where a permission is missing.
     """
 
     namespace: tuple[str, ...]
     why: str
+    remedy: str = ""
+
+    @property
+    def said(self) -> str:
+        """All of it in one line."""
+        return f"{self.why}; {self.remedy}" if self.remedy else self.why
 
 
 class Catalog(Protocol):

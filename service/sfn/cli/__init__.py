@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup, TyperOption
 
 from sfn.cli import (
     adopt,
@@ -66,4 +67,17 @@ app.command("retire", rich_help_panel=_ACT)(retire.retire)
 
 def main() -> None:
     """Run the command line: exit code 0 done, 1 failed, 2 wrong usage or wrong settings."""
-    app()
+    command = typer.main.get_command(app)
+    _name_no_types(typer.Context(command))
+    command()
+
+
+def _name_no_types(context: typer.Context) -> None:
+    """Have the help of flags, which take no value, name no type of one: of a command and those below it."""
+    command = context.command
+    for option in command.get_params(context):
+        if isinstance(option, TyperOption) and option.is_flag:
+            option.metavar = ""
+    if isinstance(command, TyperGroup):
+        for below in command.commands.values():
+            _name_no_types(typer.Context(below, context))

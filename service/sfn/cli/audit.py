@@ -24,7 +24,7 @@ def audit(
 ) -> None:
     """List what operators did, newest first: when, who, what, to how many."""
     from sfn.cli.access import operators
-    from sfn.cli.pages import Grid, safe
+    from sfn.cli.pages import Grid, moment, safe
     from sfn.cli.printing import complain, show, show_json
     from sfn.cli.service import Service
 
@@ -36,7 +36,7 @@ def audit(
     rows = [
         (
             str(one.id),
-            f"{one.at:%Y-%m-%d %H:%M:%SZ}",
+            moment(one.at),
             *map(safe, (one.actor, one.action, f"{one.count:,}", one.subject)),
         )
         for one in found.entries

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from sfn.cli.answers import Batch, Filter, Letter, Letters, NotReplayed
-from sfn.cli.pages import Grid, Line, Tone, ago, safe
+from sfn.cli.pages import Grid, Line, Tone, ago, moment, safe
 from sfn.cli.printing import progress
 from sfn.cli.remedies import remedy
 from sfn.cli.service import Service
@@ -93,8 +93,8 @@ def letter_page(letter: Letter, now: datetime) -> Iterator[Line | Grid]:
     rows = [
         ("about", safe(about(letter))),
         ("sender", safe(letter.sender or "-")),
-        ("opened", f"{letter.opened_at.isoformat()} ({ago(letter.opened_at, now)})"),
-        ("changed", f"{letter.changed_at.isoformat()} ({ago(letter.changed_at, now)}){actor}"),
+        ("opened", f"{moment(letter.opened_at)} ({ago(letter.opened_at, now)})"),
+        ("changed", f"{moment(letter.changed_at)} ({ago(letter.changed_at, now)}){actor}"),
         ("attempts", str(letter.attempts)),
         ("detail", safe(letter.detail)),
     ]

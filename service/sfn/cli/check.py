@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def check(
     *,
     thorough: Annotated[
-        bool, typer.Option("--all", help="Load a table of every namespace, not of twenty at most.")
+        bool, typer.Option("--all", help="Look at every table, not at one of each namespace, of twenty at most.")
     ] = False,
     as_json: options.AsJson = False,
     config: options.Config = None,
@@ -27,8 +27,8 @@ def check(
     """Prove a configuration before it is served: every finding with its remedy.
 
     Looked at are the settings, files of tokens, the inbox's folder, the address, each catalog (reached, who we are,
-    listed, loaded) and each store (written, swapped and deleted on conditions). Nothing is changed but for probes,
-    which are removed again.
+    listed, a sample of its tables loaded) and each store (written, swapped and deleted on conditions). Nothing is
+    changed but for probes, which are removed again.
 
     Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
     """

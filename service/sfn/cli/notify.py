@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from sfn.cli.answers import Accepted
 
 PATIENCE: Final = timedelta(seconds=60)
-"""How long `--wait` waits."""
+"""How long `--wait` waits for what is published at once."""
+OF_AN_END: Final = timedelta(minutes=3)
+"""How long for a drop or a rename: one or two `replica_lag`, of a minute each unless set."""
 
 
 class Operation(StrEnum):
@@ -103,8 +106,12 @@ def notify(
         told = _ignored(voice, tables) if is_ignored else _told(taken, table)
         if watcher is None or is_ignored:
             _show(taken, told, as_json=as_json)
-        elif not _followed(watcher, voice, tables, timeout or PATIENCE, taken, as_json=as_json):
+        elif not _followed(watcher, voice, tables, timeout or _patience(operation), taken, as_json=as_json):
             raise typer.Exit(FAILED)
+
+
+def _patience(operation: Operation) -> timedelta:
+    return OF_AN_END if operation in {Operation.DROP, Operation.RENAME} else PATIENCE
 
 
 def _show(taken: Accepted, told: str, *, as_json: bool) -> None:
@@ -135,7 +142,7 @@ def _followed(
         try:
             for table in tables:
                 left = timedelta(seconds=until - watch.monotonic())
-                found = awaited(service, catalog, *table_of(table), left, watch)
+                found = awaited(service, catalog, *table_of(table), left, watch, partial(_waits, table))
                 ends.append(outcome(table, found, watch.now(), patience))
         except KeyboardInterrupt:
             complain("the event is on disk: `sfn status` tells what comes of it")
@@ -145,6 +152,12 @@ def _followed(
     else:
         show([line for end in ends for line in lines(end)])
     return all(end.is_well for end in ends)
+
+
+def _waits(table: str, what: str) -> None:
+    from sfn.cli.printing import complain
+
+    complain(f"{table}: {what}")
 
 
 def _told(taken: Accepted, table: str) -> str:

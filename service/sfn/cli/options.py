@@ -137,7 +137,7 @@ Patience: TypeAlias = Annotated[
         "--timeout",
         parser=_age,
         metavar="TIME",
-        help="With --wait: how long at most, such as 5m; 60s where it is not given.",
+        help="With --wait: how long at most, such as 5m; else 60s, of a drop or rename 3m.",
         show_default=False,
     ),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -85,6 +85,11 @@ def lasting(time: timedelta) -> str:
 def ago(at: datetime, now: datetime) -> str:
     """`45 s ago`, `in 45 s`."""
     return f"in {lasting(at - now)}" if at > now else f"{lasting(now - at)} ago"
+
+
+def moment(at: datetime) -> str:
+    """`2026-11-22 18:43:36Z`, whatever the zone of the machine."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def _lines(part: Line | Grid) -> Iterable[str]:

@@ -117,6 +117,6 @@ def _told(name: str, found: Found) -> Rehearsed:
         name,
         found.tables,
         [Differs(spelled(one.table.namespace, one.table.name), one.kind, one.detail) for one in found.differences],
-        [Refused(".".join(one.namespace) or "(all)", one.why) for one in found.withheld],
+        [Refused(".".join(one.namespace) or "(all)", one.said) for one in found.withheld],
         [Refused(spelled(table.namespace, table.name), why) for table, why in found.failed],
     )

@@ -39,6 +39,8 @@ _LEVELS: Final = "\x1f"
 """Between the levels of a namespace in a path, as in Iceberg's REST API."""
 _ADMIN: Final = "/admin/v1"
 _DETAIL: Final = 300
+_SERVICE: Final = "an sfn service"
+_ELSEWHERE: Final = "that is not this service, or a proxy before it: check --url, or the --config that says where it is"
 
 
 class NotKnown(SfnError):
@@ -118,7 +120,13 @@ class Service:
 
     def letter(self, number: int) -> answers.Letter:
         """One dead letter, with the event that nobody understood; raises `NotKnown`."""
-        return self._get(f"/dead-letters/{number}", answers.Letter)
+        try:
+            return self._get(f"/dead-letters/{number}", answers.Letter)
+        except NotKnown:
+            remedy = "`sfn dead-letters list --status all` has those that are kept"
+            raise NotKnown(
+                f"dead letter {number}", expected="one that the service keeps", found="none", remedy=remedy
+            ) from None
 
     def replay(self, batch: answers.Batch) -> answers.Replayed:
         """Have one batch tried again."""
@@ -200,30 +208,34 @@ class Service:
         """A 404: of a thing that does not exist, or of all these routes."""
         probe = self._exchange("GET", f"{_ADMIN}/status")
         if probe.status_code != HTTPStatus.NOT_FOUND:
-            return NotKnown(str(reply.url), expected="one that exists", found=f"none: {_detail(reply)}")
-        if self._exchange("GET", "/livez").status_code == HTTPStatus.NOT_FOUND:
-            remedy = "check --url: something else answers there"
-            return SfnError(self.url, expected="an sfn service", found="404 to all that one answers", remedy=remedy)
+            return NotKnown(
+                str(reply.url), expected="one that exists", found=f"none: {_problem(reply) or _body(reply)}"
+            )
+        if self._exchange("GET", "/livez").status_code not in {HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE}:
+            return SfnError(self.url, expected=_SERVICE, found="404 to what one answers", remedy=_ELSEWHERE)
         remedy = "set admin.token or admin.token_file in the service's configuration and restart it"
         return SfnError(
             self.url, expected="a service with admin routes", found="one without, or of an old version", remedy=remedy
         )
 
     def _refused(self, reply: httpx.Response) -> SfnError:
-        where = f"{reply.request.method} {reply.url}"
+        where, problem = f"{reply.request.method} {reply.url}", _problem(reply)
         match reply.status_code:
+            case status if status in range(300, 400):
+                expected = "the service itself, and no redirect: a token would be sent along"
+                remedy = f"set --url to where it leads, {reply.headers.get('Location', 'which it does not say')}"
+            case _ if not problem:
+                expected, remedy = _SERVICE, _ELSEWHERE
             case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
                 expected = "a token that the service knows"
                 remedy = "give --token-file, or the --config of that very service"
             case HTTPStatus.SERVICE_UNAVAILABLE:
                 expected = f"an answer within {TRIES} tries"
                 remedy = "try again later; `sfn status` says what is wrong"
-            case status if status in range(300, 400):
-                expected = "the service itself, and no redirect: a token would be sent along"
-                remedy = f"set --url to where it leads, {reply.headers.get('Location', 'which it does not say')}"
             case _:
                 expected, remedy = "an answer", ""
-        return SfnError(where, expected=expected, found=f"status {reply.status_code}: {_detail(reply)}", remedy=remedy)
+        found = f"status {reply.status_code}: {problem or _body(reply)}"
+        return SfnError(where, expected=expected, found=found, remedy=remedy)
 
 
 def asker() -> str:
@@ -236,14 +248,18 @@ def asker() -> str:
     return re.sub(r"[^\x21-\x7e]", "?", f"{user}@{socket.gethostname()}")
 
 
-def _detail(reply: httpx.Response) -> str:
-    """What a refusal says about itself."""
+def _problem(reply: httpx.Response) -> str:
+    """What a refusal says about itself; empty for one that is not the service's."""
     try:
         problem = msgspec.json.decode(reply.content, type=answers.Problem)
     except msgspec.DecodeError:
-        kind = reply.headers.get("Content-Type", "no type")
-        return f"a body of {kind}, {len(reply.content)} bytes, that is no problem document"
+        return ""
     return safe(problem.detail or problem.title)[:_DETAIL]
+
+
+def _body(reply: httpx.Response) -> str:
+    kind = safe(reply.headers.get("Content-Type", "no type"))
+    return f"a body of {kind}, {len(reply.content)} bytes, that is no problem document"
 
 
 def _unreached(url: str, error: httpx.TransportError) -> SfnError:

@@ -22,6 +22,8 @@ SOON: Final = 0.05
 """Seconds to the second look; each further pause is twice as long."""
 LATEST: Final = 1.0
 """Seconds between two looks at most."""
+_AT_ONCE: Final = timedelta(seconds=1)
+"""What may be waited without a word."""
 
 
 class End(StrEnum):
@@ -65,23 +67,44 @@ def awaited(
     name: str,
     patience: timedelta,
     watch: Watch = Watch(),
+    waits: Callable[[str], None] = lambda _: None,
 ) -> Table | None:
-    """A table's story once all that was told of it is settled, or when `patience` is over; None for a forgotten one.
+    """A table's story once all that was told of it is followed, or when `patience` is over; None for a forgotten one.
 
-    One that was given up before may be looked at again only after a long while: that is not waited for.
+    A look that only comes after that is not waited for.
+
+    Args:
+        waits: told what is waited for, once for each look that does not come at once.
     """
     until, pause = watch.monotonic() + patience.total_seconds(), SOON
+    told: datetime | None = None
     while True:
         try:
             table = service.table(catalog, namespace, name)
         except NotKnown:
             return None
-        left = until - watch.monotonic()
-        is_far = table.reason is not None and table.due_at - watch.now() > timedelta(seconds=left)
-        if is_settled(table, watch.now()) or left <= 0 or (is_far and table.state == "queued"):
+        now, left = watch.now(), until - watch.monotonic()
+        if left <= 0 or _is_over(table, now, timedelta(seconds=left)):
             return table
+        if table.due_at != told and (table.due_at - now > _AT_ONCE or pause == LATEST):
+            told = table.due_at
+            waits(f"{safe(verdict(table, now).text)}; Ctrl-C leaves it to the service")
         watch.sleep(min(pause, left))
         pause = min(2 * pause, LATEST)
+
+
+def _is_over(table: Table, now: datetime, left: timedelta) -> bool:
+    """Whether no look within `left` will tell more of what was told."""
+    is_pending = _is_pending(table, now)
+    if is_settled(table, now) and not is_pending:
+        return True
+    is_far = table.state == "queued" and table.due_at - now > left
+    return is_far and (is_pending or table.reason is not None)
+
+
+def _is_pending(table: Table, now: datetime) -> bool:
+    """Whether a table waits for another look until which it is not what it should be."""
+    return waiting(table, now) is not None and verdict(table, now).tone is Tone.WARNING
 
 
 def is_settled(table: Table, now: datetime) -> bool:
@@ -108,7 +131,7 @@ def outcome(name: str, table: Table | None, now: datetime, patience: timedelta) 
         said = f"not settled within {lasting(patience)}: {verdict(table, now).text}{_why(table)}"
         return Settled(name, End.UNSETTLED, said, f"`sfn status {name}` tells what comes of it", table)
     waits = waiting(table, now)
-    if waits is not None and verdict(table, now).tone is not Tone.GOOD:
+    if waits is not None and _is_pending(table, now):
         return Settled(name, End.WAITS, waits, f"`sfn status {name}` tells what comes of it", table)
     if table.published is None:
         return Settled(name, End.NOTHING, "nothing to publish: it has no live file, as the catalog says", "", table)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sfn.cli.answers import Asked, Status, Sweep
-from sfn.cli.pages import Grid, Line, Page, Tone, counted, lasting, safe
+from sfn.cli.pages import Grid, Line, Page, Tone, counted, lasting, moment, safe
 from sfn.cli.printing import Bar
 from sfn.cli.service import Service
 from sfn.errors import SfnError, nearest
@@ -48,8 +48,8 @@ def delays(asked: Asked, status: Status) -> list[str]:
         if begins is None and name in running:
             told.append(f"{name}: is being swept just now; another sweep follows it, {_APART}")
         elif begins is not None and begins - asked.asked_at > _AT_ONCE:
-            wait, until = lasting(begins - asked.asked_at), begins.astimezone().strftime("%H:%M:%S")
-            told.append(f"{name}: the sweep waits {wait}, until {until}, as {_APART}")
+            wait = lasting(begins - asked.asked_at)
+            told.append(f"{name}: the sweep waits {wait}, until {moment(begins)}, as {_APART}")
     return told
 
 

@@ -38,7 +38,7 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
         draft.look_again(look.answered + policy.replica_lag, "an event told of a pointer that the catalog did not show")
     if _is_echo(scene, table) and policy.replica_lag > timedelta(0):
         draft.echo = True
-        draft.look_again(look.answered + policy.replica_lag, "an event that the answer does not show")
+        draft.look_again(look.answered + policy.replica_lag, "nothing new was found: a replica may lag")
     return None
 
 

@@ -8,8 +8,9 @@ from functools import partial
 
 from anyio import to_thread
 
+from sfn.errors import NotFound
 from sfn.reader import resolve as reading
-from sfn.reader.files import LocalFiles, directory_url, finish
+from sfn.reader.files import LocalFiles, directory_url, finish, is_directory
 from sfn.reader.resolve import Resolved
 
 
@@ -25,7 +26,14 @@ def resolve(directory: str | os.PathLike[str], table: str | Sequence[str] | None
         ValueError: `table` is no identifier.
     """
     identifier = None if table is None else identifier_of(table)
-    return finish(reading.resolve(LocalFiles(), directory_url(directory), identifier))
+    url = directory_url(directory)
+    try:
+        return finish(reading.resolve(LocalFiles(), url, identifier))
+    except NotFound:
+        if is_directory(url):
+            raise
+        remedy = "check the path, and that its file system is mounted here"
+        raise NotFound(url, expected="a table's directory", found="no such directory", remedy=remedy) from None
 
 
 async def aresolve(directory: str | os.PathLike[str], table: str | Sequence[str] | None = None) -> Resolved:

@@ -67,6 +67,11 @@ def directory_url(directory: str | os.PathLike[str]) -> str:
     return canonical(str(Path(text).absolute()))
 
 
+def is_directory(url: str) -> bool:
+    """Whether a directory lies at a canonical URL."""
+    return _path(url).is_dir()
+
+
 def _content(key: str, most: int, start: int) -> bytes | None:
     try:
         with open(_path(key), "rb", opener=_opened) as file:

@@ -99,7 +99,12 @@ def matching(tokens: Iterable[Token], digest: bytes) -> int | None:
     return found
 
 
-def _parse(path: Path) -> tuple[Token, ...]:
+def secrets(path: Path) -> dict[int, str]:
+    """What a file of tokens holds, by the numbers of its lines from 1 on.
+
+    Raises:
+        Broken: it can't be read, holds no token or a malformed one.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE + 1)
@@ -110,17 +115,21 @@ def _parse(path: Path) -> tuple[Token, ...]:
         raise _senseless(path, "bytes that are not UTF-8") from error
     if len(content) > MAX_FILE:
         raise _senseless(path, f"more than {MAX_FILE} bytes")
-    tokens: list[Token] = []
+    found: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         secret = line.strip()
         if not secret or secret.startswith("#"):
             continue
         if not well_formed(secret):
             raise _senseless(path, f"spaces or characters that are not visible ASCII in line {number}")
-        tokens.append(Token.of(f"{path}:{number}", secret))
-    if not tokens:
+        found[number] = secret
+    if not found:
         raise _senseless(path, "no token")
-    return tuple(tokens)
+    return found
+
+
+def _parse(path: Path) -> tuple[Token, ...]:
+    return tuple(Token.of(f"{path}:{number}", secret) for number, secret in secrets(path).items())
 
 
 def _senseless(path: Path, found: str) -> Broken:

@@ -105,7 +105,7 @@ class Sweep:
     async def _interesting(self) -> AsyncIterator[TableName]:
         async for found in self._ports.catalog.tables(self._policy.interest.leaves_out):
             if isinstance(found, Withheld):
-                self._withheld[".".join(found.namespace)] = found.why
+                self._withheld[".".join(found.namespace)] = found.said
                 self.report.withheld = list(self._withheld)
             elif self._policy.interest.covers(found):
                 yield found

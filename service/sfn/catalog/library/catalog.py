@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -81,9 +82,7 @@ class LibraryCatalog:
         if is_empty and self._settings.kind == "sql":
             others = await self._told("list the catalogs", self._desk.namesakes)
             if others:
-                names = ", ".join(others)
-                why = f"its database holds {names}, and nothing of {self._settings.own_name}: "
-                yield Withheld((), f"{why}set {self._settings.place('name')}")
+                yield self._misnamed(others)
 
     async def identity(self) -> str:
         """Whose tables these are, for `catalog_id` in our files; see `LibrarySettings.identity`.
@@ -100,6 +99,11 @@ class LibraryCatalog:
         """Close all connections but those that hang."""
         with anyio.move_on_after(CLOSED_WITHIN, shield=True):
             await self._threads.run(f"catalog {self._settings.name}: close", lambda _: self._desk.close())
+
+    def _misnamed(self, others: list[str]) -> Withheld:
+        why = f"its database holds {', '.join(others)}, and nothing of {self._settings.own_name}"
+        right = f"= {json.dumps(others[0], ensure_ascii=False)}" if len(others) == 1 else "to one of these"
+        return Withheld((), why, f"set {self._settings.place('name')} {right}")
 
     async def _tables(self, namespace: tuple[str, ...]) -> AsyncGenerator[tuple[tuple[str, ...], str]]:
         for found in await self._told(f"list {'.'.join(namespace)}", lambda: self._desk.tables(namespace)):

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 from sfn.cli.checks.catalogs import CatalogCheck
-from sfn.cli.checks.findings import Finding, fine
+from sfn.cli.checks.findings import Finding, fine, wrong
 from sfn.cli.checks.parties import parties
 from sfn.cli.checks.place import inbox, listener
 from sfn.cli.checks.stores import store
 from sfn.clock import SystemClock
+from sfn.errors import SfnError
 from sfn.settings import Settings
 from sfn.store.router import Router
 from sfn.wiring import places, sources
@@ -20,7 +21,7 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
     """Everything, in the order in which a start needs it.
 
     Args:
-        thorough: look into every namespace.
+        thorough: look at every table.
     """
     lacking: set[str] = set()
     for finding in parties(settings):
@@ -31,6 +32,9 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
     for finding in listener(settings, holder):
         yield finding
     stores = places.stores_of(settings)
+    if not stores:
+        remedy = 'set it: [stores.NAME] prefix = "/…"'
+        yield wrong("stores", SfnError("stores", expected="one at least", found="none", remedy=remedy))
     locations: list[str] = []
     async with AsyncExitStack() as stack:
         router = Router(stores)

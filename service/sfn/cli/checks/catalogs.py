@@ -14,7 +14,7 @@ from sfn.catalog import Withheld
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.pages import counted
 from sfn.cli.tables import spelled
-from sfn.errors import LocationRefused, Scope, Trouble
+from sfn.errors import LocationRefused, Scope, SfnError, Trouble
 from sfn.pointer.location import checked
 from sfn.publish.policy import Policy
 from sfn.publish.scene import own_file
@@ -26,7 +26,7 @@ from sfn.words import Loaded, TableName
 from sfn.work.survey import learnt
 
 NAMESPACES: Final = 20
-"""Namespaces of which one table is loaded, unless all are wanted."""
+"""Namespaces of which one table is looked at, unless all are wanted."""
 LISTED: Final = 5_000
 """Tables that are listed at most, unless all are wanted."""
 
@@ -43,7 +43,7 @@ class CatalogCheck:
     """One catalog.
 
     Args:
-        thorough: look into every namespace.
+        thorough: look at every table.
 
     Attributes:
         places: canonical locations of the tables that were loaded, and lie below a store.
@@ -54,7 +54,8 @@ class CatalogCheck:
         self._where, self._thorough = f"catalogs.{name}", thorough
         self._namespaces: set[tuple[str, ...]] = set()
         self._owners: Counter[str] = Counter()
-        self._covered, self._complete = 0, True
+        self._covered, self._looked, self._refused = 0, 0, 0
+        self._complete, self._is_misnamed = True, False
         self.places: list[str] = []
 
     async def findings(self) -> AsyncIterator[Finding]:
@@ -89,20 +90,27 @@ class CatalogCheck:
         async with aclosing(self._catalog.tables(policy.interest.leaves_out)) as found:
             async for one in found:
                 if isinstance(one, Withheld):
-                    name = ".".join(one.namespace) or "(the whole catalog)"
-                    remedy = "grant our principal to list there, or exclude it"
-                    yield doubtful(self._where, f"may not list the namespace {name}: {one.why}", remedy)
+                    yield self._withheld(one)
                     continue
                 listed += 1
                 covered = policy.interest.covers(one)
                 self._covered += covered
-                if covered and one.namespace not in self._namespaces:
+                if covered and (self._thorough or one.namespace not in self._namespaces):
                     self._namespaces.add(one.namespace)
+                    self._looked += 1
                     if (finding := await self._looked_at(one, policy)) is not None:
                         yield finding
                 if not self._thorough and (listed >= LISTED or len(self._namespaces) >= NAMESPACES):
                     self._complete = False
                     return
+
+    def _withheld(self, one: Withheld) -> Finding:
+        if one.remedy:
+            self._is_misnamed = True
+            return Finding(self._where, Severity.ERROR, one.why, one.remedy)
+        name = ".".join(one.namespace) or "(the whole catalog)"
+        remedy = "grant our principal to list there, or exclude it"
+        return doubtful(self._where, f"may not list the namespace {name}: {one.why}", remedy)
 
     async def _looked_at(self, table: TableName, policy: Policy) -> Finding | None:
         """What is wrong with a table, None where nothing is."""
@@ -120,6 +128,7 @@ class CatalogCheck:
             place = checked(answer.table.location, policy.allowed)
             own = await learnt(lambda facts: own_file(facts, table, policy, place), self._stores)
         except LocationRefused as refused:
+            self._refused += 1
             return wrong(f"{self._where}: {name}", refused, Severity.WARNING)
         except Trouble as trouble:
             return wrong(f"{self._where}: {name}", trouble)
@@ -131,28 +140,35 @@ class CatalogCheck:
         return None
 
     def _extent(self) -> str:
-        """How much was looked at: of each namespace the first table."""
-        loaded = len(self._namespaces)
+        """How much was looked at: of each namespace the first table, unless all are wanted."""
         if not self._complete:
-            return f"listed in part; {counted(loaded, 'table')} loaded, a sample; --all for one of every namespace"
-        if loaded == self._covered:
-            return f"listed; {counted(loaded, 'table')} loaded, all that there are"
-        return f"listed; {loaded:,} of {counted(self._covered, 'table')} loaded, a sample: one of each namespace"
+            return f"listed in part; {counted(self._looked, 'table')} looked at, a sample; --all looks at all"
+        if self._looked == self._covered:
+            return f"listed; {counted(self._looked, 'table')} looked at, all that there are"
+        of = f"{self._looked:,} of {counted(self._covered, 'table')}"
+        return f"listed; {of} looked at, a sample: one of each namespace; --all looks at all"
 
     def _told(self, policy: Policy) -> Iterator[Finding]:
         """What the walk means as a whole."""
-        if not self._namespaces:
+        if self._is_misnamed:
+            return
+        if not self._looked:
             remedy = "check warehouse, include and exclude, and what our principal may list"
             yield doubtful(self._where, "lists no table that would get files", remedy)
             return
         yield fine(self._where, self._extent())
+        if self._refused and not self.places:
+            expected = "tables that lie below a store, where files may be written"
+            found = f"none of the {self._refused:,} looked at"
+            remedy = f"set stores.NAME.prefix to where they lie, or {self._where}.allowed_locations"
+            yield wrong(self._where, SfnError(self._where, expected=expected, found=found, remedy=remedy))
         for owner, number in self._owners.items():
             if owner == policy.catalog_id:
-                yield fine(self._where, f"SFN files beside them: {number} ours")
+                yield fine(self._where, f"SFN files beside the {self._looked:,} looked at: {number:,} ours")
             else:
                 remedy = (
                     f'if this catalog only moved: set {self._where}.catalog_id = "{owner}", '
                     f"or `sfn adopt {self._name} --from {owner}`; if another service keeps them, leave them to it"
                 )
-                text = f"SFN files beside them: {number} of the catalog_id {owner}, foreign to us and never replaced"
-                yield doubtful(self._where, text, remedy)
+                found = f"{number:,} of the catalog_id {owner}, foreign to us and never replaced"
+                yield doubtful(self._where, f"SFN files beside the {self._looked:,} looked at: {found}", remedy)

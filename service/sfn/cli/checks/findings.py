@@ -38,5 +38,16 @@ def doubtful(where: str, text: str, remedy: str) -> Finding:
 
 def wrong(where: str, error: SfnError, severity: Severity = Severity.ERROR) -> Finding:
     """It does not work."""
-    text = f"expected {error.expected}, found {error.found}"
-    return Finding(where, severity, text if error.where == where else f"{error.where}: {text}", error.remedy)
+    text, subject = f"expected {error.expected}, found {error.found}", _beyond(where, error.where)
+    return Finding(where, severity, f"{subject}: {text}" if subject else text, error.remedy)
+
+
+def _beyond(where: str, subject: str) -> str:
+    """What an error is about, less what the place of its finding says: `catalog prod` is `catalogs.prod`."""
+    place = where.partition(": ")[0]
+    section, _, name = place.partition(".")
+    for said in (where, f"{section.removesuffix('s')} {name}".rstrip()):
+        rest = subject.removeprefix(said)
+        if rest != subject and not rest[:1].isalnum():
+            return rest.lstrip(": ")
+    return subject
