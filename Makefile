@@ -9,6 +9,18 @@ BIN := .venv/bin
 N ?= 5000
 JOBS ?= 2
 
+# How many packages pip has fetched: on a terminal in one line that is written anew, elsewhere now and then.
+define FETCHED
+/^ *(Downloading|Using cached) / && !/\.metadata/ {
+  sub(/^ *(Downloading|Using cached) (.*\/)?/, ""); sub(/-[^ ]*/, "")
+  if (screen) printf "\033[K  package %d: %s\r", ++fetched, $$0
+  else if (++fetched % 25 == 0) print "  " fetched " packages so far"
+  fflush()
+}
+/^Installing / {printf "%s  … and installing them\n", screen ? "\033[K" : ""; fflush()}
+endef
+export FETCHED
+
 .PHONY: help venv jars catalog demo test lint format simulate faults bench soak lock clean
 
 help: ## list the targets
@@ -22,7 +34,8 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo >&2 "make: $(PYTHON) lacks ensurepip; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests and the demo (some 210 MB): a few minutes where pip has none of them yet"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --progress-bar off --require-hashes -r $< | awk '/^ *Downloading / && !/\.metadata/ {sub(/^ *Downloading (.*\/)?/, "  "); print; fflush()} /^Installing / {print "  … and installing them"; fflush()}' >&2
+	@[[ -t 2 ]] && screen=1 || screen=0; \
+	$(BIN)/pip install --progress-bar off --require-hashes -r $< | awk -v screen=$$screen "$$FETCHED" >&2
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -256,7 +256,9 @@ async def test_a_configuration_without_a_store_can_publish_nothing(ground: Groun
     closed = "[catalogs.prod]\nuri = 'http://127.0.0.1:1'\n"
     settings = ground.load(f"{closed}[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n[listener]\nport = 0\n")
     (found,) = [one async for one in _all(settings) if one.where == "stores"]
-    assert found == Finding("stores", ERROR, "expected one at least, found none", 'set it: [stores.NAME] prefix = "/…"')
+    assert found == Finding(
+        "stores", ERROR, "expected one at least, found none", 'set one: [stores.NAME] prefix = "/…"'
+    )
 
 
 async def _all(settings: Settings) -> AsyncIterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import shutil
 import subprocess
 from pathlib import Path
@@ -55,29 +56,54 @@ def test_where_it_is_had_nothing_is_said(tree: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_packages_are_told_of_as_they_are_fetched(tree: Path) -> None:
+@pytest.fixture(name="fetching")
+def fixture_fetching(tree: Path) -> Path:
+    """A source tree whose virtual environment is yet to be made, of 51 packages."""
     (tree / ".venv" / "installed").unlink()
     (tree / "deploy" / "requirements.lock").write_text("a==1\nb==2\n")
     pip = tree / ".venv" / "bin" / "pip"
     pip.write_text(
         "#!/bin/sh\n"
+        'case "$*" in *--quiet*) exit 0 ;; esac\n'
         "echo 'Collecting a==1'\n"
         "echo '  Downloading a-1-py3-none-any.whl.metadata (2 kB)'\n"
         "echo '  Downloading a-1-py3-none-any.whl (41.5 MB)'\n"
-        "echo 'Downloading https://index.example/packages/b-2.whl (1 kB)'\n"
+        "echo 'Downloading https://index.example/packages/b_c-2.whl (1 kB)'\n"
+        "for number in $(seq 49); do echo '  Using cached d-1.whl (1 kB)'; done\n"
         "echo 'Installing collected packages: a, b'\n"
     )
     pip.chmod(0o755)
     (tree / "python").write_text("#!/bin/sh\n")
     (tree / "python").chmod(0o755)
-    done = subprocess.run(
-        [MAKE, "venv", "PYTHON=./python"], cwd=tree, capture_output=True, text=True, timeout=60, check=False
-    )
+    return tree
+
+
+FETCH = [MAKE, "venv", "PYTHON=./python"]
+
+
+def test_packages_that_are_fetched_are_told_of_in_a_few_lines(fetching: Path) -> None:
+    done = subprocess.run(FETCH, cwd=fetching, capture_output=True, text=True, timeout=60, check=False)
     first, *others = done.stderr.splitlines()
     assert done.returncode == 0
     assert first.startswith("make: 2 Python packages into .venv")
-    assert others == ["  a-1-py3-none-any.whl (41.5 MB)", "  b-2.whl (1 kB)", "  … and installing them"]
-    pip.write_text("#!/bin/sh\nexit 1\n")
-    (tree / ".venv" / "installed").unlink()
-    failed = subprocess.run([MAKE, "venv", "PYTHON=./python"], cwd=tree, capture_output=True, check=False, timeout=60)
+    assert others == ["  25 packages so far", "  50 packages so far", "  … and installing them"]
+    (fetching / ".venv" / "bin" / "pip").write_text("#!/bin/sh\nexit 1\n")
+    (fetching / ".venv" / "installed").unlink()
+    failed = subprocess.run(FETCH, cwd=fetching, capture_output=True, check=False, timeout=60)
     assert failed.returncode != 0
+
+
+def test_on_a_terminal_they_are_told_of_in_one_line_that_is_written_anew(fetching: Path) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(FETCH, cwd=fetching, stdout=theirs, stderr=theirs, check=False, timeout=60)
+        shown = os.read(ours, 65_536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 0
+    first, line, rest = shown.split("\r\n")
+    assert first.startswith("make: 2 Python packages into .venv")
+    told = line.split("\r")
+    assert (told[0], told[1]) == ("\x1b[K  package 1: a (41.5 MB)", "\x1b[K  package 2: b_c (1 kB)")
+    assert (len(told), told[-1], rest) == (52, "\x1b[K  … and installing them", "")

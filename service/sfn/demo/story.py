@@ -69,7 +69,9 @@ class _Story:
             service = stack.enter_context(listening(self.folder, server))
             self.narrator.note(f"it is ready at {service.url}; its inbox is a SQLite file beside its configuration")
             users = _Users(self.narrator, lake_of_users, service)
-            users.create("orders")
+            users.create(
+                "orders", "which metadata file is current; `guid` is the table, `Ordinal` says which file is newer"
+            )
             for rows in _COMMITS:
                 users.append("orders", rows)
             users.rename("orders", "sales")
@@ -84,7 +86,7 @@ class _Story:
         service.end()
         self.narrator.note("✓ the service drained and ended with 0")
         server.stop()
-        self.narrator.note(f"what is left is a directory: {directory}")
+        self.narrator.note(f"what is left of {NAMESPACE}.sales is a directory: {directory}")
         expected = [*(row for rows in _COMMITS for row in rows), _LATE]
         self.narrator.step("Read the table by its directory alone")
         found = lake.read_with_duckdb(directory)
@@ -106,12 +108,13 @@ class _Users:
     lake: Lake
     service: Listener
 
-    def create(self, name: str) -> None:
+    def create(self, name: str, meaning: str) -> None:
         self.narrator.step(f"Create the table {NAMESPACE}.{name} with PyIceberg, and tell the service")
         pointer = self.lake.create(name)
         self._told_of(name, "create", pointer)
         file = self._sfn_file(self.lake.directory(name), name)
         self.narrator.note(f"the file: {file}")
+        self.narrator.note(f"it says {meaning}")
         self.narrator.show(*file.read_text().splitlines())
 
     def append(self, name: str, rows: Sequence[Row]) -> None:
@@ -132,9 +135,10 @@ class _Users:
         self.narrator.note(f"✓ {waited:.2f} s after that the old name's file says `renamed`")
         found = resolve(directory, (NAMESPACE, old)).metadata_location
         self.narrator.check("whoever asks for the old name is led to the table", expected=pointer, found=found)
+        self.narrator.note(f"a rename moves no file: {NAMESPACE}.{new} stays in the folder {directory.name}")
 
     def create_and_drop(self, name: str) -> None:
-        self.create(name)
+        self.create(name, "the same of the other table, as each table has a file of its own")
         self.narrator.step(f"Drop {NAMESPACE}.{name}, and tell the service")
         directory = self.lake.directory(name)
         self.lake.drop(name)
@@ -155,6 +159,7 @@ class _Users:
         waited = self.narrator.until("a dead letter", lambda: self.service.told(outcome="dead") > 0, expected=True)
         self.narrator.note(f"✓ {waited:.2f} s later it is a dead letter: the file is not ours, and is left alone")
         self._operate("status")
+        self.narrator.note("`LAST SWEEP` is that of the start: the tables came later, and events told of them")
         self._operate("status", f"{NAMESPACE}.{name}")
         self.narrator.step("Take the file away, and replay the dead letter")
         stray.unlink()

@@ -33,7 +33,7 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
         yield finding
     stores = places.stores_of(settings)
     if not stores:
-        remedy = 'set it: [stores.NAME] prefix = "/…"'
+        remedy = 'set one: [stores.NAME] prefix = "/…"'
         yield wrong("stores", SfnError("stores", expected="one at least", found="none", remedy=remedy))
     locations: list[str] = []
     async with AsyncExitStack() as stack:
