@@ -59,7 +59,7 @@ async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path:
             assert adopted.out.startswith("prod: 1 table to be looked at;")
             await before.lake.until_published("orders")
             assert (await here.sfn("adopt", "prod", "sales.oders", "--from", owner, "--yes")).status == 1
-            assert "its files were written" in (await here.sfn("status")).out
+            assert "its files were written" not in (await here.sfn("status")).out
 
 
 async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> None:
@@ -74,6 +74,9 @@ async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> 
             here = Place(before.lake, daemon, before.configuration)
             await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
             await daemon.until_logged("catalog changed", files=owner)
+            typed = await here.sfn("adopt", "prod", "--from", "nonsense", "--yes")
+            refusal = f"--from: expected {owner} (what its files carry), found nonsense; --force if you mean it"
+            assert (typed.status, typed.out, typed.err) == (2, "", f"{refusal}\n")
             adopted = await here.sfn("adopt", "prod", "--from", owner, "--yes")
             assert adopted.out.startswith("prod: 1 table to be looked at;")
             assert "its files were written" not in (await here.sfn("status")).out

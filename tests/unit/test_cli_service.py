@@ -196,7 +196,7 @@ def test_requests_say_no_more_than_is_meant(server: AdminServer, service: Servic
     assert [msgspec.json.decode(asked.body) for asked in server.asked] == [
         {"ids": [7]},
         {"filter": {"reason": "poison", "before": "2026-08-21T12:00:00Z"}, "after": 7, "limit": 1000},
-        {"from": "theirs", "tables": None},
+        {"from": "theirs", "tables": None, "force": False},
     ]
 
 

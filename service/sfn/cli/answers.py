@@ -295,3 +295,4 @@ class Adoption(Struct, frozen=True):
 
     source: str = field(name="from")
     tables: list[str] | None
+    force: bool = False

@@ -45,6 +45,10 @@ class NotKnown(SfnError):
     """The service has no such thing."""
 
 
+class Contradicted(SfnError):
+    """The service knows better; `found` says what."""
+
+
 class Service:
     """One running service. To be closed; follows no redirect and trusts no proxy of the environment: it shows a token.
 
@@ -141,7 +145,7 @@ class Service:
         return self._post(f"/catalogs/{quote(catalog, safe='')}:retire", {"undo": undo}, answers.Affected).tables
 
     def adopt(self, catalog: str, adoption: answers.Adoption) -> int:
-        """Take over files of another catalog id; how many tables."""
+        """Take over files of another catalog id; how many tables. Raises `Contradicted` where they carry a third."""
         return self._post(f"/catalogs/{quote(catalog, safe='')}:adopt", adoption, answers.Affected).tables
 
     def audit(self, limit: int, before: int | None) -> answers.Audit:
@@ -218,6 +222,8 @@ class Service:
             case HTTPStatus.SERVICE_UNAVAILABLE:
                 expected = f"an answer within {TRIES} tries"
                 remedy = "try again later; `sfn status` says what is wrong"
+            case HTTPStatus.CONFLICT:
+                return Contradicted(where, expected="what fits what the service knows", found=_detail(reply))
             case status if status in range(300, 400):
                 expected = "the service itself, and no redirect: a token would be sent along"
                 remedy = f"set --url to where it leads, {reply.headers.get('Location', 'which it does not say')}"
