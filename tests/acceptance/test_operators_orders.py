@@ -115,6 +115,9 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
         status = await here.sfn("status", "--exit-code")
         assert (status.status, "the catalog prod is in trouble since " in status.out) == (1, True)
         assert f"{here.lake.uri}" in status.out
+        retired = await here.sfn("retire", "prod", "--yes")
+        assert retired.status == 0
+        assert retired.err == "prod: it does not answer just now; nothing happens to its tables' files until it does\n"
         checked = await sfn("check", "--config", str(here.configuration))
         assert (checked.status, checked.out.splitlines()[-1]) == (1, "1 error, 0 warnings")
         assert "→ see whether the catalog is up and listens there" in checked.out

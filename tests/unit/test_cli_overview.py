@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from sfn.cli.answers import Brake, Status, Tables
+from sfn.cli.answers import Brake, Breaker, Status, Tables
 from sfn.cli.overview import LATE, attention, overview, sweep_in_words
 from sfn.cli.pages import plain
 from tests.unit.operators import CALM, ENDED, NOON, SILENT, WELL, catalog, swept
@@ -24,7 +24,7 @@ def test_all_is_well() -> None:
     lines = plain(overview(WELL, URL, NOON)).splitlines()
     assert lines[0] == "all is well: 3 tables, nothing waits"
     assert f"sfn 1.2.3 at {URL}, up 3 h" in lines
-    assert " ".join(lines[-1].split()) == "prod 0 3 0 0 0 0 - 1 min ago: 3 tables, 0 differed"
+    assert " ".join(lines[-1].split()) == "prod 3 0 3 0 0 0 0 - 1 min ago: 3 tables, 0 differed"
 
 
 def test_work_under_way_is_well() -> None:
@@ -91,8 +91,26 @@ def test_a_catalog_that_nobody_asked_anything_needs_nobody() -> None:
     assert len(attention(catalog(catalog_id=None, tables=nothing), NOON)) == 1
 
 
-def test_a_retired_catalog_says_so() -> None:
-    assert "prod (retired)" in plain(overview(catalog(retired=True, brake=CALM), URL, NOON))
+@pytest.mark.parametrize(
+    ("live", "breakers", "said"),
+    [
+        (
+            9,
+            [SILENT],
+            "9 of its tables still have files (the catalog is away, and is asked before one goes); leave it in",
+        ),
+        (1, [], "1 of its tables still has a file (being withdrawn); leave it in the configuration until"),
+        (0, [SILENT], "no live table is left; take it out of the configuration, or have it back"),
+    ],
+)
+def test_a_retired_catalog_stays_configured_until_no_table_has_a_file(
+    live: int, breakers: list[Breaker], said: str
+) -> None:
+    status = msgspec.structs.replace(catalog(retired=True, brake=CALM, live=live), breakers=breakers)
+    found = attention(status, NOON)[-1]
+    assert found.what.startswith(f"prod is retired: {said}")
+    assert found.command == "sfn retire prod --undo"
+    assert "prod (retired)" in plain(overview(status, URL, NOON))
 
 
 def test_a_sweep_that_runs_says_how_far_it_is() -> None:

@@ -35,7 +35,12 @@ def letter(reason: str) -> Letter:
         (table(), "is published, as the catalog said 5 min ago", Tone.GOOD, ""),
         (table(state="leased"), "is being published just now", Tone.GOOD, ""),
         (table(published=None), "has no file yet: nothing was found that could be published", Tone.WARNING, ""),
-        (without("retired"), "gets no files: its catalog is retired", Tone.PLAIN, "sfn retire prod --undo"),
+        (
+            without("retired"),
+            "is left without a file: the catalog prod is retired",
+            Tone.PLAIN,
+            "sfn retire prod --undo",
+        ),
         (without("excluded"), "gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN, ""),
         (without("left-alone"), "gets no files: its own properties in the catalog say so", Tone.PLAIN, ""),
         (
@@ -114,6 +119,12 @@ def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object
     told = plain(story(shown, NOON))
     assert "last look  right as far as could be told, 3 s ago: a replica may lag" in told
     assert ("wanted     a drop" in told) is bool(wanted)
+
+
+def test_a_table_of_a_retired_catalog_waits_for_nothing() -> None:
+    last = Last("later", "neither a table nor a file of ours", NOON)
+    left = msgspec.structs.replace(without("retired"), last=last)
+    assert verdict(left, NOON).text == "is left without a file: the catalog prod is retired"
 
 
 def test_a_letter_that_is_not_open_any_more_is_history() -> None:

@@ -59,7 +59,8 @@ def verdict(table: Table, now: datetime) -> Verdict:
 def _without_file(table: Table) -> Verdict:
     match table.unpublished:
         case "retired":
-            return Verdict("gets no files: its catalog is retired", Tone.PLAIN, f"sfn retire {table.catalog} --undo")
+            why = f"is left without a file: the catalog {table.catalog} is retired"
+            return Verdict(why, Tone.PLAIN, f"sfn retire {table.catalog} --undo")
         case "excluded":
             return Verdict("gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN)
         case "left-alone":
@@ -76,6 +77,8 @@ def waiting(table: Table, now: datetime) -> str | None:
     """What a table waits for whose last look was well as far as could be told; None for one that waits for nothing."""
     last = table.last
     if table.state != "queued" or table.wanted.news or last is None or last.outcome != _LATER:
+        return None
+    if table.unpublished == "retired":
         return None
     if _is_open(table.wanted):
         so_far = f"waits with {_wishes(table.wanted)}"
