@@ -55,6 +55,7 @@ async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path:
             before.lake.commit("orders")
             await here.letter("orders")
             assert f"--from {owner}" in (await here.sfn("dead-letters", "list")).out
+            assert f"→ sfn adopt prod --from {owner} sales.orders" in (await here.sfn("status", "sales.orders")).out
             adopted = await here.sfn("adopt", "prod", "sales.orders", "--from", owner, "--yes")
             assert adopted.out.startswith("prod: 1 table to be looked at;")
             await before.lake.until_published("orders")

@@ -159,6 +159,14 @@ async def test_a_whole_catalog_adopts_no_file_that_carries_another_id(
     assert {claim.subject for claim in await office.ground.claims()} == {ORDERS, table("lost")}
 
 
+async def test_a_table_and_its_letter_say_whose_file_is_in_the_way(operator: httpx.AsyncClient, office: Office) -> None:
+    await carrying(office, "orders", "c9", foreign=True)
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_id"] == "c9"
+    assert (await got(operator, "/admin/v1/dead-letters/1"))["foreign_id"] == "c9"
+    await carrying(office, "orders", "c1")
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_id"] is None
+
+
 async def test_where_all_files_are_ours_an_adoption_changes_nothing(
     operator: httpx.AsyncClient, office: Office
 ) -> None:

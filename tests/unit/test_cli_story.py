@@ -81,6 +81,12 @@ def letter(reason: str) -> Letter:
             "sfn adopt prod --from CATALOG_ID sales.orders",
         ),
         (
+            table(state="dead", dead_letters=[letter("foreign-catalog")], foreign_id="b2'96"),
+            "is kept from us by another catalog's file; where that is ours:",
+            Tone.BAD,
+            """sfn adopt prod --from 'b2'"'"'96' sales.orders""",
+        ),
+        (
             table(state="dead", dead_letters=[LETTER]),
             "was given up (location-refused); once its cause is mended:",
             Tone.BAD,
@@ -203,6 +209,13 @@ def test_each_reason_has_a_remedy(reason: str, said: str) -> None:
     assert ("`sfn dead-letters replay 7`" in found) is (reason != "foreign-catalog")
     assert "a%2Eb.c" in remedy(msgspec.structs.replace(letter("foreign-catalog"), namespace=["a.b"], name="c"))
     assert f"what to do  {found}" in plain(story(table(dead_letters=[letter(reason)]), NOON))
+
+
+def test_the_id_of_the_file_in_the_way_is_filled_in_where_it_is_known() -> None:
+    kept = letter("foreign-catalog")
+    command = "`sfn adopt prod --from b296 sales.orders`"
+    assert command in remedy(msgspec.structs.replace(kept, foreign_id="b296"))
+    assert command in plain(story(table(dead_letters=[kept], foreign_id="b296"), NOON))
 
 
 def test_every_reason_is_one_that_the_remedies_know() -> None:

@@ -89,11 +89,14 @@ class DeadLetterRoutes:
         return Letters(dead_letters=[Letter.of(letter) for letter in found], next=_next(found, search.limit))
 
     async def show(self, number: Annotated[int, Path(ge=0, le=_LARGEST)]) -> LetterInFull:
-        """One dead letter, with the request that it is about."""
+        """One dead letter, with the request that it is about, or whose file keeps ours from its table's place."""
         found = await self._letters.numbered([number])
         if not found:
             raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the id {number}")
-        return LetterInFull.with_event(found[0], await self._letters.event(number))
+        letter = found[0]
+        standing = await self._operations.inbox.desk.standing(letter.subject) if letter.subject is not None else None
+        foreign_id = standing.story.foreign_id if standing is not None else None
+        return LetterInFull.with_event(letter, await self._letters.event(number), foreign_id)
 
     async def replay(self, selection: Selection, request: Request) -> Replayed:
         """Have the tables of open letters looked at again: what is published is the catalog's present answer.

@@ -220,6 +220,7 @@ class Table(Identified):
     waived: bool
     published: Published | None
     unpublished: Unpublished | None = Field(description="why it has no live file, where that is as it should be")
+    foreign_id: str | None = Field(description="the catalog_id of the file that keeps ours from the table's place")
     wanted: Wanted
     locations: Sequence[str]
     refresh_at: datetime | None
@@ -251,6 +252,7 @@ class Table(Identified):
                     written_at=live.written_at,
                 ),
                 "unpublished": why,
+                "foreign_id": story.foreign_id,
                 "wanted": Wanted(
                     metadata_location=wish.floor,
                     drop=wish.drop,

@@ -108,7 +108,7 @@ class Event(Struct, frozen=True):
 
 
 class Letter(Struct, frozen=True):
-    """A dead letter."""
+    """A dead letter; in full also with the request, and the catalog id of the file that keeps ours from its place."""
 
     id: int
     status: str
@@ -124,6 +124,7 @@ class Letter(Struct, frozen=True):
     changed_at: datetime
     actor: str | None
     event: Event | None = None
+    foreign_id: str | None = None
 
 
 class Letters(Struct, frozen=True):
@@ -192,6 +193,7 @@ class Table(Struct, frozen=True):
     last: Last | None
     last_event: LastEvent | None
     dead_letters: list[Letter]
+    foreign_id: str | None = None
 
 
 class NotReplayed(Struct, frozen=True):

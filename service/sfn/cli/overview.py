@@ -9,6 +9,7 @@ from typing import Final
 
 from sfn.cli.answers import Breaker, Catalog, Status, Sweep
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
+from sfn.cli.remedies import adoption
 from sfn.words import Reason
 
 LATE: Final = timedelta(minutes=5)
@@ -109,7 +110,7 @@ def _of_catalog(catalog: Catalog, now: datetime, *, away: bool) -> Iterator[Atte
         what = f"{name}: its files were written for the catalog_id {safe(catalog.foreign_id)}, and now it is "
         yield Attention(
             f"{what}{safe(catalog.catalog_id or 'unknown')}: each table stays as it is from its next commit on",
-            f"sfn adopt {name} --from {safe(catalog.foreign_id)}",
+            adoption(name, catalog.foreign_id),
         )
     if catalog.retired:
         yield Attention(_retired(catalog, away=away), f"sfn retire {name} --undo")

@@ -138,7 +138,7 @@ def _given_up(table: Table, letter: Letter | None) -> Verdict:
         case Reason.HELD_DROP:
             return Verdict("is held by the brake until somebody looks; where it is right:", Tone.BAD, replay)
         case Reason.FOREIGN_CATALOG:
-            command = adoption(table.catalog, name)
+            command = adoption(table.catalog, table.foreign_id, name)
             return Verdict("is kept from us by another catalog's file; where that is ours:", Tone.BAD, command)
         case _:
             return Verdict(f"was given up ({safe(reason)}); once its cause is mended:", Tone.BAD, replay)
@@ -169,7 +169,7 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
     for location in table.locations:
         yield "location", location
     if (letter := next((one for one in table.dead_letters if one.status == "open"), None)) is not None:
-        yield "what to do", remedy(letter)
+        yield "what to do", remedy(letter, table.foreign_id)
 
 
 def _wanted(wanted: Wanted) -> str:
