@@ -91,7 +91,9 @@ def _verdict(status: Status, wrong: list[Attention]) -> Line:
     waiting = sum(one.tables.due + one.tables.retrying + one.tables.leased for one in status.catalogs)
     work = f"{waiting:,} being seen to" if waiting else "nothing waits"
     without = f" and {others:,} without a file (dropped, left out, not published yet)" if others > 0 else ""
-    return Line(f"all is well: {counted(live, 'table')}{without}, {work}", Tone.GOOD)
+    dead = sum(one.tables.dead for one in status.catalogs)
+    put_away = f"; {dead:,} given up, whose dead letters were discarded" if dead else ""
+    return Line(f"all is well: {counted(live, 'table')}{without}, {work}{put_away}", Tone.GOOD)
 
 
 def _away(breaker: Breaker, now: datetime) -> str:
