@@ -191,12 +191,30 @@ def test_letters_are_replayed_batch_after_batch(
         {"filter": {"catalog": "prod"}, "after": 2, "limit": 2},
     ]
     server.asked.clear()
-    server.tell("POST /admin/v1/dead-letters:discard", Reply(200, {"discarded": 2, "next": None}))
-    assert bulk.discarded(service, [1, 2, 3], Filter(), 3) == 4
+    server.tell("POST /admin/v1/dead-letters:discard", Reply(200, {"discarded": 2, "next": None, "passed": [9]}))
+    assert bulk.discarded(service, [1, 2, 3], Filter(), 3) == bulk.Done(count=4, passed=[9, 9])
     assert [msgspec.json.decode(asked.body) for asked in server.asked] == [{"ids": [1, 2]}, {"ids": [3]}]
     server.asked.clear()
-    assert bulk.discarded(service, [], Filter(), 0) == 0
+    assert bulk.discarded(service, [], Filter(), 0) == bulk.Done()
     assert server.asked == []
+
+
+def test_a_letter_that_is_not_open_says_what_became_of_it(server: AdminServer, service: Service) -> None:
+    ago = NOON - timedelta(seconds=3)
+    closed = msgspec.structs.replace(LETTER, status="replayed", changed_at=ago)
+    server.tell("GET /admin/v1/dead-letters/7", Reply(200, msgspec.to_builtins(closed)))
+    newest = msgspec.to_builtins(msgspec.structs.replace(LETTER, id=8))
+    server.tell(
+        "GET /admin/v1/dead-letters",
+        Reply(200, {"dead_letters": [newest], "next": 8}),
+        Reply(200, {"dead_letters": [], "next": None}),
+    )
+    said = "dead letter 7 is closed (replayed 3 s ago); "
+    assert bulk.not_open(service, 7, NOON) == f"{said}the open one of sales.orders is 8"
+    assert bulk.not_open(service, 7, NOON) == f"{said}sales.orders has none open"
+    request = msgspec.structs.replace(closed, catalog=None, namespace=None, name=None, table=None, sender="etl")
+    server.tell("GET /admin/v1/dead-letters/7", Reply(200, msgspec.to_builtins(request)))
+    assert bulk.not_open(service, 7, NOON) == "dead letter 7 is closed (replayed 3 s ago)"
 
 
 def test_a_letter_is_shown_whole() -> None:

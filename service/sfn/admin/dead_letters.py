@@ -118,7 +118,7 @@ class DeadLetterRoutes:
         if left:
             following = batch[-len(left) - 1].id
         _log.info("dead letters replayed", number=count, failed=len(failed), actor=order.actor)
-        return Replayed(replayed=count, failed=failed, next=following)
+        return Replayed(replayed=count, failed=failed, passed=_passed(selection, batch), next=following)
 
     async def discard(self, selection: Selection, request: Request) -> Discarded:
         """Close open letters and leave their tables as they are, until something is told of them."""
@@ -126,7 +126,7 @@ class DeadLetterRoutes:
         order = self._operations.order(request, _about(selection))
         count = await self._letters.discard([letter.id for letter in batch], order)
         _log.info("dead letters discarded", number=count, actor=order.actor)
-        return Discarded(discarded=count, next=following)
+        return Discarded(discarded=count, passed=_passed(selection, batch), next=following)
 
     async def _part(self, letters: Sequence[DeadLetter]) -> _Part:
         """As many of the first letters as one transaction takes, at least one."""
@@ -179,6 +179,12 @@ class DeadLetterRoutes:
 
 def _next(found: Sequence[DeadLetter], limit: int) -> int | None:
     return found[-1].id if len(found) == limit else None
+
+
+def _passed(selection: Selection, batch: Sequence[DeadLetter]) -> list[int]:
+    """The ids that were named and are no open letters."""
+    found = {letter.id for letter in batch}
+    return [number for number in dict.fromkeys(selection.ids or ()) if number not in found]
 
 
 def _about(selection: Selection) -> str:

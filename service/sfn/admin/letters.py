@@ -75,6 +75,7 @@ class Replayed(Answer):
 
     replayed: int
     failed: Sequence[Unreplayed]
+    passed: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
     next: int | None = Field(description="`after` of the next batch; null at the end")
 
 
@@ -82,6 +83,7 @@ class Discarded(Answer):
     """What became of a batch of letters."""
 
     discarded: int
+    passed: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
     next: int | None = Field(description="`after` of the next batch; null at the end")
 
 

@@ -209,6 +209,7 @@ class Replayed(Struct, frozen=True):
     replayed: int
     failed: list[NotReplayed]
     next: int | None
+    passed: list[int] = []
 
 
 class Discarded(Struct, frozen=True):
@@ -216,6 +217,7 @@ class Discarded(Struct, frozen=True):
 
     discarded: int
     next: int | None
+    passed: list[int] = []
 
 
 class Asked(Struct, frozen=True):
