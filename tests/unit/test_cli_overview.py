@@ -127,5 +127,10 @@ def test_a_sweep_that_runs_says_how_far_it_is() -> None:
     assert sweep_in_words(msgspec.structs.replace(ENDED, state="stopped"), NOON) == "stopped 1 min ago"
 
 
+def test_a_catalog_that_is_told_of_is_never_swept() -> None:
+    told = plain(overview(catalog(type="told", sweep=None), URL, NOON)).splitlines()
+    assert told[-1].split()[-2:] == ["-", "-"]
+
+
 def test_names_of_others_steer_no_terminal() -> None:
     assert "\x1b" not in plain(overview(swept(failed=["\x1b[2J"]), URL, NOON))

@@ -126,12 +126,27 @@ def test_a_sweep_that_is_kept_apart_from_the_last_one_says_until_when() -> None:
 
 
 def test_a_catalog_that_can_not_be_swept_is_wrong_usage_with_the_nearest_name() -> None:
-    check_named(None, [])
-    check_named("prod", ["prod", "dev"])
+    check_named(None, [], [])
+    check_named(None, ["prod"], ["outside"])
+    check_named("prod", ["prod", "dev"], [])
     with pytest.raises(Misconfigured) as refused:
-        check_named("prd", ["prod", "dev"])
+        check_named("prd", ["prod", "dev"], ["outside"])
     assert str(refused.value.problems[0]) == (
         "--catalog: expected a configured catalog that can be asked (prod, dev), found prd; did you mean prod?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("catalog", "known", "named"), [(None, [], "hive, outside"), ("outside", [], "outside"), ("hive", ["prod"], "hive")]
+)
+def test_catalogs_that_are_told_of_by_events_are_compared_with_nothing(
+    catalog: str | None, known: list[str], named: str
+) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        check_named(catalog, known, frozenset({"outside", "hive"}))
+    assert str(refused.value.problems[0]) == (
+        f"{named}: expected a catalog that can be asked, found one that is told of by events: "
+        "there is nothing to compare"
     )
 
 

@@ -73,6 +73,11 @@ class Catalog(Struct, frozen=True):
     brake: Brake
     sweep: Sweep | None
 
+    @property
+    def is_told(self) -> bool:
+        """Whether nobody can ask it: it is never swept."""
+        return self.type == "told"
+
 
 class Breaker(Struct, frozen=True):
     """A catalog or store that is asked no more, or by one at a time, because it is in trouble: since when and why."""

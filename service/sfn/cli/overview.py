@@ -160,4 +160,9 @@ def _row(catalog: Catalog, now: datetime) -> tuple[str, ...]:
     tables, name = catalog.tables, f"{catalog.name} (retired)" if catalog.retired else catalog.name
     counts = (catalog.live, tables.due, tables.scheduled, tables.retrying, tables.leased, tables.dead, tables.held)
     oldest = "-" if catalog.oldest_due_at is None else ago(catalog.oldest_due_at, now)
-    return (name, *(f"{count:,}" for count in counts), oldest, sweep_in_words(catalog.sweep, now))
+    return (
+        name,
+        *(f"{count:,}" for count in counts),
+        oldest,
+        "-" if catalog.is_told else sweep_in_words(catalog.sweep, now),
+    )
