@@ -112,7 +112,7 @@ def test_the_verdict_says_how_it_stands_and_what_to_type(shown: Table, said: str
     ("wanted", "said", "tone"),
     [
         ({}, "is published, as the catalog says; looked at once more in 9 s (a replica may lag)", Tone.GOOD),
-        ({"drop": True}, "waits with a drop; looked at once more in 9 s (a replica may lag)", Tone.WARNING),
+        ({"drop": True}, "a drop is pending; looked at once more in 9 s (a replica may lag)", Tone.WARNING),
     ],
 )
 def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object], said: str, tone: Tone) -> None:
@@ -159,7 +159,7 @@ def test_the_story_has_everything() -> None:
         "published   file:///w/m/1.json",
         "            uuid u1, written 5 min ago",
         "wanted      at least file:///w/m/2.json; a rename to sales.sold; a drop with purge",
-        "last look   retry 3 s ago: the disk is full",
+        "last look   failed 3 s ago: the disk is full",
         "fails       since 2 min, 1 attempt",
         "next look   due, waits for its turn, not before 1 s from now",
         "refresh     in 8 h",

@@ -14,6 +14,13 @@ from sfn.cli.tables import spelled
 from sfn.words import Reason
 
 _LATER: Final = "later"
+_ENDED: Final = {
+    _LATER: "right as far as could be told,",
+    "retry": "failed",
+    "dead": "given up",
+    "released": "put off",
+}
+"""How a look ended, where its name in JSON says that to insiders alone."""
 _SHOWN: Final = 400
 """Characters of an event."""
 
@@ -81,7 +88,7 @@ def waiting(table: Table, now: datetime) -> str | None:
     if table.unpublished == "retired":
         return None
     if _is_open(table.wanted):
-        so_far = f"waits with {_wishes(table.wanted)}"
+        so_far = f"{_wishes(table.wanted)} is pending"
     elif table.published is None:
         so_far = "has no live file"
     else:
@@ -153,8 +160,8 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
     yield "wanted", _wanted(table.wanted)
     if table.last is not None:
         why = f": {table.last.why}" if table.last.why else ""
-        outcome = "right as far as could be told, " if table.last.outcome == _LATER else f"{table.last.outcome} "
-        yield "last look", f"{outcome}{ago(table.last.at, now)}{why}"
+        outcome = _ENDED.get(table.last.outcome, table.last.outcome)
+        yield "last look", f"{outcome} {ago(table.last.at, now)}{why}"
     if table.failing_since is not None:
         yield "fails", f"since {lasting(now - table.failing_since)}, {counted(table.attempt, 'attempt')}"
     yield "next look", _next(table, now)
@@ -175,7 +182,7 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
 def _wanted(wanted: Wanted) -> str:
     if not wanted.news and not _is_open(wanted):
         return "nothing more: all that was told is seen through"
-    return _wishes(wanted) or "a look, no more was told"
+    return _wishes(wanted) or "to be looked at; no more was told"
 
 
 def _is_open(wanted: Wanted) -> bool:
