@@ -13,8 +13,8 @@ import pytest
 import trustme
 
 from sfn.cli.access import Access, operators
-from sfn.cli.answers import Adoption, Batch, Filter
 from sfn.cli.options import Flags
+from sfn.cli.orders import Adoption, Batch, Filter
 from sfn.cli.service import LONGEST_WAIT, TRIES, NotKnown, Service, asker
 from sfn.errors import SfnError
 from sfn.settings import Misconfigured

@@ -13,8 +13,9 @@ import pytest
 
 from sfn.cli import bulk
 from sfn.cli.access import Access
-from sfn.cli.answers import Asked, Difference, Event, Filter, Status, Sweep
+from sfn.cli.answers import Asked, Difference, Event, Status, Sweep
 from sfn.cli.options import complete_catalog, complete_reason
+from sfn.cli.orders import Filter
 from sfn.cli.pages import plain
 from sfn.cli.service import Service
 from sfn.cli.sweeping import check_named, delays, follow, outcome, went_well

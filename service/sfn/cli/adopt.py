@@ -36,7 +36,7 @@ def adopt(
     would fight.
     """
     from sfn.cli.access import operators
-    from sfn.cli.answers import Adoption
+    from sfn.cli.orders import Adoption
     from sfn.cli.pages import counted
     from sfn.cli.printing import complain, confirm, show_json
     from sfn.cli.service import Contradicted, Service

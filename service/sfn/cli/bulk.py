@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from sfn.cli.answers import Batch, Filter, Letter, Letters, NotReplayed
+from sfn.cli.answers import Letter, Letters, NotReplayed
+from sfn.cli.orders import Batch, Filter
 from sfn.cli.pages import Grid, Line, Tone, ago, safe
 from sfn.cli.printing import progress
 from sfn.cli.remedies import remedy

@@ -12,8 +12,8 @@ from sfn.cli import options
 from sfn.cli.exits import FAILED, reported
 
 if TYPE_CHECKING:
-    from sfn.cli.answers import Filter
     from sfn.cli.bulk import Done
+    from sfn.cli.orders import Filter
     from sfn.cli.service import Service
 
 EXPLAINED: Final = 10
@@ -221,7 +221,7 @@ def _chosen(
     older_than: timedelta | None,
     newer_than: timedelta | None,
 ) -> Filter:
-    from sfn.cli.answers import Filter
+    from sfn.cli.orders import Filter
     from sfn.cli.tables import spelled, table_of
     from sfn.clock import SystemClock
 
@@ -232,7 +232,7 @@ def _chosen(
 
 def _check_extent(numbers: list[int] | None, chosen: Filter, *, every: bool) -> None:
     """Refuse a command that says too little, or two things."""
-    from sfn.cli.answers import Filter
+    from sfn.cli.orders import Filter
 
     ways = sum((bool(numbers), chosen != Filter(), every))
     if ways == 0:

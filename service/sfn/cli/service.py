@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from sfn.cli import answers
+from sfn.cli import answers, orders
 from sfn.cli.access import Access
 from sfn.cli.pages import safe
 from sfn.errors import SfnError, nearest
@@ -124,11 +124,11 @@ class Service:
         """One dead letter, with the event that nobody understood; raises `NotKnown`."""
         return self._get(f"/dead-letters/{number}", answers.Letter)
 
-    def replay(self, batch: answers.Batch) -> answers.Replayed:
+    def replay(self, batch: orders.Batch) -> answers.Replayed:
         """Have one batch tried again."""
         return self._post("/dead-letters:replay", batch, answers.Replayed)
 
-    def discard(self, batch: answers.Batch) -> answers.Discarded:
+    def discard(self, batch: orders.Batch) -> answers.Discarded:
         """Have one batch put away."""
         return self._post("/dead-letters:discard", batch, answers.Discarded)
 
@@ -144,7 +144,7 @@ class Service:
         """Withdraw all our files of a catalog, or begin to keep them again; how many tables."""
         return self._post(f"/catalogs/{quote(catalog, safe='')}:retire", {"undo": undo}, answers.Affected).tables
 
-    def adopt(self, catalog: str, adoption: answers.Adoption) -> int:
+    def adopt(self, catalog: str, adoption: orders.Adoption) -> int:
         """Take over files of another catalog id; how many tables. Raises `Contradicted` where they carry a third."""
         return self._post(f"/catalogs/{quote(catalog, safe='')}:adopt", adoption, answers.Affected).tables
 
