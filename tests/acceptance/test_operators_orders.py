@@ -54,6 +54,7 @@ async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path:
             assert f"→ sfn adopt prod --from {owner}" in status.out
             before.lake.commit("orders")
             await here.letter("orders")
+            assert "its files were written" in (await here.sfn("status")).out
             assert f"--from {owner}" in (await here.sfn("dead-letters", "list")).out
             assert f"→ sfn adopt prod --from {owner} sales.orders" in (await here.sfn("status", "sales.orders")).out
             adopted = await here.sfn("adopt", "prod", "sales.orders", "--from", owner, "--yes")

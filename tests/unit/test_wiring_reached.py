@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
+from typing_extensions import override
 
 from sfn.admin.operators import Retirement
 from sfn.errors import Scope, Trouble
 from sfn.inbox.memory import MemoryInbox
 from sfn.wiring.assembly import Reached
+from sfn.words import Known
 from tests.promises.inboxes import TERMS, HandClock, table
 from tests.promises.inboxes import Ground as Rows
 from tests.unit import rest_server
@@ -61,9 +64,21 @@ async def test_a_catalog_has_a_policy_once_it_was_reached(
     assert await sources.named("prod") is source
 
 
-async def test_all_who_ask_at_once_get_the_same_source(
-    ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
-) -> None:
+class Slow(MemoryInbox):
+    """Others run while its rows are read; counts how often they are."""
+
+    reads = 0
+
+    @override
+    async def known(self, catalog: str) -> AsyncIterator[Known]:
+        self.reads += 1
+        await anyio.lowlevel.checkpoint()
+        async for known in super().known(catalog):
+            yield known
+
+
+async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: Server, opened: Open) -> None:
+    inbox = Slow(TERMS, HandClock())
     sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), inbox, inbox)
     found = []
 
@@ -75,6 +90,7 @@ async def test_all_who_ask_at_once_get_the_same_source(
             tasks.start_soon(ask)
     assert len(found) == 5
     assert all(source is found[0] for source in found)
+    assert inbox.reads == 1
 
 
 async def test_a_configured_identity_needs_no_catalog(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
+import anyio
 import structlog
 
 from sfn.admin.app import routes
@@ -157,6 +159,7 @@ class Reached:
         self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
         self._custody, self._roster = custody, roster
         self._sources: dict[str, Source] = {}
+        self._noting: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     async def named(self, catalog: str) -> Source | None:
         source = self._sources.get(catalog)
@@ -177,13 +180,15 @@ class Reached:
     async def _reached(self, catalog: str, found: Identified) -> Source:
         catalog_id = await found.identity()
         source = Source(found, policy(self._settings, catalog, catalog_id))
-        owner = await owner_noted(catalog, catalog_id, self._custody, self._roster)
-        if catalog not in self._sources:
-            _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
-            if owner != catalog_id:
-                remedy = f"sfn adopt {catalog} --from {owner}"
-                _log.warning("catalog changed", catalog=catalog, catalog_id=catalog_id, files=owner, remedy=remedy)
-        return self._sources.setdefault(catalog, source)
+        # Many ask at once, and all rows are read to know whose the files are.
+        async with self._noting[catalog]:
+            if catalog not in self._sources:
+                owner = await owner_noted(catalog, catalog_id, self._custody, self._roster)
+                _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
+                if owner != catalog_id:
+                    remedy = f"sfn adopt {catalog} --from {owner}"
+                    _log.warning("catalog changed", catalog=catalog, catalog_id=catalog_id, files=owner, remedy=remedy)
+            return self._sources.setdefault(catalog, source)
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
