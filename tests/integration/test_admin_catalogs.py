@@ -110,8 +110,6 @@ async def test_a_catalog_with_files_of_another_says_so_until_all_are_adopted(
 ) -> None:
     await carrying(office, "orders", "c0")
     await carrying(office, "stock", "c0")
-    assert await foreign_id(operator) is None
-    await office.inbox.own("prod", "c0")
     assert await foreign_id(operator) == "c0"
     await carrying(office, "orders", "c0", foreign=True)
     await carrying(office, "stock", "c0", foreign=True)

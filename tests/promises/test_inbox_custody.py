@@ -99,14 +99,6 @@ async def test_a_catalog_that_moved_twice_has_the_files_of_the_move_before(groun
     assert await noted(ground, "c2") == "c1"
 
 
-async def test_files_that_a_wrong_address_wrote_are_told_of_when_it_is_right_again(ground: Ground) -> None:
-    await noted(ground, "c0")
-    await written(ground, "orders", "c0")
-    await noted(ground, "c1")
-    await written(ground, "returns", "c1")
-    assert await noted(ground, "c0") == "c1"
-
-
 async def test_nobody_owns_files_that_are_gone(ground: Ground) -> None:
     await noted(ground, "c0")
     await written(ground, "orders", "c0")

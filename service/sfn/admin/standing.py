@@ -107,8 +107,8 @@ class StandingRoutes:
         )
 
     async def _foreign(self, name: str, catalog_id: str | None) -> str | None:
-        """Whose a catalog's files are where they are another's; all rows are read only while that was so before."""
-        if catalog_id is None or await self._custody.owner(name) in {None, catalog_id}:
+        """Whose a catalog's files are where they are another's."""
+        if catalog_id is None:
             return None
         owner = await owner_noted(name, catalog_id, self._custody, self._operations.inbox.roster)
         return owner if owner != catalog_id else None

@@ -10,7 +10,8 @@ from sfn.words import Known
 async def owner_noted(catalog: str, catalog_id: str, custody: Custody, roster: Roster) -> str:
     """Note whose a catalog's files are: those of another `catalog_id`, while there are any to be adopted, else its own.
 
-    All rows may be read for it. A table that another catalog's file keeps from its place counts only where that
+    All rows may be read for it, but not of a catalog that is noted as its own: files that it wrote at another address
+    meanwhile are then not looked for. A table that another catalog's file keeps from its place counts only where that
     catalog was noted before: else nobody says that it was ever ours.
 
     Args:
@@ -25,6 +26,8 @@ async def owner_noted(catalog: str, catalog_id: str, custody: Custody, roster: R
         Broken: the inbox can't be trusted any more.
     """
     before = await custody.owner(catalog)
+    if before == catalog_id:
+        return catalog_id
     owner = catalog_id
     async for known in roster.known(catalog):
         found = _written_for(known, before)
