@@ -37,8 +37,8 @@ def test_work_under_way_is_well() -> None:
 def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
     given_up = catalog(live=3, tables=Tables(due=0, scheduled=3, retrying=0, leased=0, dead=1, held=0))
     said = "3 tables and 1 without a file (dropped, left out, not published yet), nothing waits"
-    first = plain(overview(given_up, URL, NOON)).splitlines()[0]
-    assert first == f"all is well: {said}; 1 given up, whose dead letters were discarded"
+    first, second, *_ = plain(overview(given_up, URL, NOON)).splitlines()
+    assert (first, second) == (f"all is well: {said}", "  1 table given up, with the dead letters discarded")
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ def overview(status: Status, url: str, now: datetime) -> Page:
     """What an operator sees first."""
     wrong = attention(status, now)
     page: list[Line | Grid] = [_verdict(status, wrong)]
+    if not wrong and (dead := sum(one.tables.dead for one in status.catalogs)):
+        page.append(Line(f"  {counted(dead, 'table')} given up, with the dead letters discarded"))
     for one in wrong:
         page.append(Line(f"  ! {one.what}", Tone.WARNING))
         if one.command:
@@ -91,9 +93,7 @@ def _verdict(status: Status, wrong: list[Attention]) -> Line:
     waiting = sum(one.tables.due + one.tables.retrying + one.tables.leased for one in status.catalogs)
     work = f"{waiting:,} being seen to" if waiting else "nothing waits"
     without = f" and {others:,} without a file (dropped, left out, not published yet)" if others > 0 else ""
-    dead = sum(one.tables.dead for one in status.catalogs)
-    put_away = f"; {dead:,} given up, whose dead letters were discarded" if dead else ""
-    return Line(f"all is well: {counted(live, 'table')}{without}, {work}{put_away}", Tone.GOOD)
+    return Line(f"all is well: {counted(live, 'table')}{without}, {work}", Tone.GOOD)
 
 
 def _away(breaker: Breaker, now: datetime) -> str:
