@@ -4,6 +4,7 @@
     ├ Misconfigured         the settings are wrong: nothing is started (`sfn.settings`)
     ├ Rejected(status)      the sender's fault: answered with that HTTP status
     ├ NotKnown              the service that a command asks has no such thing (`sfn.cli.service`)
+    ├ Contradicted          that service knows better (`sfn.cli.service`)
     ├ Unreadable            the reader refuses
     │   ├ NotFound          nothing of ours lies there
     │   ├ Ambiguous         more than one table, and none was named

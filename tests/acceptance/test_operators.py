@@ -146,7 +146,13 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     assert replayed.out.startswith("queued 1 of 1 to be looked at again;")
     await here.lake.until_published("blocked")
     again = await here.sfn("dead-letters", "replay", str(number))
-    assert (again.status, again.err) == (1, "1 of these ids: expected open dead letters, found others or none\n")
+    assert (again.status, again.out) == (1, "")
+    assert re.fullmatch(
+        rf"dead letter {number} is closed \(replayed .+ ago\); sales\.blocked has none open\n", again.err
+    )
+    unknown = await here.sfn("dead-letters", "discard", "4711")
+    assert (unknown.status, unknown.out) == (1, "")
+    assert unknown.err == "there is no dead letter 4711: `sfn dead-letters list` names those that are open\n"
 
 
 async def test_many_are_discarded_only_by_who_says_so(here: Place) -> None:
@@ -162,7 +168,7 @@ async def test_many_are_discarded_only_by_who_says_so(here: Place) -> None:
     discarded = await answered("y", *bulk, "--config", str(here.configuration), "--url", here.url)
     assert (discarded.status, discarded.out) == (0, "discarded 2 of 2\n")
     nothing = await here.sfn(*bulk, "--json")
-    assert (nothing.status, nothing.json) == (0, {"discarded": 0})
+    assert (nothing.status, nothing.json) == (0, {"discarded": 0, "passed": []})
     assert nothing.err == "no open dead letter fits: there is nothing to discard\n"
     kept = (await here.sfn("dead-letters", "list", "--status", "discarded", "--json")).json["dead_letters"]
     assert {letter["table"] for letter in kept} >= {"sales.lost", "sales.missed"}

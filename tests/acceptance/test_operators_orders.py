@@ -54,12 +54,14 @@ async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path:
             assert f"→ sfn adopt prod --from {owner}" in status.out
             before.lake.commit("orders")
             await here.letter("orders")
+            assert "its files were written" in (await here.sfn("status")).out
             assert f"--from {owner}" in (await here.sfn("dead-letters", "list")).out
+            assert f"→ sfn adopt prod --from {owner} sales.orders" in (await here.sfn("status", "sales.orders")).out
             adopted = await here.sfn("adopt", "prod", "sales.orders", "--from", owner, "--yes")
             assert adopted.out.startswith("prod: 1 table to be looked at;")
             await before.lake.until_published("orders")
             assert (await here.sfn("adopt", "prod", "sales.oders", "--from", owner, "--yes")).status == 1
-            assert "its files were written" in (await here.sfn("status")).out
+            assert "its files were written" not in (await here.sfn("status")).out
 
 
 async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> None:
@@ -74,6 +76,9 @@ async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> 
             here = Place(before.lake, daemon, before.configuration)
             await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
             await daemon.until_logged("catalog changed", files=owner)
+            typed = await here.sfn("adopt", "prod", "--from", "nonsense", "--yes")
+            refusal = f"--from: expected {owner} (what its files carry), found nonsense; --force if you mean it"
+            assert (typed.status, typed.out, typed.err) == (2, "", f"{refusal}\n")
             adopted = await here.sfn("adopt", "prod", "--from", owner, "--yes")
             assert adopted.out.startswith("prod: 1 table to be looked at;")
             assert "its files were written" not in (await here.sfn("status")).out
@@ -125,6 +130,9 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
         status = await here.sfn("status", "--exit-code")
         assert (status.status, "the catalog prod is in trouble since " in status.out) == (1, True)
         assert f"{here.lake.uri}" in status.out
+        retired = await here.sfn("retire", "prod", "--yes")
+        assert retired.status == 0
+        assert retired.err == "prod: it does not answer just now; nothing happens to its tables' files until it does\n"
         checked = await sfn("check", "--config", str(here.configuration))
         assert (checked.status, checked.out.splitlines()[-1]) == (1, "1 error, 0 warnings")
         assert "→ see whether the catalog is up and listens there" in checked.out
@@ -136,3 +144,13 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
         assert (away.status, away.out) == (1, "")
         assert "expected a running service, found Connection refused; start it with `sfn serve`" in away.err
         assert (await sfn("healthcheck", "--url", here.url)).status == 1
+
+
+async def test_a_dry_run_of_what_is_told_of_alone_says_that_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    (tmp_path / "sfn.toml").write_text(
+        '[senders.etl]\nsecrets = { main = "a-secret" }\ncatalog = "outside"\n'
+        '[catalogs.outside]\ntype = "told"\ncatalog_id = "outside"\nallowed_locations = ["/lake"]\n'
+    )
+    told = await sfn("reconcile", "--dry-run", "--config", str(tmp_path / "sfn.toml"))
+    assert (told.status, told.out) == (2, "")
+    assert told.err.startswith("outside: expected a catalog that can be asked, found one that is told of by events")

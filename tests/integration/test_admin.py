@@ -193,7 +193,7 @@ async def test_a_replay_is_audited_with_who_said_it(operator: httpx.AsyncClient,
     (letter,) = (await got(operator, LETTERS))["dead_letters"]
     operator.headers["From"] = "ann@example\x7f.org"
     answer = await posted(operator, f"{LETTERS}:replay", {"ids": [letter["id"], 99]})
-    assert answer == {"replayed": 1, "failed": [], "next": None}
+    assert answer == {"replayed": 1, "failed": [], "passed": [99], "next": None}
     assert (await office.ground.claim()).subject == ORDERS
     (entry,) = (await got(operator, "/admin/v1/audit"))["entries"]
     assert (entry["actor"], entry["action"], entry["count"]) == ("ann@example.org (main)", "replay", 1)
@@ -213,6 +213,15 @@ async def test_a_filter_is_worked_off_batch_by_batch(operator: httpx.AsyncClient
         after = answer["next"]
     assert counts == [2, 2, 1]
     assert [letter["table"] for letter in (await got(operator, LETTERS))["dead_letters"]] == ["sales.orders"]
+
+
+@pytest.mark.parametrize("verb", ["replay", "discard"])
+async def test_ids_of_no_open_letters_are_told(operator: httpx.AsyncClient, office: Office, verb: str) -> None:
+    await office.ground.settled(ORDERS, Dead(Reason.PERMANENT, "why"))
+    await posted(operator, f"{LETTERS}:discard", {"ids": [1]})
+    await office.ground.settled(table("stock"), Dead(Reason.PERMANENT, "why"))
+    answer = await posted(operator, f"{LETTERS}:{verb}", {"ids": [7, 1, 2, 1]})
+    assert (answer[f"{verb}ed"], answer["passed"]) == (1, [7, 1])
 
 
 @pytest.mark.parametrize(
@@ -242,7 +251,7 @@ async def test_a_request_that_is_understood_now_becomes_its_hints(operator: http
     await office.inbox.put([ODD])
     office.understood = [Hint(ORDERS, "etl", "e1")]
     answer = await posted(operator, f"{LETTERS}:replay", {"filter": {"reason": "undecodable"}})
-    assert answer == {"replayed": 1, "failed": [], "next": None}
+    assert answer == {"replayed": 1, "failed": [], "passed": [], "next": None}
     assert (await office.ground.claim()).subject == ORDERS
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
 
-from sfn.words import CatalogName, Dead, Reason
+from sfn.words import CatalogName, Dead, Done, Findings, Reason, Story
 from tests.integration.operating import Office, got, operating, posted, table
 
 ORDERS = table("orders")
@@ -85,23 +86,91 @@ async def test_a_table_that_nobody_knows_adopts_nothing(operator: httpx.AsyncCli
     assert await office.ground.claims() == []
 
 
+async def carrying(office: Office, name: str, catalog_id: str | None, *, foreign: bool = False) -> None:
+    """A table whose file carries a `catalog_id`: a live one of ours, or one that keeps ours from its place."""
+    if foreign:
+        findings = Findings(Story(visited=True, foreign_id=catalog_id))
+        await office.ground.settled(table(name), Dead(Reason.FOREIGN_CATALOG, "why", findings))
+        return
+    done = office.ground.done(f"s3://lake/{name}", name)
+    live = done.findings.story.live
+    assert live is not None
+    story = Story(live=replace(live, catalog_id=catalog_id), visited=True)
+    await office.ground.settled(table(name), Done(done.due_at, Findings(story)))
+
+
+async def foreign_id(operator: httpx.AsyncClient) -> str | None:
+    """Whose files are to be adopted, as the status says."""
+    found: str | None = (await got(operator, "/admin/v1/status"))["catalogs"][0]["foreign_id"]
+    return found
+
+
 async def test_a_catalog_with_files_of_another_says_so_until_all_are_adopted(
     operator: httpx.AsyncClient, office: Office
 ) -> None:
-    async def foreign() -> str | None:
-        found: str | None = (await got(operator, "/admin/v1/status"))["catalogs"][0]["foreign_id"]
-        return found
-
-    await office.ground.published(ORDERS)
-    assert await foreign() is None
-    await office.inbox.own("prod", "c0")
-    assert await foreign() == "c0"
+    await carrying(office, "orders", "c0")
+    await carrying(office, "stock", "c0")
+    assert await foreign_id(operator) == "c0"
+    await carrying(office, "orders", "c0", foreign=True)
+    await carrying(office, "stock", "c0", foreign=True)
+    assert await foreign_id(operator) == "c0"
     await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0", "tables": ["sales.orders"]})
-    await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "typo"})
-    assert await foreign() == "c0"
-    await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0"})
-    assert await foreign() is None
+    assert await foreign_id(operator) == "c0"
+    await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0", "tables": ["sales.stock"]})
+    assert await foreign_id(operator) is None
     assert await office.inbox.owner("prod") == "c1"
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+@pytest.mark.parametrize("tables", [None, ["sales.stock", "sales.orders"]])
+async def test_an_id_that_no_file_carries_is_refused_where_another_is_known(
+    operator: httpx.AsyncClient, office: Office, tables: list[str] | None, *, foreign: bool
+) -> None:
+    await carrying(office, "orders", "c0", foreign=foreign)
+    await carrying(office, "stock", "c1")
+    reply = await operator.post("/admin/v1/catalogs/prod:adopt", json={"from": "typo", "tables": tables})
+    assert reply.status_code == 409
+    assert reply.json()["detail"] == "expected c0 (what its files carry), found typo"
+    assert await office.ground.claims() == []
+    assert (await got(operator, "/admin/v1/audit"))["entries"] == []
+    forced = {"from": "typo", "tables": tables, "force": True}
+    assert await posted(operator, "/admin/v1/catalogs/prod:adopt", forced) == {"tables": 2}
+
+
+async def test_a_file_that_was_noted_by_its_catalog_alone_is_known_as_well(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    await carrying(office, "orders", None)
+    await office.inbox.own("prod", "c0")
+    reply = await operator.post("/admin/v1/catalogs/prod:adopt", json={"from": "typo"})
+    assert (reply.status_code, "expected c0 " in reply.json()["detail"]) == (409, True)
+
+
+async def test_a_whole_catalog_adopts_no_file_that_carries_another_id(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    await carrying(office, "orders", "c9", foreign=True)
+    await carrying(office, "stock", "c0")
+    await carrying(office, "returns", "c1")
+    await office.ground.settled(table("lost"), Done(office.ground.after(3600)))
+    assert await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c9"}) == {"tables": 2}
+    assert {claim.subject for claim in await office.ground.claims()} == {ORDERS, table("lost")}
+
+
+async def test_a_table_and_its_letter_say_whose_file_is_in_the_way(operator: httpx.AsyncClient, office: Office) -> None:
+    await carrying(office, "orders", "c9", foreign=True)
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_id"] == "c9"
+    assert (await got(operator, "/admin/v1/dead-letters/1"))["foreign_id"] == "c9"
+    await carrying(office, "orders", "c1")
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_id"] is None
+
+
+async def test_where_all_files_are_ours_an_adoption_changes_nothing(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    await carrying(office, "orders", "c1")
+    assert await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "typo"}) == {"tables": 0}
+    assert await office.ground.claims() == []
 
 
 @pytest.mark.parametrize("content", [{}, {"from": ""}, {"from": "c0", "tables": ["a..b"]}, {"from": "c0", "all": 1}])

@@ -53,7 +53,12 @@ async def test_what_is_not_understood_counts_as_nothing(operator: httpx.AsyncCli
 
 
 async def test_named_letters_are_dealt_with_part_by_part(operator: httpx.AsyncClient) -> None:
-    assert await posted(operator, REPLAY, {"ids": [1, 2, 3, 4, 5]}) == {"replayed": 5, "failed": [], "next": None}
+    assert await posted(operator, REPLAY, {"ids": [1, 2, 3, 4, 5]}) == {
+        "replayed": 5,
+        "failed": [],
+        "passed": [],
+        "next": None,
+    }
     assert await audited(operator) == [2, 2, 1]
 
 

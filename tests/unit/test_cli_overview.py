@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from sfn.cli.answers import Brake, Status, Tables
+from sfn.cli.answers import Brake, Breaker, Status, Tables
 from sfn.cli.overview import LATE, attention, overview, sweep_in_words
 from sfn.cli.pages import plain
 from tests.unit.operators import CALM, ENDED, NOON, SILENT, WELL, catalog, swept
@@ -24,7 +24,7 @@ def test_all_is_well() -> None:
     lines = plain(overview(WELL, URL, NOON)).splitlines()
     assert lines[0] == "all is well: 3 tables, nothing waits"
     assert f"sfn 1.2.3 at {URL}, up 3 h" in lines
-    assert " ".join(lines[-1].split()) == "prod 0 3 0 0 0 0 - 1 min ago: 3 tables, 0 differed"
+    assert " ".join(lines[-1].split()) == "prod 3 0 3 0 0 0 0 - 1 min ago: 3 tables, 0 differed"
 
 
 def test_work_under_way_is_well() -> None:
@@ -32,6 +32,13 @@ def test_work_under_way_is_well() -> None:
     assert attention(busy, NOON) == []
     said = "all is well: 3 tables and 4 without a file (dropped, left out, not published yet), 4 being seen to"
     assert plain(overview(busy, URL, NOON)).splitlines()[0] == said
+
+
+def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
+    given_up = catalog(live=3, tables=Tables(due=0, scheduled=3, retrying=0, leased=0, dead=1, held=0))
+    said = "3 tables and 1 without a file (dropped, left out, not published yet), nothing waits"
+    first, second, *_ = plain(overview(given_up, URL, NOON)).splitlines()
+    assert (first, second) == (f"all is well: {said}", "  1 table given up, with the dead letters discarded")
 
 
 @pytest.mark.parametrize(
@@ -91,8 +98,26 @@ def test_a_catalog_that_nobody_asked_anything_needs_nobody() -> None:
     assert len(attention(catalog(catalog_id=None, tables=nothing), NOON)) == 1
 
 
-def test_a_retired_catalog_says_so() -> None:
-    assert "prod (retired)" in plain(overview(catalog(retired=True, brake=CALM), URL, NOON))
+@pytest.mark.parametrize(
+    ("live", "breakers", "said"),
+    [
+        (
+            9,
+            [SILENT],
+            "9 of its tables still have files (the catalog is away, and is asked before one goes); leave it in",
+        ),
+        (1, [], "1 of its tables still has a file (being withdrawn); leave it in the configuration until"),
+        (0, [SILENT], "no live table is left; take it out of the configuration, or have it back"),
+    ],
+)
+def test_a_retired_catalog_stays_configured_until_no_table_has_a_file(
+    live: int, breakers: list[Breaker], said: str
+) -> None:
+    status = msgspec.structs.replace(catalog(retired=True, brake=CALM, live=live), breakers=breakers)
+    found = attention(status, NOON)[-1]
+    assert found.what.startswith(f"prod is retired: {said}")
+    assert found.command == "sfn retire prod --undo"
+    assert "prod (retired)" in plain(overview(status, URL, NOON))
 
 
 def test_a_sweep_that_runs_says_how_far_it_is() -> None:
@@ -100,6 +125,11 @@ def test_a_sweep_that_runs_says_how_far_it_is() -> None:
     assert sweep_in_words(running, NOON) == "running for 2 min: 1 of 3"
     assert sweep_in_words(None, NOON) == "none yet"
     assert sweep_in_words(msgspec.structs.replace(ENDED, state="stopped"), NOON) == "stopped 1 min ago"
+
+
+def test_a_catalog_that_is_told_of_is_never_swept() -> None:
+    told = plain(overview(catalog(type="told", sweep=None), URL, NOON)).splitlines()
+    assert told[-1].split()[-2:] == ["-", "-"]
 
 
 def test_names_of_others_steer_no_terminal() -> None:

@@ -13,8 +13,8 @@ import pytest
 import trustme
 
 from sfn.cli.access import Access, operators
-from sfn.cli.answers import Adoption, Batch, Filter
 from sfn.cli.options import Flags
+from sfn.cli.orders import Adoption, Batch, Filter
 from sfn.cli.service import LONGEST_WAIT, TRIES, NotKnown, Service, asker
 from sfn.errors import SfnError
 from sfn.settings import Misconfigured
@@ -201,7 +201,7 @@ def test_requests_say_no_more_than_is_meant(server: AdminServer, service: Servic
     assert [msgspec.json.decode(asked.body) for asked in server.asked] == [
         {"ids": [7]},
         {"filter": {"reason": "poison", "before": "2026-08-21T12:00:00Z"}, "after": 7, "limit": 1000},
-        {"from": "theirs", "tables": None},
+        {"from": "theirs", "tables": None, "force": False},
     ]
 
 

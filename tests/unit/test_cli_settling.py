@@ -158,7 +158,7 @@ def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
             ),
             "waits",
             [
-                "sales.orders: waits with a drop; looked at once more in 1 min (absent: a sweep must come first)",
+                "sales.orders: a drop is pending; looked at once more in 1 min (absent: a sweep must come first)",
                 "  → `sfn status sales.orders` tells what comes of it",
             ],
         ),

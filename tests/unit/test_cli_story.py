@@ -35,7 +35,12 @@ def letter(reason: str) -> Letter:
         (table(), "is published, as the catalog said 5 min ago", Tone.GOOD, ""),
         (table(state="leased"), "is being published just now", Tone.GOOD, ""),
         (table(published=None), "has no file yet: nothing was found that could be published", Tone.WARNING, ""),
-        (without("retired"), "gets no files: its catalog is retired", Tone.PLAIN, "sfn retire prod --undo"),
+        (
+            without("retired"),
+            "is left without a file: the catalog prod is retired",
+            Tone.PLAIN,
+            "sfn retire prod --undo",
+        ),
         (without("excluded"), "gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN, ""),
         (without("left-alone"), "gets no files: its own properties in the catalog say so", Tone.PLAIN, ""),
         (
@@ -82,6 +87,12 @@ def letter(reason: str) -> Letter:
             "sfn adopt prod --from CATALOG_ID sales.orders",
         ),
         (
+            table(state="dead", dead_letters=[letter("foreign-catalog")], foreign_id="b2'96"),
+            "is kept from us by another catalog's file; where that is ours:",
+            Tone.BAD,
+            """sfn adopt prod --from 'b2'"'"'96' sales.orders""",
+        ),
+        (
             table(state="dead", dead_letters=[LETTER]),
             "was given up (location-refused); once its cause is mended:",
             Tone.BAD,
@@ -107,7 +118,7 @@ def test_the_verdict_says_how_it_stands_and_what_to_type(shown: Table, said: str
     ("wanted", "said", "tone"),
     [
         ({}, "is published, as the catalog says; looked at once more in 9 s (a replica may lag)", Tone.GOOD),
-        ({"drop": True}, "waits with a drop; looked at once more in 9 s (a replica may lag)", Tone.WARNING),
+        ({"drop": True}, "a drop is pending; looked at once more in 9 s (a replica may lag)", Tone.WARNING),
     ],
 )
 def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object], said: str, tone: Tone) -> None:
@@ -120,6 +131,12 @@ def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object
     told = plain(story(shown, NOON))
     assert "last look  right as far as could be told, 3 s ago: a replica may lag" in told
     assert ("wanted     a drop" in told) is bool(wanted)
+
+
+def test_a_table_of_a_retired_catalog_waits_for_nothing() -> None:
+    last = Last("later", "neither a table nor a file of ours", NOON)
+    left = msgspec.structs.replace(without("retired"), last=last)
+    assert verdict(left, NOON).text == "is left without a file: the catalog prod is retired"
 
 
 def test_a_letter_that_is_not_open_any_more_is_history() -> None:
@@ -148,7 +165,7 @@ def test_the_story_has_everything() -> None:
         "published   file:///w/m/1.json",
         "            uuid u1, written 5 min ago",
         "wanted      at least file:///w/m/2.json; a rename to sales.sold; a drop with purge",
-        "last look   retry 3 s ago: the disk is full",
+        "last look   failed 3 s ago: the disk is full",
         "fails       since 2 min, 1 attempt",
         "next look   due, waits for its turn, not before 1 s from now",
         "refresh     in 8 h",
@@ -204,6 +221,13 @@ def test_each_reason_has_a_remedy(reason: str, said: str) -> None:
     assert ("`sfn dead-letters replay 7`" in found) is (reason != "foreign-catalog")
     assert "a%2Eb.c" in remedy(msgspec.structs.replace(letter("foreign-catalog"), namespace=["a.b"], name="c"))
     assert f"what to do  {found}" in plain(story(table(dead_letters=[letter(reason)]), NOON))
+
+
+def test_the_id_of_the_file_in_the_way_is_filled_in_where_it_is_known() -> None:
+    kept = letter("foreign-catalog")
+    command = "`sfn adopt prod --from b296 sales.orders`"
+    assert command in remedy(msgspec.structs.replace(kept, foreign_id="b296"))
+    assert command in plain(story(table(dead_letters=[kept], foreign_id="b296"), NOON))
 
 
 def test_every_reason_is_one_that_the_remedies_know() -> None:

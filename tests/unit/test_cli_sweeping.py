@@ -13,8 +13,9 @@ import pytest
 
 from sfn.cli import bulk
 from sfn.cli.access import Access
-from sfn.cli.answers import Asked, Difference, Event, Filter, Status, Sweep
+from sfn.cli.answers import Asked, Difference, Event, Status, Sweep
 from sfn.cli.options import complete_catalog, complete_reason
+from sfn.cli.orders import Filter
 from sfn.cli.pages import plain
 from sfn.cli.service import Service
 from sfn.cli.sweeping import check_named, delays, follow, outcome, went_well
@@ -126,12 +127,27 @@ def test_a_sweep_that_is_kept_apart_from_the_last_one_says_until_when() -> None:
 
 
 def test_a_catalog_that_can_not_be_swept_is_wrong_usage_with_the_nearest_name() -> None:
-    check_named(None, [])
-    check_named("prod", ["prod", "dev"])
+    check_named(None, [], [])
+    check_named(None, ["prod"], ["outside"])
+    check_named("prod", ["prod", "dev"], [])
     with pytest.raises(Misconfigured) as refused:
-        check_named("prd", ["prod", "dev"])
+        check_named("prd", ["prod", "dev"], ["outside"])
     assert str(refused.value.problems[0]) == (
         "--catalog: expected a configured catalog that can be asked (prod, dev), found prd; did you mean prod?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("catalog", "known", "named"), [(None, [], "hive, outside"), ("outside", [], "outside"), ("hive", ["prod"], "hive")]
+)
+def test_catalogs_that_are_told_of_by_events_are_compared_with_nothing(
+    catalog: str | None, known: list[str], named: str
+) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        check_named(catalog, known, frozenset({"outside", "hive"}))
+    assert str(refused.value.problems[0]) == (
+        f"{named}: expected a catalog that can be asked, found one that is told of by events: "
+        "there is nothing to compare"
     )
 
 
@@ -191,12 +207,30 @@ def test_letters_are_replayed_batch_after_batch(
         {"filter": {"catalog": "prod"}, "after": 2, "limit": 2},
     ]
     server.asked.clear()
-    server.tell("POST /admin/v1/dead-letters:discard", Reply(200, {"discarded": 2, "next": None}))
-    assert bulk.discarded(service, [1, 2, 3], Filter(), 3) == 4
+    server.tell("POST /admin/v1/dead-letters:discard", Reply(200, {"discarded": 2, "next": None, "passed": [9]}))
+    assert bulk.discarded(service, [1, 2, 3], Filter(), 3) == bulk.Done(count=4, passed=[9, 9])
     assert [msgspec.json.decode(asked.body) for asked in server.asked] == [{"ids": [1, 2]}, {"ids": [3]}]
     server.asked.clear()
-    assert bulk.discarded(service, [], Filter(), 0) == 0
+    assert bulk.discarded(service, [], Filter(), 0) == bulk.Done()
     assert server.asked == []
+
+
+def test_a_letter_that_is_not_open_says_what_became_of_it(server: AdminServer, service: Service) -> None:
+    ago = NOON - timedelta(seconds=3)
+    closed = msgspec.structs.replace(LETTER, status="replayed", changed_at=ago)
+    server.tell("GET /admin/v1/dead-letters/7", Reply(200, msgspec.to_builtins(closed)))
+    newest = msgspec.to_builtins(msgspec.structs.replace(LETTER, id=8))
+    server.tell(
+        "GET /admin/v1/dead-letters",
+        Reply(200, {"dead_letters": [newest], "next": 8}),
+        Reply(200, {"dead_letters": [], "next": None}),
+    )
+    said = "dead letter 7 is closed (replayed 3 s ago); "
+    assert bulk.not_open(service, 7, NOON) == f"{said}the open one of sales.orders is 8"
+    assert bulk.not_open(service, 7, NOON) == f"{said}sales.orders has none open"
+    request = msgspec.structs.replace(closed, catalog=None, namespace=None, name=None, table=None, sender="etl")
+    server.tell("GET /admin/v1/dead-letters/7", Reply(200, msgspec.to_builtins(request)))
+    assert bulk.not_open(service, 7, NOON) == "dead letter 7 is closed (replayed 3 s ago)"
 
 
 def test_a_letter_is_shown_whole() -> None:

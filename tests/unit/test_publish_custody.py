@@ -28,6 +28,13 @@ async def made_foreign(line: Line) -> None:
     assert isinstance(dead, Dead)
     assert "--from c1" in dead.detail
     assert line.document(A)["catalog_id"] == "c1"
+    assert await carried(line) == "c1"
+
+
+async def carried(line: Line) -> str | None:
+    """What the roster says of the file at A's place."""
+    (known,) = [one async for one in line.inbox.known("prod") if one.table == A]
+    return known.carried
 
 
 async def adopt(line: Line, catalog_id: str = "c1") -> None:
@@ -44,6 +51,7 @@ async def test_an_adopted_file_names_its_new_catalog_and_the_newest_pointer() ->
     after = line.document(A)
     assert (after["catalog_id"], after["metadata_file_path"]) == ("c2", table.metadata_location)
     assert after["Ordinal"] > before["Ordinal"]
+    assert await carried(line) == "c2"
     assert line.hint() == table.metadata_location.rpartition("/")[2].removesuffix(".metadata.json").encode()
     assert [letter.status for letter in await line.inbox.find(Wanted(status=None), 0, 9)] == [Status.SUPERSEDED]
 
@@ -136,3 +144,11 @@ async def test_a_retirement_that_is_undone_publishes_again() -> None:
     assert line.document(A)["state"] == "current"
     assert key_of(A) in line.store.files
     assert isinstance(line.outcomes[-1], Done)
+
+
+async def test_a_table_that_is_gone_has_no_file_that_is_in_its_way() -> None:
+    line = Line()
+    await made_foreign(line)
+    line.catalog.drop(A)
+    await line.hear(Hint(A), seconds=HOUR)
+    assert await carried(line) is None

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
+from typing_extensions import override
 
 from sfn.admin.operators import Retirement
 from sfn.errors import Scope, Trouble
 from sfn.inbox.memory import MemoryInbox
 from sfn.wiring.assembly import Reached
+from sfn.words import Known
 from tests.promises.inboxes import TERMS, HandClock, table
 from tests.promises.inboxes import Ground as Rows
 from tests.unit import rest_server
@@ -21,8 +24,8 @@ from tests.unit.rest_server import Open, Server, complaint, reply
 from tests.unit.settings_ground import CATALOG, Ground
 
 
-def custody() -> MemoryInbox:
-    """One that remembers nobody."""
+@pytest.fixture(name="inbox")
+def fixture_inbox() -> MemoryInbox:
     return MemoryInbox(TERMS, HandClock())
 
 
@@ -43,8 +46,10 @@ async def fixture_opened() -> AsyncGenerator[Open]:
         yield opened
 
 
-async def test_a_catalog_has_a_policy_once_it_was_reached(ground: Ground, server: Server, opened: Open) -> None:
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), custody())
+async def test_a_catalog_has_a_policy_once_it_was_reached(
+    ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
+) -> None:
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), inbox, inbox)
     up = server.config
     server.config = complaint("ServiceUnavailableException", 503)
     for _ in range(2):
@@ -59,8 +64,22 @@ async def test_a_catalog_has_a_policy_once_it_was_reached(ground: Ground, server
     assert await sources.named("prod") is source
 
 
+class Slow(MemoryInbox):
+    """Others run while its rows are read; counts how often they are."""
+
+    reads = 0
+
+    @override
+    async def known(self, catalog: str) -> AsyncIterator[Known]:
+        self.reads += 1
+        await anyio.lowlevel.checkpoint()
+        async for known in super().known(catalog):
+            yield known
+
+
 async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: Server, opened: Open) -> None:
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), custody())
+    inbox = Slow(TERMS, HandClock())
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), inbox, inbox)
     found = []
 
     async def ask() -> None:
@@ -71,11 +90,14 @@ async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: S
             tasks.start_soon(ask)
     assert len(found) == 5
     assert all(source is found[0] for source in found)
+    assert inbox.reads == 1
 
 
-async def test_a_configured_identity_needs_no_catalog(ground: Ground, server: Server, opened: Open) -> None:
+async def test_a_configured_identity_needs_no_catalog(
+    ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
+) -> None:
     server.config = reply(b"", 500)
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, Retirement(), custody())
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, Retirement(), inbox, inbox)
     source = await sources.named("prod")
     assert source is not None
     assert source.policy.catalog_id == "ours"
@@ -89,7 +111,9 @@ async def test_a_catalog_that_became_another_is_told_with_what_helps(
     inbox = MemoryInbox(TERMS, clock)
 
     async def started(catalog_id: str) -> list[EventDict]:
-        sources = Reached(ground.load(CATALOG), {"prod": opened(server, catalog_id=catalog_id)}, Retirement(), inbox)
+        sources = Reached(
+            ground.load(CATALOG), {"prod": opened(server, catalog_id=catalog_id)}, Retirement(), inbox, inbox
+        )
         with capture_logs() as records:
             for _ in range(2):
                 await sources.named("prod")
@@ -105,9 +129,11 @@ async def test_a_catalog_that_became_another_is_told_with_what_helps(
     assert len(await started("new")) == 1
 
 
-async def test_a_catalog_that_retires_gets_no_files_from_then_on(ground: Ground, server: Server, opened: Open) -> None:
+async def test_a_catalog_that_retires_gets_no_files_from_then_on(
+    ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
+) -> None:
     retirement = Retirement()
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, retirement, custody())
+    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, retirement, inbox, inbox)
     retired = []
     for retirement.names in (frozenset(), frozenset({"prod"}), frozenset({"other"})):
         source = await sources.named("prod")
@@ -118,5 +144,5 @@ async def test_a_catalog_that_retires_gets_no_files_from_then_on(ground: Ground,
     assert set(sources.identities()) == {"prod"}
 
 
-async def test_another_name_is_no_catalog(ground: Ground) -> None:
-    assert await Reached(ground.load(CATALOG), {}, Retirement(), custody()).named("prod") is None
+async def test_another_name_is_no_catalog(ground: Ground, inbox: MemoryInbox) -> None:
+    assert await Reached(ground.load(CATALOG), {}, Retirement(), inbox, inbox).named("prod") is None

@@ -65,8 +65,8 @@ async def test_a_start_asks_for_no_sweep_of_it(ground: Ground, tmp_path: Path) -
 
 
 async def test_it_is_who_its_settings_say(ground: Ground) -> None:
-    source = await Reached(
-        ground.load(BOTH), {"hive": ToldWorld("n").adapter}, Retirement(), MemoryInbox(TERMS, HandClock())
-    ).named("hive")
+    inbox = MemoryInbox(TERMS, HandClock())
+    sources = Reached(ground.load(BOTH), {"hive": ToldWorld("n").adapter}, Retirement(), inbox, inbox)
+    source = await sources.named("hive")
     assert source is not None
     assert (source.policy.catalog_id, source.policy.told) == ("ours", True)

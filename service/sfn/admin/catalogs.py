@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from sfn.admin.answer import Answer
 from sfn.admin.operators import SECURED, Operations
-from sfn.words import CatalogName, Hint, TableName
+from sfn.words import CatalogName, Hint, Known
 
 SENDER: Final = "operator"
 """Of hints that an order makes."""
@@ -51,6 +51,7 @@ class Adopt(Said):
         max_length=1_000,
         description="identifiers such as a.b, a dot in a part as %2E; all tables of the catalog, without any",
     )
+    force: bool = Field(default=False, description="also where the files are known to carry another catalog_id")
 
 
 class Asked(Answer):
@@ -84,6 +85,7 @@ class CatalogRoutes:
     def join(self, router: APIRouter) -> None:
         """Add them."""
         unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such catalog, or table"}}
+        contrary = {**unknown, 409: {"description": "their files are known to carry another catalog_id"}}
         for path, route, name, status in (
             ("/reconcile", self.reconcile, "reconcile", HTTPStatus.ACCEPTED),
             ("/brakes/{catalog}:release", self.release, "releaseBrake", HTTPStatus.OK),
@@ -96,7 +98,7 @@ class CatalogRoutes:
                 methods=["POST"],
                 operation_id=name,
                 status_code=status,
-                responses=unknown,
+                responses=contrary if route == self.adopt else unknown,
                 openapi_extra=SECURED,
             )
 
@@ -120,18 +122,24 @@ class CatalogRoutes:
     async def adopt(self, catalog: str, wanted: Adopt, request: Request) -> Concerned:
         """Have tables take over the files of the same identifiers that another catalog's service, or ours, wrote.
 
-        Without names these are all tables of the catalog. A name that the inbox does not know is 404, and none of the
-        others is looked at.
+        Without names these are all tables of the catalog whose files carry that id, or of whose files that is not
+        known. A name that the inbox does not know is 404, and an id that no file carries while they are known to carry
+        another is 409: none is looked at. `force` has all of them looked at.
         """
         self._operations.followed(catalog)
+        noted = await self._inbox.custody.owner(catalog)
+        if not wanted.force:
+            await self._check_carried(catalog, wanted, noted)
         count = 0
-        async for tables in self._adopting(catalog, wanted.tables):
+        async for page in self._adopting(catalog, wanted.tables):
+            fits = wanted.force or wanted.tables is not None
+            tables = [known.table for known in page if fits or _carried(known, noted) in {None, wanted.from_}]
+            if not tables:
+                continue
             hints = [Hint(table, sender=SENDER, anew=True, adopts=wanted.from_) for table in tables]
             about = f"{catalog} from {wanted.from_}: {', '.join(table.identifier for table in tables[:10])}"
             await self._inbox.custody.adopt(hints, self._operations.order(request, about))
             count += len(hints)
-        if wanted.tables is None and await self._inbox.custody.owner(catalog) == wanted.from_:
-            await self._inbox.custody.own(catalog, self._operations.process.identities().get(catalog))
         _log.info("files adopted", catalog=catalog, catalog_id=wanted.from_, tables=count)
         return Concerned(tables=count)
 
@@ -147,9 +155,9 @@ class CatalogRoutes:
         self._operations.process.retirement.names = await self._inbox.custody.retired()
         _log.warning("catalog comes back" if undo else "catalog retires", catalog=catalog, actor=order.actor)
         count = 0
-        async for tables in self._batches(catalog):
-            await self._inbox.intake.put([Hint(table, sender=SENDER, anew=True) for table in tables])
-            count += len(tables)
+        async for page in self._batches(catalog):
+            await self._inbox.intake.put([Hint(known.table, sender=SENDER, anew=True) for known in page])
+            count += len(page)
         if undo and self._operations.followed(catalog).swept:
             await self._inbox.intake.put([Hint(CatalogName(catalog), sender=SENDER)])
         return Concerned(tables=count)
@@ -159,24 +167,51 @@ class CatalogRoutes:
         standing = await self._inbox.desk.standing(CatalogName(catalog))
         return standing.due_at if standing is not None and standing.state == "queued" else None
 
-    async def _adopting(self, catalog: str, named: Sequence[str] | None) -> AsyncIterator[list[TableName]]:
+    async def _check_carried(self, catalog: str, wanted: Adopt, noted: str | None) -> None:
+        """Refuse an id that no file carries while others are known that could be adopted."""
+        ours = self._operations.process.identities().get(catalog)
+        others: set[str] = set()
+        fits = False
+        async for page in self._adopting(catalog, wanted.tables):
+            for known in page:
+                found = _carried(known, noted)
+                fits = fits or found == wanted.from_
+                if found not in {None, ours, wanted.from_}:
+                    others.add(found or "")
+        if others and (wanted.tables is not None or not fits):
+            detail = f"expected {' or '.join(sorted(others)[:3])} (what its files carry), found {wanted.from_}"
+            raise HTTPException(HTTPStatus.CONFLICT, detail)
+
+    async def _adopting(self, catalog: str, named: Sequence[str] | None) -> AsyncIterator[list[Known]]:
         if named is None:
-            async for tables in self._batches(catalog):
-                yield tables
+            async for known in self._batches(catalog):
+                yield known
             return
         tables = [self._operations.named(identifier, catalog) for identifier in dict.fromkeys(named)]
+        page = []
         for table in tables:
-            if await self._inbox.desk.standing(table) is None:
+            standing = await self._inbox.desk.standing(table)
+            if standing is None:
                 detail = f"the inbox knows no table {table}: nothing was told of it yet; none was looked at"
                 raise HTTPException(HTTPStatus.NOT_FOUND, detail)
-        yield tables
+            page.append(Known(table, standing.story.live, None, foreign_id=standing.story.foreign_id))
+        yield page
 
-    async def _batches(self, catalog: str) -> AsyncIterator[list[TableName]]:
-        tables: list[TableName] = []
+    async def _batches(self, catalog: str) -> AsyncIterator[list[Known]]:
+        page: list[Known] = []
         async for known in self._inbox.roster.known(catalog):
-            tables.append(known.table)
-            if len(tables) == BATCH:
-                yield tables
-                tables = []
-        if tables:
-            yield tables
+            page.append(known)
+            if len(page) == BATCH:
+                yield page
+                page = []
+        if page:
+            yield page
+
+
+def _carried(known: Known, noted: str | None) -> str | None:
+    """The `catalog_id` in the file at a table's place; None where nobody knows.
+
+    Args:
+        noted: of live files of which it was not noted.
+    """
+    return known.carried or (noted if known.live is not None else None)

@@ -89,11 +89,14 @@ class DeadLetterRoutes:
         return Letters(dead_letters=[Letter.of(letter) for letter in found], next=_next(found, search.limit))
 
     async def show(self, number: Annotated[int, Path(ge=0, le=_LARGEST)]) -> LetterInFull:
-        """One dead letter, with the request that it is about."""
+        """One dead letter, with the request that it is about, or whose file keeps ours from its table's place."""
         found = await self._letters.numbered([number])
         if not found:
             raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the id {number}")
-        return LetterInFull.with_event(found[0], await self._letters.event(number))
+        letter = found[0]
+        standing = await self._operations.inbox.desk.standing(letter.subject) if letter.subject is not None else None
+        foreign_id = standing.story.foreign_id if standing is not None else None
+        return LetterInFull.with_event(letter, await self._letters.event(number), foreign_id)
 
     async def replay(self, selection: Selection, request: Request) -> Replayed:
         """Have the tables of open letters looked at again: what is published is the catalog's present answer.
@@ -115,7 +118,7 @@ class DeadLetterRoutes:
         if left:
             following = batch[-len(left) - 1].id
         _log.info("dead letters replayed", number=count, failed=len(failed), actor=order.actor)
-        return Replayed(replayed=count, failed=failed, next=following)
+        return Replayed(replayed=count, failed=failed, passed=_passed(selection, batch), next=following)
 
     async def discard(self, selection: Selection, request: Request) -> Discarded:
         """Close open letters and leave their tables as they are, until something is told of them."""
@@ -123,7 +126,7 @@ class DeadLetterRoutes:
         order = self._operations.order(request, _about(selection))
         count = await self._letters.discard([letter.id for letter in batch], order)
         _log.info("dead letters discarded", number=count, actor=order.actor)
-        return Discarded(discarded=count, next=following)
+        return Discarded(discarded=count, passed=_passed(selection, batch), next=following)
 
     async def _part(self, letters: Sequence[DeadLetter]) -> _Part:
         """As many of the first letters as one transaction takes, at least one."""
@@ -176,6 +179,12 @@ class DeadLetterRoutes:
 
 def _next(found: Sequence[DeadLetter], limit: int) -> int | None:
     return found[-1].id if len(found) == limit else None
+
+
+def _passed(selection: Selection, batch: Sequence[DeadLetter]) -> list[int]:
+    """The ids that were named and are no open letters."""
+    found = {letter.id for letter in batch}
+    return [number for number in dict.fromkeys(selection.ids or ()) if number not in found]
 
 
 def _about(selection: Selection) -> str:

@@ -44,15 +44,16 @@ class LetterInFull(Letter):
     """A dead letter, with the request that it is about."""
 
     event: Request | None
+    foreign_id: str | None = Field(description="the catalog_id of the file that keeps ours from the table's place now")
 
     @classmethod
-    def with_event(cls, letter: DeadLetter, event: Undecodable | None) -> LetterInFull:
-        """The answer of a letter and its request."""
+    def with_event(cls, letter: DeadLetter, event: Undecodable | None, foreign_id: str | None) -> LetterInFull:
+        """The answer of a letter, its request, and what its table's row knows."""
         request = None
         if event is not None:
             body = event.body.decode(errors="replace")
             request = Request(path=event.path, content_type=event.content_type, size=event.size, body=body)
-        return cls.model_validate({**_letter(letter), "event": request})
+        return cls.model_validate({**_letter(letter), "event": request, "foreign_id": foreign_id})
 
 
 class Letters(Answer):
@@ -74,6 +75,7 @@ class Replayed(Answer):
 
     replayed: int
     failed: Sequence[Unreplayed]
+    passed: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
     next: int | None = Field(description="`after` of the next batch; null at the end")
 
 
@@ -81,6 +83,7 @@ class Discarded(Answer):
     """What became of a batch of letters."""
 
     discarded: int
+    passed: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
     next: int | None = Field(description="`after` of the next batch; null at the end")
 
 

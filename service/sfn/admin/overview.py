@@ -222,6 +222,7 @@ class Table(Identified):
     unpublished: Unpublished | None = Field(description="why it has no live file, where that is as it should be")
     renamed_to: str | None = Field(description="the name that the table went on under, as its file says")
     foreign_hint: str | None = Field(description="what a version hint says that is not ours and is left alone")
+    foreign_id: str | None = Field(description="the catalog_id of the file that keeps ours from the table's place")
     wanted: Wanted
     locations: Sequence[str]
     refresh_at: datetime | None
@@ -255,6 +256,7 @@ class Table(Identified):
                 "unpublished": why,
                 "renamed_to": story.renamed_to.identifier if story.renamed_to is not None else None,
                 "foreign_hint": story.foreign_hint,
+                "foreign_id": story.foreign_id,
                 "wanted": Wanted(
                     metadata_location=wish.floor,
                     drop=wish.drop,

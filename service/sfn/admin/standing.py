@@ -14,6 +14,7 @@ from sfn.admin.operators import SECURED, Operations
 from sfn.admin.overview import Brake, Breaker, Catalog, Status, Sweep, Table, Unpublished
 from sfn.inbox.figures import STATES, Figures
 from sfn.inbox.letters import Wanted
+from sfn.inbox.whose import owner_noted
 from sfn.words import TableName
 
 SEPARATOR: Final = "\x1f"
@@ -89,14 +90,14 @@ class StandingRoutes:
     async def _catalog(self, name: str, figures: Figures) -> Catalog:
         process = self._operations.process
         report = process.sweeps().get(name)
-        catalog_id, owner = process.identities().get(name), await self._custody.owner(name)
+        catalog_id = process.identities().get(name)
         brake = await self._desk.brake(name)
         tables = {state: figures.tables.get((name, state), 0) for state in STATES}
         return Catalog(
             name=name,
             type=self._operations.catalogs[name].type,
             catalog_id=catalog_id,
-            foreign_id=owner if catalog_id not in {None, owner} else None,
+            foreign_id=await self._foreign(name, catalog_id),
             retired=name in process.retirement.names,
             live=brake.live,
             tables=tables,
@@ -104,3 +105,10 @@ class StandingRoutes:
             brake=Brake.of(brake, tables["held"]),
             sweep=Sweep.of(report) if report is not None else None,
         )
+
+    async def _foreign(self, name: str, catalog_id: str | None) -> str | None:
+        """Whose a catalog's files are where they are another's."""
+        if catalog_id is None:
+            return None
+        owner = await owner_noted(name, catalog_id, self._custody, self._operations.inbox.roster)
+        return owner if owner != catalog_id else None

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import reported
+from sfn.cli.exits import WRONG_USAGE, reported
 
 
 def adopt(
@@ -20,6 +20,9 @@ def adopt(
     source: Annotated[
         str, typer.Option("--from", metavar="CATALOG_ID", help="The catalog_id in their files.", show_default=False)
     ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where their files are known to carry another one.")
+    ] = False,
     yes: options.Yes = False,
     as_json: options.AsJson = False,
     config: options.Config = None,
@@ -33,10 +36,10 @@ def adopt(
     would fight.
     """
     from sfn.cli.access import operators
-    from sfn.cli.answers import Adoption
+    from sfn.cli.orders import Adoption
     from sfn.cli.pages import counted
-    from sfn.cli.printing import confirm, show_json
-    from sfn.cli.service import Service
+    from sfn.cli.printing import complain, confirm, show_json
+    from sfn.cli.service import Contradicted, Service
     from sfn.cli.tables import spelled, table_of
 
     named = [spelled(*table_of(table)) for table in tables or []] or None
@@ -44,7 +47,11 @@ def adopt(
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         service.check_configured(catalog)
         confirm(f"{catalog}: take over the files of {source}, of {which}?", yes=yes)
-        taken = service.adopt(catalog, Adoption(source, named))
+        try:
+            taken = service.adopt(catalog, Adoption(source, named, force))
+        except Contradicted as error:
+            complain(f"--from: {error.found}; --force if you mean it")
+            raise typer.Exit(WRONG_USAGE) from None
     if as_json:
         show_json({"tables": taken})
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 
 class Brake(Struct, frozen=True):
@@ -73,6 +73,11 @@ class Catalog(Struct, frozen=True):
     brake: Brake
     sweep: Sweep | None
 
+    @property
+    def is_told(self) -> bool:
+        """Whether nobody can ask it: it is never swept."""
+        return self.type == "told"
+
 
 class Breaker(Struct, frozen=True):
     """A catalog or store that is asked no more, or by one at a time, because it is in trouble: since when and why."""
@@ -108,7 +113,7 @@ class Event(Struct, frozen=True):
 
 
 class Letter(Struct, frozen=True):
-    """A dead letter."""
+    """A dead letter; in full also with the request, and the catalog id of the file that keeps ours from its place."""
 
     id: int
     status: str
@@ -124,6 +129,7 @@ class Letter(Struct, frozen=True):
     changed_at: datetime
     actor: str | None
     event: Event | None = None
+    foreign_id: str | None = None
 
 
 class Letters(Struct, frozen=True):
@@ -194,6 +200,7 @@ class Table(Struct, frozen=True):
     dead_letters: list[Letter]
     renamed_to: str | None = None
     foreign_hint: str | None = None
+    foreign_id: str | None = None
 
 
 class NotReplayed(Struct, frozen=True):
@@ -209,6 +216,7 @@ class Replayed(Struct, frozen=True):
     replayed: int
     failed: list[NotReplayed]
     next: int | None
+    passed: list[int] = []
 
 
 class Discarded(Struct, frozen=True):
@@ -216,6 +224,7 @@ class Discarded(Struct, frozen=True):
 
     discarded: int
     next: int | None
+    passed: list[int] = []
 
 
 class Asked(Struct, frozen=True):
@@ -270,30 +279,3 @@ class Problem(Struct, frozen=True):
     title: str = ""
     status: int = 0
     detail: str = ""
-
-
-class Filter(Struct, frozen=True, omit_defaults=True):
-    """Which dead letters are meant; None for any. Opened before one moment, and at another or later."""
-
-    catalog: str | None = None
-    table: str | None = None
-    reason: str | None = None
-    sender: str | None = None
-    before: datetime | None = None
-    since: datetime | None = None
-
-
-class Batch(Struct, frozen=True, omit_defaults=True):
-    """A request to replay or discard: of `ids`, or what `filter` covers above the id `after`."""
-
-    ids: list[int] | None = None
-    filter: Filter | None = None
-    after: int | None = None
-    limit: int | None = None
-
-
-class Adoption(Struct, frozen=True):
-    """A request to take over files of another catalog id; `tables` None for all of the catalog."""
-
-    source: str = field(name="from")
-    tables: list[str] | None

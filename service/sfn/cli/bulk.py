@@ -9,12 +9,14 @@ from typing import Final
 
 import msgspec
 
-from sfn.cli.answers import Batch, Filter, Letter, Letters, NotReplayed
+from sfn.cli.answers import Letter, Letters, NotReplayed
+from sfn.cli.orders import Batch, Filter
 from sfn.cli.pages import Grid, Line, Tone, ago, moment, safe
 from sfn.cli.printing import progress
 from sfn.cli.remedies import remedy
-from sfn.cli.service import Service
+from sfn.cli.service import NotKnown, Service
 from sfn.cli.story import about
+from sfn.cli.tables import spelled
 
 MOST: Final = 1_000
 """Letters that the service answers or changes at once."""
@@ -24,10 +26,11 @@ NAMED: Final = 100
 
 @dataclass(slots=True)
 class Done:
-    """What came of all batches."""
+    """What came of all batches: `passed` are the ids of no open letters."""
 
     count: int = 0
     failed: list[NotReplayed] = field(default_factory=list)
+    passed: list[int] = field(default_factory=list)
 
 
 def pages(service: Service, chosen: Filter, status: str, limit: int) -> Letters:
@@ -63,6 +66,7 @@ def replayed(service: Service, numbers: list[int], chosen: Filter, total: int) -
             some = service.replay(batch)
             done.count += some.replayed
             done.failed += some.failed
+            done.passed += some.passed
             moved(done.count + len(done.failed), total)
             return some.next
 
@@ -70,20 +74,34 @@ def replayed(service: Service, numbers: list[int], chosen: Filter, total: int) -
     return done
 
 
-def discarded(service: Service, numbers: list[int], chosen: Filter, total: int) -> int:
-    """Discard batch after batch, as `replayed`; how many."""
-    done = 0
+def discarded(service: Service, numbers: list[int], chosen: Filter, total: int) -> Done:
+    """Discard batch after batch, as `replayed`."""
+    done = Done()
     with progress("discarding", total) as moved:
 
         def discard(batch: Batch) -> int | None:
-            nonlocal done
             some = service.discard(batch)
-            done += some.discarded
-            moved(done, total)
+            done.count += some.discarded
+            done.passed += some.passed
+            moved(done.count, total)
             return some.next
 
         _in_batches(discard, numbers, chosen, total)
     return done
+
+
+def not_open(service: Service, number: int, now: datetime) -> str:
+    """Why there is nothing to do about a letter that is not open, and which one of the same table is."""
+    try:
+        letter = service.letter(number)
+    except NotKnown:
+        return f"there is no dead letter {number}: `sfn dead-letters list` names those that are open"
+    said = f"dead letter {number} is closed ({safe(letter.status)} {ago(letter.changed_at, now)})"
+    if letter.table is None or letter.namespace is None or letter.name is None:
+        return said
+    name = spelled(letter.namespace, letter.name)
+    found = service.letters(_parameters(Filter(catalog=letter.catalog, table=name), "open", None, 1)).dead_letters
+    return f"{said}; the open one of {safe(name)} is {found[0].id}" if found else f"{said}; {safe(name)} has none open"
 
 
 def letter_page(letter: Letter, now: datetime) -> Iterator[Line | Grid]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -12,8 +12,12 @@ from sfn.cli import options
 from sfn.cli.exits import FAILED, reported
 
 if TYPE_CHECKING:
-    from sfn.cli.answers import Filter
+    from sfn.cli.bulk import Done
+    from sfn.cli.orders import Filter
     from sfn.cli.service import Service
+
+EXPLAINED: Final = 10
+"""Ids of no open letters about which more is said than that."""
 
 app = typer.Typer(
     name="dead-letters", no_args_is_help=True, help="List, show, replay or discard what could not be published."
@@ -44,7 +48,8 @@ OfCatalog: TypeAlias = Annotated[
     ),
 ]
 OfSender: TypeAlias = Annotated[
-    str | None, typer.Option("--sender", metavar="NAME", help="Of that sender's events.", show_default=False)
+    str | None,
+    typer.Option("--sender", metavar="NAME", help="Undecodable requests of that sender.", show_default=False),
 ]
 Numbers: TypeAlias = Annotated[list[int] | None, typer.Argument(metavar="ID", show_default=False)]
 All: TypeAlias = Annotated[bool, typer.Option("--all", help="All that are open; needed without ids and filters.")]
@@ -153,14 +158,14 @@ def replay(
         numbers = list(dict.fromkeys(numbers or []))
         total = _asked(service, "replay", numbers, chosen, yes=yes)
         done = replayed(service, numbers, chosen, total)
+        passed = _passed(service, done)
     if as_json:
-        show_json({"replayed": done.count, "failed": done.failed})
-    elif total:
+        show_json({"replayed": done.count, "failed": done.failed, "passed": done.passed})
+    elif done.count:
         typer.echo(f"queued {done.count:,} of {total:,} to be looked at again; `sfn status` tells what comes of them")
-    for failure in done.failed:
-        complain(f"dead letter {failure.id}: {failure.why}")
-    _check_open(len(numbers), done.count + len(done.failed))
-    if done.failed:
+    for line in (*(f"dead letter {failure.id}: {failure.why}" for failure in done.failed), *passed):
+        complain(line)
+    if done.failed or passed:
         raise typer.Exit(FAILED)
 
 
@@ -188,7 +193,7 @@ def discard(
     """
     from sfn.cli.access import operators
     from sfn.cli.bulk import discarded
-    from sfn.cli.printing import show_json
+    from sfn.cli.printing import complain, show_json
     from sfn.cli.service import Service
 
     chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
@@ -196,12 +201,16 @@ def discard(
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         numbers = list(dict.fromkeys(numbers or []))
         total = _asked(service, "discard", numbers, chosen, yes=yes)
-        count = discarded(service, numbers, chosen, total)
+        done = discarded(service, numbers, chosen, total)
+        passed = _passed(service, done)
     if as_json:
-        show_json({"discarded": count})
-    elif total:
-        typer.echo(f"discarded {count:,} of {total:,}")
-    _check_open(len(numbers), count)
+        show_json({"discarded": done.count, "passed": done.passed})
+    elif done.count:
+        typer.echo(f"discarded {done.count:,} of {total:,}")
+    for line in passed:
+        complain(line)
+    if passed:
+        raise typer.Exit(FAILED)
 
 
 def _chosen(
@@ -212,7 +221,7 @@ def _chosen(
     older_than: timedelta | None,
     newer_than: timedelta | None,
 ) -> Filter:
-    from sfn.cli.answers import Filter
+    from sfn.cli.orders import Filter
     from sfn.cli.tables import spelled, table_of
     from sfn.clock import SystemClock
 
@@ -223,7 +232,7 @@ def _chosen(
 
 def _check_extent(numbers: list[int] | None, chosen: Filter, *, every: bool) -> None:
     """Refuse a command that says too little, or two things."""
-    from sfn.cli.answers import Filter
+    from sfn.cli.orders import Filter
 
     ways = sum((bool(numbers), chosen != Filter(), every))
     if ways == 0:
@@ -232,13 +241,14 @@ def _check_extent(numbers: list[int] | None, chosen: Filter, *, every: bool) -> 
         raise typer.BadParameter("either ids, or filters, or --all: one of them")
 
 
-def _check_open(named: int, found: int) -> None:
-    """Fail where ids were named of which not all are open letters; what a filter covers may change meanwhile."""
-    from sfn.cli.printing import complain
+def _passed(service: Service, done: Done) -> list[str]:
+    """Why nothing was done about ids that were named; what a filter covers may change meanwhile."""
+    from sfn.cli.bulk import not_open
+    from sfn.clock import SystemClock
 
-    if found < named:
-        complain(f"{named - found:,} of these ids: expected open dead letters, found others or none")
-        raise typer.Exit(FAILED)
+    told = [not_open(service, number, SystemClock().now()) for number in done.passed[:EXPLAINED]]
+    more = len(done.passed) - len(told)
+    return [*told, f"{more:,} more of these ids are not of open dead letters"] if more else told
 
 
 def _asked(service: Service, verb: str, numbers: list[int], chosen: Filter, *, yes: bool) -> int:

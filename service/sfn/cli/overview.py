@@ -9,6 +9,7 @@ from typing import Final
 
 from sfn.cli.answers import Breaker, Catalog, Status, Sweep
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
+from sfn.cli.remedies import adoption
 from sfn.words import Reason
 
 LATE: Final = timedelta(minutes=5)
@@ -16,7 +17,7 @@ LATE: Final = timedelta(minutes=5)
 
 _NAMED: Final = 3
 """Namespaces or tables that one line names."""
-_NUMBERS: Final = ("DUE", "SCHEDULED", "RETRYING", "LEASED", "DEAD", "HELD")
+_NUMBERS: Final = ("LIVE", "DUE", "SCHEDULED", "RETRYING", "LEASED", "DEAD", "HELD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def attention(status: Status, now: datetime) -> list[Attention]:
     # One of more than one slot has seen a success since: what was wrong is over.
     found += [Attention(_away(breaker, now), "sfn check") for breaker in status.breakers if breaker.slots <= 1]
     for catalog in status.catalogs:
-        found.extend(_of_catalog(catalog, now))
+        found.extend(_of_catalog(catalog, now, away=is_away(status, catalog.name)))
     given_up = {reason: number for reason, number in status.dead_letters.items() if reason != Reason.HELD_DROP}
     if total := sum(given_up.values()):
         kinds = ", ".join(f"{number:,} {safe(reason)}" for reason, number in sorted(given_up.items()))
@@ -50,6 +51,8 @@ def overview(status: Status, url: str, now: datetime) -> Page:
     """What an operator sees first."""
     wrong = attention(status, now)
     page: list[Line | Grid] = [_verdict(status, wrong)]
+    if not wrong and (dead := sum(one.tables.dead for one in status.catalogs)):
+        page.append(Line(f"  {counted(dead, 'table')} given up, with the dead letters discarded"))
     for one in wrong:
         page.append(Line(f"  ! {one.what}", Tone.WARNING))
         if one.command:
@@ -62,6 +65,11 @@ def overview(status: Status, url: str, now: datetime) -> Page:
     columns = ("CATALOG", *_NUMBERS, "OLDEST DUE", "LAST SWEEP")
     page.append(Grid(columns, [_row(one, now) for one in status.catalogs], frozenset(_NUMBERS), "LAST SWEEP"))
     return page
+
+
+def is_away(status: Status, catalog: str) -> bool:
+    """Whether a catalog does not answer, as far as the service has asked it."""
+    return any(one.scope == "catalog" and one.name == catalog and one.slots <= 1 for one in status.breakers)
 
 
 def sweep_in_words(sweep: Sweep | None, now: datetime) -> str:
@@ -95,7 +103,7 @@ def _away(breaker: Breaker, now: datetime) -> str:
     return f"{what}, asked again {ago(breaker.until, now)}: {safe(breaker.error)}"
 
 
-def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
+def _of_catalog(catalog: Catalog, now: datetime, *, away: bool) -> Iterator[Attention]:
     name = catalog.name
     # One of whose tables nobody told, and that is not swept, is not asked either.
     if catalog.catalog_id is None and (catalog.tables.known or catalog.sweep is not None):
@@ -104,11 +112,10 @@ def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
         what = f"{name}: its files were written for the catalog_id {safe(catalog.foreign_id)}, and now it is "
         yield Attention(
             f"{what}{safe(catalog.catalog_id or 'unknown')}: each table stays as it is from its next commit on",
-            f"sfn adopt {name} --from {safe(catalog.foreign_id)}",
+            adoption(name, catalog.foreign_id),
         )
     if catalog.retired:
-        what = f"{name} is retired: its tables get no files; take it out of the configuration, or have it back"
-        yield Attention(what, f"sfn retire {name} --undo")
+        yield Attention(_retired(catalog, away=away), f"sfn retire {name} --undo")
     brake = catalog.brake
     if held := max(brake.held, catalog.tables.held):
         step = "its" if held == 1 else "their"
@@ -127,6 +134,14 @@ def _of_catalog(catalog: Catalog, now: datetime) -> Iterator[Attention]:
         yield from _of_sweep(name, catalog.sweep)
 
 
+def _retired(catalog: Catalog, *, away: bool) -> str:
+    if not catalog.live:
+        return f"{catalog.name} is retired: no live table is left; take it out of the configuration, or have it back"
+    left = f"{catalog.live:,} of its tables still {'has a file' if catalog.live == 1 else 'have files'}"
+    why = "the catalog is away, and is asked before one goes" if away else "being withdrawn"
+    return f"{catalog.name} is retired: {left} ({why}); leave it in the configuration until none has"
+
+
 def _of_sweep(name: str, sweep: Sweep) -> Iterator[Attention]:
     if sweep.state == "failed":
         yield Attention(f"{name}: the last sweep failed: {safe(sweep.error or 'no reason told')}", "sfn check")
@@ -143,6 +158,11 @@ def _some(names: list[str], thing: str) -> str:
 
 def _row(catalog: Catalog, now: datetime) -> tuple[str, ...]:
     tables, name = catalog.tables, f"{catalog.name} (retired)" if catalog.retired else catalog.name
-    counts = (tables.due, tables.scheduled, tables.retrying, tables.leased, tables.dead, tables.held)
+    counts = (catalog.live, tables.due, tables.scheduled, tables.retrying, tables.leased, tables.dead, tables.held)
     oldest = "-" if catalog.oldest_due_at is None else ago(catalog.oldest_due_at, now)
-    return (name, *(f"{count:,}" for count in counts), oldest, sweep_in_words(catalog.sweep, now))
+    return (
+        name,
+        *(f"{count:,}" for count in counts),
+        oldest,
+        "-" if catalog.is_told else sweep_in_words(catalog.sweep, now),
+    )

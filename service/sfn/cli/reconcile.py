@@ -73,8 +73,9 @@ def _swept(flags: options.Flags, catalog: str | None, *, wait: bool, as_json: bo
     from sfn.cli.sweeping import check_named, delays, follow, outcome, went_well
 
     with reported(), Service(operators(flags)) as service:
-        if catalog is not None:
-            check_named(catalog, [one.name for one in service.status().catalogs if one.type != "told"])
+        catalogs = service.status().catalogs
+        told = [one.name for one in catalogs if one.is_told]
+        check_named(catalog, [one.name for one in catalogs if one.name not in told], told)
         asked = service.reconcile([catalog] if catalog is not None else [])
         if not wait:
             if as_json:
@@ -96,8 +97,8 @@ def _swept(flags: options.Flags, catalog: str | None, *, wait: bool, as_json: bo
             complain("the sweep goes on in the service: `sfn status` tells how far it is")
             raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        told = [{"name": name, "retired": name in retired, **msgspec.structs.asdict(sweeps[name])} for name in sweeps]
-        show_json({"catalogs": told})
+        found = [{"name": name, "retired": name in retired, **msgspec.structs.asdict(sweeps[name])} for name in sweeps]
+        show_json({"catalogs": found})
     else:
         show(outcome(sweeps, retired))
     return went_well(sweeps)

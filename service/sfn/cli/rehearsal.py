@@ -64,7 +64,7 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
     settings = load(config)
     sources.check(settings)
     names = [name for name in settings.catalogs if name not in settings.told]
-    check_named(catalog, names)
+    check_named(catalog, names, settings.told)
     # What the adapters log would stand among what the command prints.
     telemetry.configure("error", "console")
 

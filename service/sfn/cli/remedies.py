@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from sfn.cli.answers import Letter
+from sfn.cli.pages import safe
 from sfn.cli.tables import spelled
 from sfn.words import Reason
 
 
-def adoption(catalog: str | None, table: str) -> str:
-    """The command that takes over the files of another `catalog_id`, which is to be filled in."""
-    return f"sfn adopt {catalog} --from CATALOG_ID {table}"
+def adoption(catalog: str | None, foreign_id: str | None, table: str = "") -> str:
+    """The command that takes over the files of another `catalog_id`; where it is not known it is to be filled in."""
+    # It is read from a file that somebody else wrote, and pasted into a shell.
+    source = "CATALOG_ID" if foreign_id is None else quote(safe(foreign_id))
+    return f"sfn adopt {catalog} --from {source} {table}".rstrip()
 
 
-def remedy(letter: Letter) -> str:
-    """What somebody should do, with the commands to type."""
+def remedy(letter: Letter, foreign_id: str | None = None) -> str:
+    """What somebody should do, with the commands to type.
+
+    Args:
+        foreign_id: of the letter's table, where the letter itself does not say it.
+    """
     replay = f"`sfn dead-letters replay {letter.id}`"
     catalog, table = letter.catalog, spelled(letter.namespace or [], letter.name or "")
     match letter.reason:
         case Reason.HELD_DROP:
             return f"look at the catalog; where it is right: `sfn release {catalog}`, or {replay} for this table alone"
         case Reason.FOREIGN_CATALOG:
-            adopt = f"`{adoption(catalog, table)}`"
+            adopt = f"`{adoption(catalog, foreign_id or letter.foreign_id, table)}`"
             return f"{adopt} if the file is ours, or set catalogs.{catalog}.catalog_id, or move one of the two tables"
         case Reason.FOREIGN_FILE:
             return f"move the file away, then {replay}"

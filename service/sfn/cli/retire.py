@@ -23,11 +23,13 @@ def retire(
 ) -> None:
     """Withdraw all our files of a catalog, and write none until that is undone.
 
-    Readers of its tables' directories find nothing any more. Do so before a catalog leaves the configuration.
+    Readers of its tables' directories find nothing any more. Do so before a catalog leaves the configuration, and while
+    it still answers: each table is asked for before its file goes.
     """
     from sfn.cli.access import operators
+    from sfn.cli.overview import is_away
     from sfn.cli.pages import counted
-    from sfn.cli.printing import confirm, show_json
+    from sfn.cli.printing import complain, confirm, show_json
     from sfn.cli.service import Service
 
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
@@ -35,9 +37,12 @@ def retire(
         if not undo:
             confirm(f"withdraw the files of all tables of {catalog}?", yes=yes)
         tables = service.retire(catalog, undo=undo)
+        away = is_away(service.status(), catalog)
     if as_json:
         show_json({"tables": tables})
     elif undo:
         typer.echo(f"{catalog}: kept again, {counted(tables, 'table')} queued")
     else:
         typer.echo(f"{catalog}: retired, {counted(tables, 'table')} queued; `sfn status` tells how far it is")
+    if away:
+        complain(f"{catalog}: it does not answer just now; nothing happens to its tables' files until it does")

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from sfn.cli import answers
+from sfn.cli import answers, orders
 from sfn.cli.access import Access
 from sfn.cli.pages import safe
 from sfn.errors import SfnError, nearest
@@ -45,6 +45,10 @@ _ELSEWHERE: Final = "that is not this service, or a proxy before it: check --url
 
 class NotKnown(SfnError):
     """The service has no such thing."""
+
+
+class Contradicted(SfnError):
+    """The service knows better; `found` says what."""
 
 
 class Service:
@@ -128,11 +132,11 @@ class Service:
                 f"dead letter {number}", expected="one that the service keeps", found="none", remedy=remedy
             ) from None
 
-    def replay(self, batch: answers.Batch) -> answers.Replayed:
+    def replay(self, batch: orders.Batch) -> answers.Replayed:
         """Have one batch tried again."""
         return self._post("/dead-letters:replay", batch, answers.Replayed)
 
-    def discard(self, batch: answers.Batch) -> answers.Discarded:
+    def discard(self, batch: orders.Batch) -> answers.Discarded:
         """Have one batch put away."""
         return self._post("/dead-letters:discard", batch, answers.Discarded)
 
@@ -148,8 +152,8 @@ class Service:
         """Withdraw all our files of a catalog, or begin to keep them again; how many tables."""
         return self._post(f"/catalogs/{quote(catalog, safe='')}:retire", {"undo": undo}, answers.Affected).tables
 
-    def adopt(self, catalog: str, adoption: answers.Adoption) -> int:
-        """Take over files of another catalog id; how many tables."""
+    def adopt(self, catalog: str, adoption: orders.Adoption) -> int:
+        """Take over files of another catalog id; how many tables. Raises `Contradicted` where they carry a third."""
         return self._post(f"/catalogs/{quote(catalog, safe='')}:adopt", adoption, answers.Affected).tables
 
     def audit(self, limit: int, before: int | None) -> answers.Audit:
@@ -232,6 +236,8 @@ class Service:
             case HTTPStatus.SERVICE_UNAVAILABLE:
                 expected = f"an answer within {TRIES} tries"
                 remedy = "try again later; `sfn status` says what is wrong"
+            case HTTPStatus.CONFLICT:
+                return Contradicted(where, expected="what fits what the service knows", found=problem)
             case _:
                 expected, remedy = "an answer", ""
         found = f"status {reply.status_code}: {problem or _body(reply)}"

@@ -126,7 +126,7 @@ def outcome(name: str, table: Table | None, now: datetime, patience: timedelta) 
     letter = next((one for one in table.dead_letters if one.status == "open"), None)
     if letter is not None:
         again = f"; looked at again {ago(table.due_at, now)}" if table.state == "queued" else ""
-        return Settled(name, End.DEAD_LETTER, f"{_given_up(letter)}{again}", remedy(letter), table)
+        return Settled(name, End.DEAD_LETTER, f"{_given_up(letter)}{again}", remedy(letter, table.foreign_id), table)
     if not is_settled(table, now):
         said = f"not settled within {lasting(patience)}: {verdict(table, now).text}{_why(table)}"
         return Settled(name, End.UNSETTLED, said, f"`sfn status {name}` tells what comes of it", table)

@@ -35,6 +35,10 @@ def status(
 ) -> None:
     """Say how the service is: what needs attention, the queue, lag, breakers, sweeps. With a table, its whole story.
 
+    Of the tables that it counts LIVE have a file that readers follow; DUE ones were told of and wait for their turn;
+    SCHEDULED ones are looked at again when it is time; RETRYING ones failed and are tried again; LEASED ones are worked
+    on; DEAD ones were given up, and stay so when their letter is discarded; HELD ones wait behind the brake.
+
     Ends with 0 whenever the service answered, however it is; for a probe there is --exit-code.
     """
     from sfn.cli.access import operators

@@ -14,6 +14,13 @@ from sfn.cli.tables import spelled
 from sfn.words import Reason
 
 _LATER: Final = "later"
+_ENDED: Final = {
+    _LATER: "right as far as could be told,",
+    "retry": "failed",
+    "dead": "given up",
+    "released": "put off",
+}
+"""How a look ended, where its name in JSON says that to insiders alone."""
 _SHOWN: Final = 400
 """Characters of an event."""
 
@@ -59,7 +66,8 @@ def verdict(table: Table, now: datetime) -> Verdict:
 def _without_file(table: Table) -> Verdict:
     match table.unpublished:
         case "retired":
-            return Verdict("gets no files: its catalog is retired", Tone.PLAIN, f"sfn retire {table.catalog} --undo")
+            why = f"is left without a file: the catalog {table.catalog} is retired"
+            return Verdict(why, Tone.PLAIN, f"sfn retire {table.catalog} --undo")
         case "excluded":
             return Verdict("gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN)
         case "left-alone":
@@ -79,8 +87,10 @@ def waiting(table: Table, now: datetime) -> str | None:
     last = table.last
     if table.state != "queued" or table.wanted.news or last is None or last.outcome != _LATER:
         return None
+    if table.unpublished == "retired":
+        return None
     if _is_open(table.wanted):
-        so_far = f"waits with {_wishes(table.wanted)}"
+        so_far = f"{_wishes(table.wanted)} is pending"
     elif table.published is None:
         so_far = "has no live file"
     else:
@@ -137,7 +147,7 @@ def _given_up(table: Table, letter: Letter | None) -> Verdict:
         case Reason.HELD_DROP:
             return Verdict("is held by the brake until somebody looks; where it is right:", Tone.BAD, replay)
         case Reason.FOREIGN_CATALOG:
-            command = adoption(table.catalog, name)
+            command = adoption(table.catalog, table.foreign_id, name)
             return Verdict("is kept from us by another catalog's file; where that is ours:", Tone.BAD, command)
         case _:
             return Verdict(f"was given up ({safe(reason)}); once its cause is mended:", Tone.BAD, replay)
@@ -155,8 +165,8 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
     yield "wanted", _wanted(table.wanted)
     if table.last is not None:
         why = f": {table.last.why}" if table.last.why else ""
-        outcome = "right as far as could be told, " if table.last.outcome == _LATER else f"{table.last.outcome} "
-        yield "last look", f"{outcome}{ago(table.last.at, now)}{why}"
+        outcome = _ENDED.get(table.last.outcome, table.last.outcome)
+        yield "last look", f"{outcome} {ago(table.last.at, now)}{why}"
     if table.failing_since is not None:
         yield "fails", f"since {lasting(now - table.failing_since)}, {counted(table.attempt, 'attempt')}"
     yield "next look", _next(table, now)
@@ -171,13 +181,13 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
     for location in table.locations:
         yield "location", location
     if (letter := next((one for one in table.dead_letters if one.status == "open"), None)) is not None:
-        yield "what to do", remedy(letter)
+        yield "what to do", remedy(letter, table.foreign_id)
 
 
 def _wanted(wanted: Wanted) -> str:
     if not wanted.news and not _is_open(wanted):
         return "nothing more: all that was told is seen through"
-    return _wishes(wanted) or "a look, no more was told"
+    return _wishes(wanted) or "to be looked at; no more was told"
 
 
 def _is_open(wanted: Wanted) -> bool:

@@ -24,16 +24,21 @@ _HELD: Final = "held"
 _APART: Final = "two of a catalog are kept apart"
 
 
-def check_named(catalog: str | None, known: Sequence[str]) -> None:
+def check_named(catalog: str | None, known: Sequence[str], told: Collection[str]) -> None:
     """Refuse a catalog that can't be swept.
 
     Args:
         catalog: as it was named; None for all.
         known: those that can.
+        told: those that can't, as events tell of them.
 
     Raises:
-        Misconfigured: it is none of these.
+        Misconfigured: it is none of these, or there are none.
     """
+    mute = sorted(one for one in told if one == catalog or (catalog is None and not known))
+    if mute:
+        found = "one that is told of by events: there is nothing to compare"
+        raise Misconfigured([SfnError(", ".join(mute), expected="a catalog that can be asked", found=found)])
     if catalog is not None and catalog not in known:
         expected = f"a configured catalog that can be asked ({', '.join(known) or 'none'})"
         raise Misconfigured([SfnError("--catalog", expected=expected, found=catalog, remedy=nearest(catalog, known))])

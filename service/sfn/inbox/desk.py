@@ -84,11 +84,11 @@ class Custody(Protocol):
         ...
 
     async def owner(self, catalog: str) -> str | None:
-        """The `catalog_id` that a catalog's live files were written for; None where none are, or it was not noted."""
+        """The `catalog_id` that was noted last; None for none."""
         ...
 
-    async def own(self, catalog: str, catalog_id: str | None) -> None:
-        """Note durably for which `catalog_id` a catalog's files are written from now on; None: nobody knows."""
+    async def own(self, catalog: str, catalog_id: str) -> None:
+        """Note durably which `catalog_id` a catalog's files carry, see `sfn.inbox.whose`."""
         ...
 
     async def retired(self) -> frozenset[str]:

@@ -60,7 +60,8 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
     patience = policy.expire_after // policy.refresh_after + 1
     stirs = scene.claim.locations if story.misses == 0 else frozenset()
     misses = 1 if scene.claim.wish.tellings and not draft.unheard else story.misses + 1
-    story = replace(story, misses=misses, live=None, foreign_hint=None, renamed_to=None, told=told)
+    nothing = replace(story, live=None, foreign_hint=None, renamed_to=None, foreign_id=None)
+    story = replace(nothing, misses=misses, told=told)
     findings = Findings(story, asks=tuple(draft.asks), stirs=stirs)
     wish = replace(scene.claim.wish, tellings=draft.unheard)
     why = "neither a table nor a file of ours"
@@ -118,6 +119,7 @@ def _story(
         refresh_at=next_refresh(scene.look, scene.policy, jitter) if renew else before.refresh_at,
         misses=0,
         told=_told(scene),
+        foreign_id=scene.here.owner if scene.here is not None else None,
     )
 
 
@@ -147,7 +149,7 @@ def _live(scene: Scene, after: Mapping[str, Document]) -> Published | None:
     for location in order:
         doc = after[location]
         if doc.live:
-            return Published(doc.metadata_file_path, doc.guid, location, doc.written_at)
+            return Published(doc.metadata_file_path, doc.guid, location, doc.written_at, doc.catalog_id)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -10,16 +11,18 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
+import anyio
 import structlog
 
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.errors import Broken
-from sfn.inbox import Intake
+from sfn.inbox import Intake, Roster
 from sfn.inbox.desk import Custody
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
+from sfn.inbox.whose import owner_noted
 from sfn.publish.policy import OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
@@ -110,7 +113,7 @@ async def assembled(
             stack.push_async_callback(catalog.close)
         readiness = Readiness(STARTING)
         retirement = Retirement(await inbox.retired())
-        reached = Reached(settings, catalogs, retirement, inbox)
+        reached = Reached(settings, catalogs, retirement, inbox, inbox)
         worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
         process = Process(
             version=version(DISTRIBUTION),
@@ -142,15 +145,21 @@ class Reached:
         settings: all of them.
         catalogs: the adapters, by name.
         retirement: which catalogs retired.
-        custody: remembers whose their files are.
+        custody, roster: remember whose their files are.
     """
 
     def __init__(
-        self, settings: Settings, catalogs: Mapping[str, Identified], retirement: Retirement, custody: Custody
+        self,
+        settings: Settings,
+        catalogs: Mapping[str, Identified],
+        retirement: Retirement,
+        custody: Custody,
+        roster: Roster,
     ) -> None:
         self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
-        self._custody = custody
+        self._custody, self._roster = custody, roster
         self._sources: dict[str, Source] = {}
+        self._noting: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     async def named(self, catalog: str) -> Source | None:
         source = self._sources.get(catalog)
@@ -171,15 +180,15 @@ class Reached:
     async def _reached(self, catalog: str, found: Identified) -> Source:
         catalog_id = await found.identity()
         source = Source(found, policy(self._settings, catalog, catalog_id))
-        owner = await self._custody.owner(catalog)
-        if owner is None:
-            await self._custody.own(catalog, catalog_id)
-        if catalog not in self._sources:
-            _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
-            if owner not in {None, catalog_id}:
-                remedy = f"sfn adopt {catalog} --from {owner}"
-                _log.warning("catalog changed", catalog=catalog, catalog_id=catalog_id, files=owner, remedy=remedy)
-        return self._sources.setdefault(catalog, source)
+        # Many ask at once, and all rows are read to know whose the files are.
+        async with self._noting[catalog]:
+            if catalog not in self._sources:
+                owner = await owner_noted(catalog, catalog_id, self._custody, self._roster)
+                _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
+                if owner != catalog_id:
+                    remedy = f"sfn adopt {catalog} --from {owner}"
+                    _log.warning("catalog changed", catalog=catalog, catalog_id=catalog_id, files=owner, remedy=remedy)
+            return self._sources.setdefault(catalog, source)
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:

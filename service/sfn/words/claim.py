@@ -125,12 +125,14 @@ class Published:
         uuid: table uuid.
         location: normalised table location where the file lies.
         written_at: the document's `written_at`.
+        catalog_id: the document's; None for one of which it was not noted.
     """
 
     pointer: str
     uuid: str | None
     location: str
     written_at: datetime
+    catalog_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ class Story:
         refresh_at: when all of it is looked at anew.
         misses: looks in a row that found neither a table nor a file.
         told: of a catalog that can't be asked: what is known of the name's tables.
+        foreign_id: the `catalog_id` of the file that lies where the table's own would; None where none does.
     """
 
     live: Published | None = None
@@ -163,6 +166,7 @@ class Story:
     refresh_at: datetime | None = None
     misses: int = 0
     told: Told | None = None
+    foreign_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ class Known:
         reason: why the row has an open dead letter, None without one.
         told: `Wish.floor` of the row, None while no wish is open. While the catalog still answers it, a sweep has no
             news for a row that was given up.
+        foreign_id: see `Story`.
+        adopts: see `Wish`.
     """
 
     table: TableName
@@ -27,11 +29,18 @@ class Known:
     etag: str | None
     reason: Reason | None = None
     told: str | None = None
+    foreign_id: str | None = None
+    adopts: str | None = None
 
     @property
     def is_held(self) -> bool:
         """Whether the brake holds a step of it."""
         return self.reason is Reason.HELD_DROP
+
+    @property
+    def carried(self) -> str | None:
+        """The `catalog_id` in the file at the table's place, ours or not; None where there is none, or nobody knows."""
+        return self.live.catalog_id if self.live is not None else self.foreign_id
 
     @property
     def is_stuck(self) -> bool:

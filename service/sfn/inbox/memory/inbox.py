@@ -124,9 +124,9 @@ class MemoryInbox(MemoryWorklist):
 
     async def owner(self, catalog: str) -> str | None:
         """See `Custody.owner`."""
-        return self._owners.get(catalog) if self._live(catalog) else None
+        return self._owners.get(catalog)
 
-    async def own(self, catalog: str, catalog_id: str | None) -> None:
+    async def own(self, catalog: str, catalog_id: str) -> None:
         """See `Custody.own`."""
         self._owners[catalog] = catalog_id
 

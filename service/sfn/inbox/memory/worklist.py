@@ -55,7 +55,7 @@ class MemoryWorklist:
         self._last = 0
         self._turn = 0
         self._retired: set[str] = set()
-        self._owners: dict[str, str | None] = {}
+        self._owners: dict[str, str] = {}
         self._logged: dict[int, tuple[Hint, datetime]] = {}
         self._letters = MemoryLetters()
         self._poisoned: list[Letter] = []
@@ -256,4 +256,5 @@ class MemoryWorklist:
 
 
 def _known(name: TableName, row: Row) -> Known:
-    return Known(name, row.story.live, row.memo.etag, row.reason, row.wish.floor)
+    wish, story = row.wish, row.story
+    return Known(name, story.live, row.memo.etag, row.reason, wish.floor, story.foreign_id, wish.adopts)

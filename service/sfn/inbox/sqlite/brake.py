@@ -79,7 +79,7 @@ class BrakeTable:
         """The catalogs of which that was noted."""
         return self._named("SELECT name FROM catalog WHERE retired = 1")
 
-    def own(self, catalog: str, catalog_id: str | None) -> None:
+    def own(self, catalog: str, catalog_id: str) -> None:
         """Note for which `catalog_id` files are written."""
         self._db.execute(
             "INSERT INTO catalog(name, catalog_id) VALUES(?, ?) "

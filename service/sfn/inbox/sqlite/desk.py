@@ -166,10 +166,9 @@ class Desk:
 
     def owner(self, catalog: str) -> str | None:
         """See `Custody.owner`."""
-        query = "SELECT 1 FROM subject WHERE catalog = ? AND live_location IS NOT NULL LIMIT 1"
-        return self._brake.owner(catalog) if self._rows.select(query, (catalog,)) else None
+        return self._brake.owner(catalog)
 
-    def own(self, catalog: str, catalog_id: str | None) -> None:
+    def own(self, catalog: str, catalog_id: str) -> None:
         """See `Custody.own`."""
         with self._transaction():
             self._brake.own(catalog, catalog_id)

@@ -257,7 +257,7 @@ class SqliteInbox:
         """See `Custody.owner`."""
         return await self._committer.run(lambda ledger: ledger.desk.owner(catalog))
 
-    async def own(self, catalog: str, catalog_id: str | None) -> None:
+    async def own(self, catalog: str, catalog_id: str) -> None:
         """See `Custody.own`."""
         await self._committer.run(lambda ledger: ledger.desk.own(catalog, catalog_id))
 

@@ -57,8 +57,9 @@ def _known(found: Iterable[tuple[Any, ...]]) -> list[tuple[str, Known]]:
         subject = subject_of(key)
         if isinstance(subject, TableName):
             why = Reason(reason) if reason is not None else None
-            live, told = parse_story(story).live, parse_wish(wish).floor
-            page.append((key, Known(subject, live, parse_etag(memo), why, told)))
+            now, told = parse_story(story), parse_wish(wish)
+            known = Known(subject, now.live, parse_etag(memo), why, told.floor, now.foreign_id, told.adopts)
+            page.append((key, known))
     return page
 
 
