@@ -112,7 +112,7 @@ async def test_a_drop_is_waited_for_until_no_replica_can_lag(tmp_path: Path) -> 
             0,
             "sales.dropped: nothing to publish: it has no live file, as the catalog says\n",
         )
-        assert told.err.startswith("sales.dropped: waits with a drop; looked at once more in ")
+        assert told.err.startswith("sales.dropped: a drop is pending; looked at once more in ")
         assert here.lake.published("dropped") is None
 
 
