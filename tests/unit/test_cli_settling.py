@@ -92,8 +92,8 @@ def test_a_look_that_comes_in_time_is_waited_for_and_told_of_once(server: AdminS
     found = awaited(service, "prod", ("sales",), "orders", 2 * MINUTE, Hours().watch, told.append)
     assert found == table(published=None)
     assert told == [
-        "waits with a drop; looked at once more in 30 s (it may be older); Ctrl-C leaves it to the service",
-        "waits with a drop; looked at once more in 33 s (absent); Ctrl-C leaves it to the service",
+        "a drop is pending; looked at once more in 30 s (it may be older); Ctrl-C leaves it to the service",
+        "a drop is pending; looked at once more in 33 s (absent); Ctrl-C leaves it to the service",
     ]
 
 
