@@ -230,12 +230,16 @@ async def test_no_more_requests_are_in_flight_than_allowed_and_no_fewer(
     server: Server, opened: Open, limit: int
 ) -> None:
     now = most = 0
+    full = anyio.Event()
 
     async def respond(request: web.BaseRequest) -> web.StreamResponse:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await anyio.sleep(0.1)
+        if now == limit:
+            full.set()
+        await full.wait()
+        await anyio.sleep(0.1)  # one too many would have come by now
         now -= 1
         return await reply(table())(request)
 
