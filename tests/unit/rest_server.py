@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
+import pytest
 from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog, RestSettings
@@ -145,6 +148,11 @@ class Mint:
         self.forms.append({key: str(value) for key, value in (await request.post()).items()})
         token = {"access_token": f"token{len(self.forms)}", "token_type": "bearer", "expires_in": self._expires_in}
         return await reply({key: value for key, value in token.items() if value is not None})(request)
+
+
+def pass_by(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have so much time pass on the loop's clock, at once."""
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + seconds)
 
 
 def bearers(server: Server) -> list[str | None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 import traceback
 
 import anyio
@@ -23,6 +21,7 @@ from tests.unit.rest_server import (
     bearers,
     believing,
     complaint,
+    pass_by,
     reply,
     running,
     table,
@@ -117,8 +116,7 @@ async def test_a_token_is_renewed_before_its_end(
     server.token = mint.respond
     catalog = opened(server, credential=PRIVATE)
     await catalog.load(ORDERS, None)
-    loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "time", lambda: time.monotonic() + 41)
+    pass_by(41, monkeypatch)
     await catalog.load(ORDERS, None)
     assert bearers(server) == ["Bearer token1", "Bearer token1", "Bearer token2"]
 
