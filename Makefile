@@ -52,7 +52,7 @@ demo: venv ## a real catalog, the service and a table, end to end; without Java 
 # Not one job a processor: some tests take times, and a file's tests stay together since they share servers.
 test: lint ## lint, then every test with branch coverage, JOBS at a time; without a network those that need no catalog server
 	@$(MAKE) jars || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server: the tests that need it are skipped, and say so at the end"; }
-	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml
+	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml
 
 lint: venv ## ruff, mypy, import-linter, hadolint, and the Compose Specification's schema
 	@$(BIN)/ruff check

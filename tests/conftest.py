@@ -5,6 +5,11 @@ from __future__ import annotations
 import gc
 import os
 
+import pytest
+
+# Files of few tests that take long: one processor would be alone with them if they came last.
+LONG = {"acceptance", "faults", "mutants", "simulation"}
+
 
 def pytest_configure() -> None:
     """Forget what a build server wishes for colours: a test reads what a command prints into a pipe."""
@@ -19,3 +24,9 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long, and leave the order random otherwise."""
+    items.sort(key=lambda item: LONG.isdisjoint(item.path.parts))
