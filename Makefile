@@ -50,6 +50,7 @@ demo: venv ## a real catalog, the service and a table, end to end; without Java 
 	@$(BIN)/sfn demo
 
 # Not one job a processor: some tests take times, and a file's tests stay together since they share servers.
+# xdist's own order has files of few tests last, however long they take: tests/conftest.py has the long ones first.
 test: lint ## lint, then every test with branch coverage, JOBS at a time; without a network those that need no catalog server
 	@$(MAKE) jars || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server: the tests that need it are skipped, and say so at the end"; }
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml

@@ -245,9 +245,10 @@ async def test_no_more_requests_are_in_flight_than_allowed_and_no_fewer(
 
     server.other = respond
     catalog = opened(server, max_in_flight=limit)
-    async with anyio.create_task_group() as group:
-        for _ in range(64):
-            group.start_soon(catalog.load, ORDERS, None)
+    with anyio.fail_after(30):  # were fewer allowed, they would wait for ever
+        async with anyio.create_task_group() as group:
+            for _ in range(64):
+                group.start_soon(catalog.load, ORDERS, None)
     assert most == limit
 
 
