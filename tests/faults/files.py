@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfn.pointer import hintfile, naming
+from sfn.pointer import hintfile
 from sfn.pointer.document import Document, parse
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Pointed:
 
 def pointed(directory: Path, namespace: str, name: str) -> Pointed:
     """The files of a table in its directory."""
-    (key, *_) = naming.keys(directory.as_uri(), (namespace,), name)
+    (key, *_) = Site(directory.as_uri()).keys(Whose((namespace,), name))
     document, hint = _content(Path(key.removeprefix("file://"))), _content(directory / "metadata" / "version-hint.text")
     return Pointed(None if document is None else parse(document), None if hint is None else hint.decode())
 

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sfn.pointer import document, naming
+from sfn.pointer import document
 from sfn.pointer.document import Document, Link, State
+from sfn.pointer.naming import IDENTIFIER, Whose
 
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 OTHER_UUID = "00000000-03fe-4693-9a96-a0705ddf69c1"
@@ -48,7 +49,7 @@ class Directory:
     def sfn_file(self, identifier: str = "sales.orders", *, strict: bool = False) -> Path:
         """Where a table's SFN file lies."""
         *namespace, name = identifier.split(".")
-        return self.folder / naming.file_name(namespace, name, "main", strict=strict)
+        return self.folder / IDENTIFIER.names(Whose(tuple(namespace), name))[-1 if strict else 0]
 
     def write(self, identifier: str = "sales.orders", *, strict: bool = False, **more: Any) -> Path:  # noqa: ANN401
         """Write a table's SFN file."""

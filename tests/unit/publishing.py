@@ -11,7 +11,9 @@ from typing_extensions import override
 
 from sfn.catalog.memory import MemoryCatalog
 from sfn.inbox.memory import MemoryInbox
-from sfn.pointer import hintfile, naming
+from sfn.pointer import hintfile
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import Ports, publish
 from sfn.store.memory import MemoryStore
@@ -35,7 +37,7 @@ A, B = named("a"), named("b")
 
 def key_of(table: TableName, location: str = AT) -> str:
     """Where the file of a table is that lives at a location."""
-    return naming.keys(location, table.namespace, table.name)[0]
+    return Site(location).keys(Whose(table.namespace, table.name))[0]
 
 
 class CountingCatalog(MemoryCatalog):

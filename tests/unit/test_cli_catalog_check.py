@@ -14,8 +14,10 @@ from sfn.cli.checks import catalogs
 from sfn.cli.checks.catalogs import CatalogCheck, is_local
 from sfn.cli.checks.findings import Finding, Severity
 from sfn.errors import Permanent, Scope, Transient, Trouble
-from sfn.pointer import document, naming
+from sfn.pointer import document
 from sfn.pointer.document import Document
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
 from sfn.store.memory import MemoryStore
 from sfn.store.router import Router
 from sfn.words import Answer, TableName, Told
@@ -73,7 +75,7 @@ class World:
         """Put a file of some catalog beside a table."""
         place = f"file:///warehouse/sales/{name}"
         doc = Document(catalog_id, ("sales",), name, None, f"{place}/metadata/x.metadata.json", 1, NOON)
-        self.store.files[naming.keys(place, ("sales",), name)[0]] = document.render(doc)
+        self.store.files[Site(place).keys(Whose(("sales",), name))[0]] = document.render(doc)
 
     async def found(self, text: str = LOCAL, *, thorough: bool = False) -> list[Finding]:
         check = CatalogCheck(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.errors import Malformed
-from sfn.pointer.document import HINTS_KEPT, LIMIT, Document, Link, State, parse, render
+from sfn.pointer.document import HINTS_KEPT, LIMIT, Commit, Document, Link, State, parse, render
 from tests.unit.telling import anything
 
 DAY_ONE, LAST_DAY = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
@@ -42,13 +42,15 @@ documents = st.builds(
     name_now=st.none() | links,
     expires_at=st.none() | times,
     hint_was=st.lists(texts, max_size=HINTS_KEPT).map(tuple),
+    gap=st.integers(0, 2**31),
+    between=st.lists(st.builds(Commit, moments, texts, st.integers(0, 9)), max_size=3).map(tuple),
     turned=st.booleans(),
     writer=texts,
 )
 
 PLAIN = Document("id", ("größe",), "🧊", None, "/t/1.metadata.json", 0, EPOCH)
 TIMES = ["Ordinal", "ordinal", "written_at", "asked_at", "expires_at"]
-KEYS = sorted([*json.loads(render(PLAIN)), *TIMES, "moved_to", "name_now", "hint_was"])
+KEYS = sorted([*json.loads(render(PLAIN)), *TIMES, "moved_to", "name_now", "hint_was", "gap", "between"])
 
 
 def parsed(body: bytes) -> Document | None:

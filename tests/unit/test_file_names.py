@@ -12,11 +12,27 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sfn.pointer.naming import EXTENSION, dotted, file_name, folder, keys
+from sfn.pointer.document import LAST_ORDINAL
+from sfn.pointer.naming import (
+    EXTENSION,
+    IDENTIFIER,
+    NAMINGS,
+    ORDINAL,
+    UUID,
+    Naming,
+    Whose,
+    commit_of,
+    dotted,
+    folders,
+    owner_of,
+)
+from sfn.pointer.site import Placement, Site, below_root, location_of
 
 PLACE = "s3://lake/sales/orders"
 LONGEST, KEPT, DIGEST = 200, 100, 33
 """Bytes of a name without its extension, of what stays of a longer one's start, and of what is put behind that."""
+FILE_NAME = 255
+"""Bytes that a file system takes for one name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +44,20 @@ class Named:
     ref: str = "main"
 
     @property
+    def whose(self) -> Whose:
+        return Whose(self.namespace, self.name)
+
+    @property
     def plain(self) -> str:
-        return file_name(self.namespace, self.name, self.ref, strict=False)
+        return IDENTIFIER.names(self.whose, self.ref)[0]
 
     @property
     def strict(self) -> str:
-        return file_name(self.namespace, self.name, self.ref, strict=True)
+        return IDENTIFIER.names(self.whose, self.ref)[-1]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return keys(PLACE, self.namespace, self.name, self.ref)
+        return Site(PLACE).keys(self.whose, self.ref)
 
 
 def named(parts: st.SearchStrategy[str], refs: st.SearchStrategy[str], levels: int = 0) -> st.SearchStrategy[Named]:
@@ -45,9 +65,9 @@ def named(parts: st.SearchStrategy[str], refs: st.SearchStrategy[str], levels: i
 
 
 THAI_DIGITS = {ord("0") + digit: ord("\N{THAI DIGIT ZERO}") + digit for digit in range(10)}
-odd = st.sampled_from(["head", "Head", "%68ead", "20260821T120000", "20260821T120000123"]) | st.just(
-    "20260821T120000".translate(THAI_DIGITS)
-)
+odd = st.sampled_from(
+    ["head", "Head", "x_head", "%68ead", "20260821T120000", "a_20260821T120000123", "r" * 300]
+) | st.just("20260821T120000".translate(THAI_DIGITS))
 any_texts = st.lists(st.characters() | st.sampled_from("\ud800\udfff"), max_size=8).map("".join)
 """Half surrogate pairs too."""
 alike = st.text("a_.%~5F", min_size=1, max_size=4)
@@ -93,6 +113,7 @@ def said(name: str) -> Named:
         (Named(("größe",), "🧊"), "gr%C3%B6%C3%9Fe_%F0%9F%A7%8A_main.ver", None),
         (Named(("a",), "../b\\c %~*"), "a_%2E%2E%2Fb%5Cc%20%25%7E%2A_main.ver", None),
         (Named(("a",), "t", "head"), "a_t_%68ead.ver", None),
+        (Named(("a",), "t", "x_head"), "a_t_x_%68ead.ver", "a_t_x%5Fhead.ver"),
         (Named(("a",), "t", "20260821T120000"), "a_t_%320260821T120000.ver", None),
         (Named(("a",), "t", "20260821T120000123"), "a_t_%320260821T120000123.ver", None),
         (
@@ -131,8 +152,7 @@ def test_a_name_is_made_of_what_every_store_takes(table: Named, strict: bool) ->
 
 @given(anyone, st.booleans())
 def test_a_name_is_no_longer_than_a_file_system_takes(table: Named, strict: bool) -> None:
-    name = file_name(table.namespace, table.name, "main", strict=strict)
-    assert len(name) <= LONGEST + len(EXTENSION)
+    assert len(table.strict if strict else table.plain) <= FILE_NAME
 
 
 @given(anyone, st.booleans())
@@ -142,6 +162,9 @@ def test_only_what_lies_before_the_last_part_is_shortened(table: Named, strict: 
     if "~" not in whole:
         assert len(whole) <= LONGEST
         return
+    if "~" in last:
+        assert re.fullmatch(r"(?:[A-Za-z0-9_.-]|%[0-9A-F]{2})*~[0-9a-f]{32}", last)
+        return
     assert decoded(last) == (table.ref if strict else table.ref.rpartition("_")[2])
     assert re.fullmatch(r"(?:[A-Za-z0-9_.-]|%[0-9A-F]{2})*~[0-9a-f]{32}", start)
     assert len(start) <= KEPT + DIGEST
@@ -149,9 +172,11 @@ def test_only_what_lies_before_the_last_part_is_shortened(table: Named, strict: 
 
 
 @given(anyone)
-def test_no_strict_name_is_that_of_a_head_or_of_one_commit(table: Named) -> None:
+def test_no_name_of_a_ref_is_that_of_a_head_or_of_one_commit(table: Named) -> None:
     """Which is what ordinal naming calls its files."""
-    assert not re.search(r"_(?:head|[0-9]{8}T[0-9]{6}(?:[0-9]{3})?)\.ver$", table.strict)
+    for name in (table.plain, table.strict):
+        assert not re.search(r"_(?:head|[0-9]{8}T[0-9]{6}(?:[0-9]{3})?)\.ver$", name)
+        assert commit_of(name) is None
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -177,7 +202,7 @@ def test_of_tables_with_namespaces_each_finds_a_name_and_is_found_by_it(start: t
 @given(anyone)
 def test_both_names_are_looked_for_in_our_folder_the_plain_one_first(table: Named) -> None:
     place = f"{PLACE}/metadata/_sfn/"
-    assert folder(PLACE) == place
+    assert Site(PLACE).folder == place
     assert table.keys == tuple(dict.fromkeys([place + table.plain, place + table.strict]))
 
 
@@ -185,3 +210,48 @@ def test_both_names_are_looked_for_in_our_folder_the_plain_one_first(table: Name
 def test_a_dotted_name_spells_its_identifier(namespace: tuple[str, ...], name: str) -> None:
     *levels, last = dotted(namespace, name).split(".")
     assert (tuple(decoded(level) for level in levels), decoded(last)) == (namespace, name)
+
+
+@given(anyone, anyone, st.integers(0, LAST_ORDINAL))
+def test_a_commit_has_a_file_of_its_own_beside_the_head(table: Named, other: Named, ordinal: int) -> None:
+    heads, commits = ORDINAL.names(table.whose), ORDINAL.commit_names(table.whose, ordinal)
+    assert [commit_of(name) for name in (*heads, *commits)] == [None] * len(heads) + [ordinal] * len(commits)
+    assert len(heads) == len(commits)
+    assert [owner_of(name) for name in commits] == [owner_of(name) for name in ORDINAL.commit_names(table.whose, 0)]
+    assert all(len(name) <= FILE_NAME for name in (*heads, *commits))
+    assert (heads[-1] == ORDINAL.names(other.whose)[-1]) == (table.whose == other.whose)
+
+
+@given(anyone, st.uuids().map(str) | any_texts.filter(bool), st.none() | any_texts | odd)
+def test_a_name_by_uuid_stays_whatever_the_table_is_called(table: Named, guid: str, ref: str | None) -> None:
+    assert UUID.names(Whose(table.namespace, table.name, guid), ref) == UUID.names(Whose((), "other", guid), ref)
+    assert UUID.names(Whose((), "a", guid), "b") != UUID.names(Whose((), "a", guid + "_"), "b")
+
+
+def test_a_table_without_a_uuid_has_no_name_by_it() -> None:
+    assert UUID.names(Whose(("a",), "t")) == ()
+
+
+@given(st.sampled_from(list(NAMINGS.values())), st.sampled_from(Placement))
+def test_a_site_is_what_its_text_stands_for(naming: Naming, placement: Placement) -> None:
+    site = Site(PLACE, naming, placement)
+    assert Site.of(site.text) == site
+    assert location_of(site.text) == PLACE
+
+
+def test_each_placement_has_a_folder_of_its_own() -> None:
+    assert [Site(PLACE, IDENTIFIER, placement).folder for placement in Placement] == [
+        f"{PLACE}/metadata/_sfn/",
+        f"{PLACE}/_sfn/",
+        f"{PLACE}/",
+    ]
+    assert below_root("s3://lake/sfn/", ("a", "b.c"), "d_e") == "s3://lake/sfn/a.b%2Ec/d_e"
+    assert below_root("s3://lake/sfn", (), "t") == "s3://lake/sfn/t"
+
+
+@given(anyone, anyone)
+def test_two_identifiers_have_two_folders_below_a_root(table: Named, other: Named) -> None:
+    assume(table.name and other.name and all((*table.namespace, *other.namespace)))
+    mine, theirs = folders(table.namespace, table.name), folders(other.namespace, other.name)
+    assert (mine == theirs) == (table.whose == other.whose)
+    assert all(len(part) <= FILE_NAME and part not in {"", ".", ".."} for part in mine.split("/"))

@@ -15,7 +15,9 @@ from sfn.demo.listener import Listener, listening
 from sfn.demo.narrator import Narrator
 from sfn.demo.sql import SqlCatalogFile
 from sfn.errors import Dropped, Unreadable
-from sfn.pointer import document, hintfile, naming
+from sfn.pointer import document, hintfile
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
 from sfn.reader.blocking import resolve
 
 _COMMITS: tuple[tuple[Row, ...], ...] = (
@@ -215,7 +217,7 @@ class _Users:
 
     @staticmethod
     def _sfn_file(directory: Path, name: str) -> Path:
-        return Path(naming.keys(str(directory), [NAMESPACE], name)[0])
+        return Path(Site(str(directory)).keys(Whose((NAMESPACE,), name))[0])
 
 
 def _is_dropped(directory: Path) -> bool:

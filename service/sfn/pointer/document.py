@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from sfn.errors import Malformed
+from sfn.pointer.fields import Fields
 
 VERSION = 1
 LIMIT = 64 * 1024
@@ -43,6 +44,21 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit in a timeline: an entry of `between`.
+
+    Attributes:
+        ordinal: Unix milliseconds.
+        metadata_file_path: its metadata file.
+        gap: commits right before it that could not be rebuilt.
+    """
+
+    ordinal: int
+    metadata_file_path: str
+    gap: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """One SFN document; attributes are the keys of the specification.
 
@@ -52,6 +68,10 @@ class Document:
         asked_at: when the catalog was asked: orders the documents of one table under several names.
         turned: this document was written by a step that was not known to be forward (a rollback, a re-creation, an
             undrop, a pointer of unknown order).
+        ref: the branch that it speaks of.
+        snapshot_id: the branch's head; None where the table is empty, or where only the metadata file tells.
+        gap: of a table with a timeline, the commits right before this one that could not be rebuilt.
+        between: of a table with a timeline, the commits whose files this document's own swap made room for, ascending.
         unknown_keys are not kept: a writer replaces the whole document.
     """
 
@@ -71,6 +91,8 @@ class Document:
     name_now: Link | None = None
     expires_at: datetime | None = None
     hint_was: tuple[str, ...] = ()
+    gap: int = 0
+    between: tuple[Commit, ...] = ()
     turned: bool = False
     writer: str = ""
 
@@ -131,6 +153,8 @@ def render(document: Document) -> bytes:
         "name_now": _link_body(document.name_now),
         "expires_at": moment(document.expires_at) if document.expires_at else None,
         "hint_was": list(document.hint_was) or None,
+        "gap": document.gap or None,
+        "between": [_commit_body(commit) for commit in document.between] or None,
         "turned": document.turned or None,
         "asked_at": moment(document.asked_at) if document.asked_at else None,
         "written_at": moment(document.written_at),
@@ -161,7 +185,7 @@ def parse(body: bytes) -> Document:
     if version != VERSION or isinstance(version, bool):
         raise _malformed(f"version {VERSION}", f"version {version!r}")
     try:
-        return _document(_Fields(raw))
+        return _document(Fields(raw))
     except (ValueError, OverflowError) as error:
         raise _malformed("the keys of the specification", str(error)) from error
 
@@ -170,55 +194,7 @@ def _malformed(expected: str, found: str) -> Malformed:
     return Malformed("SFN document", expected=expected, found=found)
 
 
-class _Fields:
-    """Typed access to a JSON object; every mismatch is a ValueError that names the key."""
-
-    def __init__(self, raw: dict[str, Any]) -> None:
-        self.raw = raw
-
-    def text(self, key: str) -> str:
-        value = self.raw.get(key)
-        if not isinstance(value, str):
-            message = f"{key} is {type(value).__name__}, not a string"
-            raise ValueError(message)
-        return value
-
-    def optional(self, key: str) -> str | None:
-        return None if self.raw.get(key) is None else self.text(key)
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self.raw.get(key)
-        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-            message = f"{key} is not an array of strings"
-            raise ValueError(message)
-        return tuple(value)
-
-    def integer(self, key: str) -> int | None:
-        value = self.raw.get(key)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            message = f"{key} is {type(value).__name__}, not an integer"
-            raise ValueError(message)
-        return value
-
-    def at(self, key: str) -> datetime:
-        value = datetime.fromisoformat(self.text(key))
-        if value.tzinfo is None:
-            message = f"{key} has no time zone"
-            raise ValueError(message)
-        return value.astimezone(UTC)
-
-    def link(self, key: str) -> Link | None:
-        value = self.raw.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            message = f"{key} is not an object"
-            raise ValueError(message)
-        inner = _Fields(value)
-        return Link(inner.texts("namespace"), inner.text("name"), inner.text("sfn_file_path"))
-
-
-def _document(fields: _Fields) -> Document:
+def _document(fields: Fields) -> Document:
     raw = fields.raw
     return Document(
         catalog_id=fields.text("catalog_id"),
@@ -233,13 +209,31 @@ def _document(fields: _Fields) -> Document:
         ref=fields.optional("ref") or "main",
         snapshot_id=fields.integer("snapshot_id"),
         metadata_file_relative=fields.optional("metadata_file_relative"),
-        moved_to=fields.link("moved_to"),
-        name_now=fields.link("name_now"),
+        moved_to=_link(fields, "moved_to"),
+        name_now=_link(fields, "name_now"),
         expires_at=fields.at("expires_at") if raw.get("expires_at") is not None else None,
         hint_was=fields.texts("hint_was")[:HINTS_KEPT] if raw.get("hint_was") is not None else (),
+        gap=fields.count("gap"),
+        between=_commits(fields, "between"),
         turned=raw.get("turned") is True,
         writer=fields.optional("writer") or "",
     )
+
+
+def _link(fields: Fields, key: str) -> Link | None:
+    inner = fields.inner(key)
+    return None if inner is None else Link(inner.texts("namespace"), inner.text("name"), inner.text("sfn_file_path"))
+
+
+def _commits(fields: Fields, key: str) -> tuple[Commit, ...]:
+    entries = fields.entries(key, ("Ordinal", "path", "gap"))
+    return tuple(
+        Commit(parse_ordinal(entry.text("Ordinal")), entry.text("path"), entry.count("gap")) for entry in entries
+    )
+
+
+def _commit_body(commit: Commit) -> list[str | int]:
+    return [render_ordinal(commit.ordinal), commit.metadata_file_path, commit.gap]
 
 
 def _link_body(link: Link | None) -> dict[str, Any] | None:

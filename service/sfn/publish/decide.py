@@ -11,8 +11,10 @@ from datetime import datetime
 from typing import TypeAlias
 
 from sfn.errors import LocationRefused
-from sfn.pointer import hintfile, naming
+from sfn.pointer import hintfile
 from sfn.pointer.location import checked
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
 from sfn.publish.absence import settle_absent
 from sfn.publish.changes import Change, Draft, Plan, Put, Stage
 from sfn.publish.elsewhere import find_heirs, settle_elsewhere, withdraw
@@ -191,7 +193,7 @@ def _verify(scene: Scene, changes: tuple[Change, ...]) -> None:
     name = scene.name
     for location, own in scene.own.items():
         # What stands in the way may be at either of the two names.
-        keys = naming.keys(location, name.namespace, name.name) if own.obstacle is not None else [own.key]
+        keys = Site(location).keys(Whose(name.namespace, name.name)) if own.obstacle is not None else [own.key]
         for key in (*keys, hintfile.key(location)):
             if scene.facts.file(key) is not None:
                 scene.facts.require_read(key)

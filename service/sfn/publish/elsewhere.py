@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sfn.errors import LocationRefused
-from sfn.pointer import hintfile, naming
+from sfn.pointer import hintfile
 from sfn.pointer.document import Document, Link, State, render
 from sfn.pointer.location import canonical, checked
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
 from sfn.publish.changes import Draft, Stage
 from sfn.publish.facts import WhoIsAt
 from sfn.publish.older import older_files, older_first
@@ -143,7 +145,7 @@ def silence_hint(scene: Scene, location: str, draft: Draft, *, again: bool = Fal
 
 def _speaks_for(scene: Scene, name: TableName, location: str, hint: Held) -> bool:
     """Whether a hint is what another row's live file there says, or said."""
-    for key in naming.keys(location, name.namespace, name.name):
+    for key in Site(location).keys(Whose(name.namespace, name.name)):
         scene.facts.require_read(key)
     doc = own_file(scene.facts, name, scene.policy, location).doc
     return doc is not None and doc.live and hint.body.decode(errors="replace") in set(spoken([doc]))
@@ -186,7 +188,7 @@ def _move(scene: Scene, location: str, own: Own, doc: Document, held: Held, draf
 
 
 def _rename(scene: Scene, location: str, own: Own, doc: Document, held: Held, heir: Heir, draft: Draft) -> None:
-    for key in naming.keys(heir.place, heir.name.namespace, heir.name.name):
+    for key in Site(heir.place).keys(Whose(heir.name.namespace, heir.name.name)):
         # Two names can share a plain file name, so what is remembered of ours may be an old state of theirs.
         scene.facts.require_read(key)
     target = own_file(scene.facts, heir.name, scene.policy, heir.place)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sfn.pointer import hintfile, naming
+from sfn.pointer import hintfile
 from sfn.pointer.document import HINTS_KEPT, LAST_ORDINAL, Document, State, render
 from sfn.pointer.lineage import Relation, relate
 from sfn.pointer.location import canonical
+from sfn.pointer.site import Site
 from sfn.publish.changes import Draft, Put, Stage
 from sfn.publish.facts import LISTED, Remember
 from sfn.publish.scene import Own, Scene, hint_at
@@ -109,7 +110,7 @@ def _second_table(scene: Scene, table: Table) -> bool:
     """Whether another live table is in the directory: by the rows, and by the files of other catalogs or names."""
     if scene.place is None:
         return False
-    beside = scene.facts.folders.get(naming.folder(scene.place), ())
+    beside = scene.facts.folders.get(Site(scene.place).folder, ())
     if scene.facts.names(Remember(scene.place, table.uuid)) or len(beside) > LISTED:
         return True
     return any(

@@ -14,8 +14,10 @@ from sfn.catalog import Catalog
 from sfn.clock import Clock
 from sfn.errors import Scope, Transient
 from sfn.inbox import Roster, Worklist
-from sfn.pointer import hintfile, naming
+from sfn.pointer import hintfile
 from sfn.pointer.location import canonical
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
 from sfn.publish.changes import Plan, Put, Remove, Stage
 from sfn.publish.decide import decide
 from sfn.publish.facts import (
@@ -242,8 +244,8 @@ class _Publish:
         if hint.check is None or not await self._still_right(hint, facts):
             return False
         key, location = hint.check
-        beside = await self.ports.stores.at(key).list(naming.folder(location), LISTED + 1)
-        return set(beside) <= {key, *facts.folders.get(naming.folder(location), ())}
+        beside = await self.ports.stores.at(key).list(Site(location).folder, LISTED + 1)
+        return set(beside) <= {key, *facts.folders.get(Site(location).folder, ())}
 
     def _completed(self, outcome: Done | Later | Dead, facts: Facts) -> Done | Later | Dead:
         """The outcome with what was seen and done, also in rounds that lost their race after a part of their plan."""
@@ -260,5 +262,5 @@ class _Publish:
         places = set(self.claim.locations)
         if self.latest.table is not None:
             places.add(canonical(self.latest.table.location))
-        keys = [key for at in sorted(places) for key in naming.keys(at, self.name.namespace, self.name.name)]
+        keys = [key for at in sorted(places) for key in Site(at).keys(Whose(self.name.namespace, self.name.name))]
         return keys + [hintfile.key(at) for at in sorted(places)]

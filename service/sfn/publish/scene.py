@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from sfn.errors import Malformed
 from sfn.pointer import document, hintfile, naming
 from sfn.pointer.document import Document
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
 from sfn.publish.facts import Facts, Look
 from sfn.publish.policy import Policy
 from sfn.words import Claim, Dead, Held, Reason, Table, TableName
@@ -110,7 +112,7 @@ def readable(held: Held | None) -> Document | None:
 
 def own_file(facts: Facts, name: TableName, policy: Policy, location: str) -> Own:
     """A row's file at a location: ours under either name, else the first name that is free."""
-    keys = naming.keys(location, name.namespace, name.name)
+    keys = Site(location).keys(Whose(name.namespace, name.name))
     for key in keys:
         held = facts.file(key)
         doc = readable(held)
@@ -131,7 +133,7 @@ def own_file(facts: Facts, name: TableName, policy: Policy, location: str) -> Ow
 def beside(facts: Facts, name: TableName, policy: Policy, location: str) -> tuple[Document, ...]:
     """The other rows' documents in a location's folder."""
     found = []
-    for key in facts.folder(naming.folder(location)):
+    for key in facts.folder(Site(location).folder):
         if not key.endswith(naming.EXTENSION):
             continue
         doc = readable(facts.file(key))

@@ -11,6 +11,8 @@ from sfn.errors import Ambiguous, Dropped, Malformed, NameTaken, NotFound, Stale
 from sfn.pointer import document, naming
 from sfn.pointer.document import Document
 from sfn.pointer.location import canonical
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
 from sfn.reader.files import Files
 from sfn.reader.identity import PART, table_uuid
 
@@ -79,7 +81,7 @@ async def _resolve(files: Files, directory: str, table: Sequence[str] | None) ->
 
 async def _by_name(files: Files, directory: str, table: tuple[str, ...]) -> _Found:
     *namespace, name = table
-    looked_at = naming.keys(directory, namespace, name)
+    looked_at = Site(directory).keys(Whose(tuple(namespace), name))
     malformed: Malformed | None = None
     for key in looked_at:
         try:
@@ -111,7 +113,7 @@ async def _by_name(files: Files, directory: str, table: tuple[str, ...]) -> _Fou
 
 
 async def _by_directory(files: Files, directory: str) -> _Found:
-    folder = naming.folder(directory)
+    folder = Site(directory).folder
     ended: list[Document] = []
     broken: Unreadable | None = None
     best: dict[_Identity, _Found] = {}

@@ -1,0 +1,67 @@
+"""Typed access to a JSON object, for codecs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+
+class Fields:
+    """Typed access to a JSON object; every mismatch is a ValueError that names the key."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.raw = raw
+
+    def text(self, key: str) -> str:
+        value = self.raw.get(key)
+        if not isinstance(value, str):
+            message = f"{key} is {type(value).__name__}, not a string"
+            raise ValueError(message)
+        return value
+
+    def optional(self, key: str) -> str | None:
+        return None if self.raw.get(key) is None else self.text(key)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.raw.get(key)
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            message = f"{key} is not an array of strings"
+            raise ValueError(message)
+        return tuple(value)
+
+    def integer(self, key: str) -> int | None:
+        value = self.raw.get(key)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            message = f"{key} is {type(value).__name__}, not an integer"
+            raise ValueError(message)
+        return value
+
+    def at(self, key: str) -> datetime:
+        value = datetime.fromisoformat(self.text(key))
+        if value.tzinfo is None:
+            message = f"{key} has no time zone"
+            raise ValueError(message)
+        return value.astimezone(UTC)
+
+    def count(self, key: str) -> int:
+        value = self.integer(key) or 0
+        if value < 0:
+            message = f"{key} is negative"
+            raise ValueError(message)
+        return value
+
+    def inner(self, key: str) -> Fields | None:
+        value = self.raw.get(key)
+        if value is not None and not isinstance(value, dict):
+            message = f"{key} is not an object"
+            raise ValueError(message)
+        return None if value is None else Fields(value)
+
+    def entries(self, key: str, names: tuple[str, ...]) -> list[Fields]:
+        """An array of arrays, each as if it were an object with these keys."""
+        value = self.raw.get(key)
+        value = [] if value is None else value
+        if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == len(names) for one in value):
+            message = f"{key} is not an array of arrays of {', '.join(names)}"
+            raise ValueError(message)
+        return [Fields(dict(zip(names, one, strict=True))) for one in value]

@@ -1,0 +1,81 @@
+"""Where SFN files lie (specification, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from sfn.pointer import naming
+from sfn.pointer.naming import IDENTIFIER, NAMINGS, Naming, Whose
+
+_SIGN: Final = "#"
+"""Parts a location from the rest of a site's text: no location that files are written to has it."""
+
+
+class Placement(StrEnum):
+    """In which folder of a table's, or of a root's, its files lie."""
+
+    INSIDE = "inside"
+    ALONGSIDE = "alongside"
+    ROOT = "root"
+
+
+FOLDERS: Final = {Placement.INSIDE: "/metadata/_sfn/", Placement.ALONGSIDE: "/_sfn/", Placement.ROOT: "/"}
+"""Below a site's location; a leading underscore keeps Spark's orphan cleanup away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place where files of a table may lie, and what they are called there.
+
+    It is remembered for as long as a file may be there, whatever the settings say by then.
+
+    Attributes:
+        location: canonical location of the table; with `Placement.ROOT` of its own folder below the root.
+        naming: what its files are called.
+        placement: which folder it is.
+    """
+
+    location: str
+    naming: Naming = IDENTIFIER
+    placement: Placement = Placement.INSIDE
+
+    @classmethod
+    def of(cls, text: str) -> Site:
+        """The site that a text stands for, see `text`."""
+        location, _, rest = text.partition(_SIGN)
+        word, _, placement = rest.partition(",")
+        return cls(location, NAMINGS[word or IDENTIFIER.word], Placement(placement or Placement.INSIDE))
+
+    @property
+    def text(self) -> str:
+        """As it is remembered: the location alone where all else is as it is by default."""
+        if (self.naming, self.placement) == (IDENTIFIER, Placement.INSIDE):
+            return self.location
+        return f"{self.location}{_SIGN}{self.naming.word},{self.placement}"
+
+    @property
+    def folder(self) -> str:
+        """Where the files lie, with a trailing slash."""
+        return self.location + FOLDERS[self.placement]
+
+    @property
+    def has_hint(self) -> bool:
+        """Whether a version hint belongs there: not where the table's own directory is none of our business."""
+        return self.placement is not Placement.ROOT
+
+    def keys(self, whose: Whose, ref: str | None = None) -> tuple[str, ...]:
+        """Where a table's leading file is, or a branch's: the plain key and, where it differs, the strict one."""
+        return tuple(self.folder + name for name in self.naming.names(whose, ref))
+
+
+def location_of(text: str) -> str:
+    """The location of a site's text."""
+    return text.partition(_SIGN)[0]
+
+
+def below_root(root: str, namespace: Sequence[str], name: str) -> str:
+    """The folder of a table below a root, without a trailing slash."""
+    return f"{root.rstrip('/')}/{naming.folders(namespace, name)}"
