@@ -91,10 +91,11 @@ def _trusted_at(scene: Scene, table: Table, relation: Relation | None) -> dateti
 
 def _older_than_replaced(scene: Scene, table: Table) -> tuple[Ask, ...]:
     """Rows with older files of the table whose file makes room for another's, see `older_files`."""
-    doc = scene.here.doc if scene.here is not None else None
-    if scene.place is None or doc is None or not doc.live or doc.guid is None or doc.guid == table.uuid:
+    here = scene.here
+    doc = here.doc if here is not None else None
+    if here is None or doc is None or not doc.live or doc.guid is None or doc.guid == table.uuid:
         return ()
-    return tuple(older_files(scene, doc.guid, [scene.place]))
+    return tuple(older_files(scene, doc.guid, [here]))
 
 
 def _relation(scene: Scene, table: Table) -> Relation | None:
