@@ -20,7 +20,7 @@ from sfn.publish.inventory import Inventory
 from sfn.publish.policy import Policy
 from sfn.settings import Settings
 from sfn.store import Stores
-from sfn.wiring import assembly
+from sfn.wiring import terms
 from sfn.wiring.sources import Identified
 from sfn.words import Loaded, Reason, TableName
 from sfn.work.survey import learnt
@@ -65,7 +65,7 @@ class CatalogCheck:
         try:
             catalog_id = await self._catalog.identity()
             yield fine(self._where, f"reached; files carry the catalog_id {catalog_id}")
-            policy = assembly.policy(self._settings, self._name, catalog_id)
+            policy = terms.policy(self._settings, self._name, catalog_id)
             async for finding in self._walked(policy):
                 yield finding
         except Trouble as trouble:
