@@ -17,7 +17,7 @@ from sfn.cli.tables import spelled
 from sfn.clock import SystemClock
 from sfn.settings import load
 from sfn.store.router import Router
-from sfn.wiring import places, sources
+from sfn.wiring import places, sources, terms
 from sfn.work.survey import Found, Survey
 
 SHOWN: Final = 1_000

@@ -15,8 +15,10 @@ import sfn
 from sfn.demo.lake import NAMESPACE
 from sfn.demo.listener import Listener
 from sfn.errors import Unreadable
-from sfn.pointer import document, hintfile, naming
+from sfn.pointer import document, hintfile
 from sfn.pointer.location import canonical
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
 from tests.integration.readers.readers import Place, Rows
 
 PATIENCE = 20.0
@@ -90,7 +92,7 @@ class Story:
         _until(retired, f"{file} to say another state than current")
 
     def place(self, directory: Path, name: str) -> Place:
-        return Place(name, directory, Path(naming.keys(str(directory), [NAMESPACE], name)[0]))
+        return Place(name, directory, Path(Site(str(directory)).keys(Whose((NAMESPACE,), name))[0]))
 
 
 def _resolved(directory: Path, name: str) -> str | None:
