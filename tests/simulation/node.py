@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
@@ -107,6 +107,13 @@ class Service:
             self.nodes.remove(node)
             self.count("killed")
             self.loop.call_later(self.rng.uniform(0.1, 5), self.boot)
+
+    def resettle(self, policy: Policy) -> None:
+        """All processes are started anew with other settings."""
+        self.policy = policy
+        for node in list(self.nodes):
+            self.crash(node)
+        self.count("resettled")
 
     def lose_inbox(self) -> None:
         """All processes die and the inbox is gone."""
@@ -265,8 +272,12 @@ class Tally:
         raise AssertionError(f"{claim.subject}: unexpected {error!r}") from error
 
 
-def policy_of(truth: CatalogTruth, *, told: bool) -> Policy:
-    """The times of the simulation: short enough to pass many of them in one history."""
+def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> Policy:
+    """The times of the simulation: short enough to pass many of them in one history.
+
+    Args:
+        files: what they are called and where they lie.
+    """
     return Policy(
         catalog_id=truth.catalog_id,
         replica_lag=timedelta(seconds=6),
@@ -277,6 +288,8 @@ def policy_of(truth: CatalogTruth, *, told: bool) -> Policy:
         sweep_every=timedelta(seconds=120),
         swept=not told,
         told=told,
+        keep_for=timedelta(0),
+        **files,
     )
 
 

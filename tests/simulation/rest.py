@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sfn.reader.resolve import Resolved
 from sfn.words import Table, TableName
@@ -46,7 +47,7 @@ def at_rest(
         if not table.refused and table.table.uuid not in rest.strays:
             rest.check_table(table)
     for place in sorted(checker.places):
-        here = [table for table in tables if table.table.location == place]
+        here = [table for table in tables if rest.place_of(table) == place]
         rest.check_hint(place, here)
         if here or knowable:
             rest.check_left_over(place, here)
@@ -74,14 +75,16 @@ class _Rest:
         self.checker.blame(f"{self.when}: {kind}", what)
 
     def check_table(self, one: Resting) -> None:
-        place, checker = one.table.location, self.checker
-        current = [
+        place, checker = self.place_of(one), self.checker
+        live = [
             doc
             for _, doc in checker.documents(place)
             if (*doc["namespace"], doc["name"]) == one.identifier
             and doc["catalog_id"] == one.catalog_id
             and doc["state"] == "current"
         ]
+        current = [doc for doc in live if doc["ref"] == "main"]
+        self.check_branches(one, live)
         if len(current) != 1:
             self.blame("not one live file", f"{one.name} at {place}: {current}")
             return
@@ -90,6 +93,16 @@ class _Rest:
         found = checker.resolve(place, one.identifier)
         if not isinstance(found, Resolved) or found.metadata_location != one.table.metadata_location:
             self.blame("a reader by name is wrong", f"{one.name} at {place}: {found}")
+
+    def check_branches(self, one: Resting, live: list[dict[str, Any]]) -> None:
+        wanted = sorted(self.checker.policies[-1].refs(one.table))
+        found = sorted(doc["ref"] for doc in live if doc["ref"] != "main")
+        if found != wanted or any(doc["metadata_file_path"] != one.table.metadata_location for doc in live):
+            self.blame("branches", f"{one.name}: {[(doc['ref'], doc['metadata_file_path']) for doc in live]}")
+
+    def place_of(self, one: Resting) -> str:
+        """Where its files lie by now."""
+        return self.checker.policies[-1].site(one.name, one.table.location).location
 
     def check_hint(self, place: str, here: list[Resting]) -> None:
         pointer = self.checker.hint(place)
@@ -111,7 +124,8 @@ class _Rest:
         unheard = pointer is None and not self.one_catalog and self.when == "rest"
         if foreign or unheard:
             return
-        if inside and pointer != one.table.metadata_location:
+        has_hint = self.checker.policies[-1].site(one.name, place).has_hint
+        if inside and has_hint and pointer != one.table.metadata_location:
             self.blame("hint stale", f"{place} {pointer} not {one.table.metadata_location}")
         if not inside and pointer is not None:
             self.blame("a hint though the metadata is elsewhere", f"{place} {pointer}")
