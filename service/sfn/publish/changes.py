@@ -1,8 +1,9 @@
 """What a publish does to files, and in which order: every prefix of a plan leaves every reader right.
 
 Order: what an earlier publish left undone; the file that points; those of commits, the oldest first; those of other
-branches; then the version hint; then hints that must not speak any more; then `renamed`, `moved` and `dropped`; then
-what is deleted. For a table that is gone the hint goes before its document says so.
+branches; then the version hint; then hints that must not speak any more; then what another file of the same name
+supersedes; then `renamed`, `moved` and `dropped`; then what is deleted. For a table that is gone the hint goes before
+its document says so.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class Stage(IntEnum):
     BRANCH = 3
     HINT = 4
     SILENCE = 5
-    FORWARD = 6
-    PRUNE = 7
+    SUPERSEDE = 6
+    FORWARD = 7
+    PRUNE = 8
 
 
 @dataclass(frozen=True, slots=True)

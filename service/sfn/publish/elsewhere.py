@@ -69,27 +69,48 @@ def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draf
         if doc is None or scene.is_here(own):
             continue
         if scene.table is not None and doc.guid == scene.table.uuid and doc.state in {State.CURRENT, State.MOVED}:
-            if scene.obstacle is None:
-                _move(scene, own, draft)
-            elif doc.live and scene.obstacle.reason is not Reason.LOCATION_REFUSED:
-                _give_up(scene, own, doc, draft)
-            elif not doc.live:
-                _age(scene, own, draft)
-        elif doc.live and doc.guid is not None and doc.guid in heirs:
-            heir = heirs[doc.guid]
-            if heir is not None:
-                _rename(scene, own, doc, heir, draft)
-            else:
-                draft.look_again(scene.look.answered + scene.policy.long_pause, "renamed to a location that is refused")
-        elif doc.live:
-            nowhere.setdefault(doc.guid or "", []).append(own)
-        else:
+            _settle_moved(scene, own, doc, draft)
+        elif not doc.live:
             _age(scene, own, draft)
+        elif doc.guid is not None and doc.guid in heirs:
+            _settle_renamed(scene, own, doc, heirs[doc.guid], draft)
+        elif _is_superseded(scene, own, doc):
+            _give_up(scene, own, doc, draft, stage=Stage.SUPERSEDE)
+        else:
+            nowhere.setdefault(doc.guid or "", []).append(own)
     return nowhere
 
 
-def drop(scene: Scene, own: Own, draft: Draft, *, delete: bool = False) -> None:
-    """Say that the table is gone: the hint first, then its documents become `dropped`, or go too."""
+def _settle_moved(scene: Scene, own: Own, doc: Document, draft: Draft) -> None:
+    if scene.obstacle is None:
+        _move(scene, own, draft)
+    elif doc.live and scene.obstacle.reason is not Reason.LOCATION_REFUSED:
+        _give_up(scene, own, doc, draft)
+    elif not doc.live:
+        _age(scene, own, draft)
+
+
+def _settle_renamed(scene: Scene, own: Own, doc: Document, heir: Heir | None, draft: Draft) -> None:
+    if heir is not None:
+        _rename(scene, own, doc, heir, draft)
+    else:
+        draft.look_again(scene.look.answered + scene.policy.long_pause, "renamed to a location that is refused")
+
+
+def _is_superseded(scene: Scene, own: Own, doc: Document) -> bool:
+    """Whether a table of another uuid had the name later, by a file beside this one: then it is this one's no more."""
+    return own.site.naming.is_by_guid and any(
+        other.site == own.site and (scene.is_here(other) or (other.doc is not None and other.doc.as_of > doc.as_of))
+        for other in scene.owns
+        if other is not own
+    )
+
+
+def drop(scene: Scene, own: Own, draft: Draft, *, delete: bool = False, stage: Stage = Stage.FORWARD) -> None:
+    """Say that the table is gone: the hint first, then its documents become `dropped`, or go too, the leading one last.
+
+    While that one is live the row still knows what there is to do.
+    """
     if own.doc is None:
         return
     finish_commits(scene, own, draft)
@@ -97,22 +118,24 @@ def drop(scene: Scene, own: Own, draft: Draft, *, delete: bool = False) -> None:
     draft.stirs.add(own.site.location)
     if delete:
         remove_commits(scene, own, draft)
-    for file in own.files[::-1] if delete else own.files:
+    for file in reversed(own.files):
         dropped = render(successor(scene, file.doc, State.DROPPED))
         if delete:
             draft.remove(Stage.PRUNE, file.key, file.held, otherwise=dropped)
         elif file.doc.live:
-            draft.put(Stage.FORWARD, file.key, dropped, file.held)
+            draft.put(stage, file.key, dropped, file.held)
 
 
-def _give_up(scene: Scene, own: Own, doc: Document, draft: Draft, *, delete: bool = False) -> None:
+def _give_up(
+    scene: Scene, own: Own, doc: Document, draft: Draft, *, delete: bool = False, stage: Stage = Stage.FORWARD
+) -> None:
     """Drop what has no successor, once older files of the table went."""
     older = older_files(scene, doc.guid, [own]) if doc.guid is not None else []
     if older:
         draft.ask(older)
         draft.look_again(*older_first(scene))
     else:
-        drop(scene, own, draft, delete=delete)
+        drop(scene, own, draft, delete=delete, stage=stage)
 
 
 def withdraw(scene: Scene, own: Own, draft: Draft) -> None:
@@ -157,7 +180,7 @@ def _move(scene: Scene, own: Own, draft: Draft) -> None:
     finish_commits(scene, own, draft)
     silence_hint(scene, own, draft)
     draft.stirs.add(own.site.location)
-    for file in stray:
+    for file in reversed(stray):
         key = here.key if file is lead else _target(scene, here, file)
         moved = replace(
             successor(scene, file.doc, State.MOVED), moved_to=Link(scene.name.namespace, scene.name.name, key)
@@ -194,10 +217,11 @@ def _rename(scene: Scene, own: Own, doc: Document, heir: Heir, draft: Draft) -> 
         draft.look_again(doc.written_at + scene.policy.replica_lag, "the answer may be older than what is held")
         return
     finish_commits(scene, own, draft)
-    if site.location != own.site.location:
+    if site.folder != own.site.folder:
+        # Else the heir's row sees our document beside its own, and knows the hint for ours.
         silence_hint(scene, own, draft)
     draft.stirs.add(own.site.location)
-    for file in own.files:
+    for file in reversed(own.files):
         if file.doc.live:
             branch = target if file is own.lead else theirs.slot(site, doc.guid, file.doc.ref)
             renamed = _renamed(scene, file, branch if branch.doc is not None and branch.doc.live else target, heir)
@@ -234,7 +258,7 @@ def _age(scene: Scene, own: Own, draft: Draft) -> None:
     if ends or scene.policy.retired:
         silence_hint(scene, own, draft, again=True)
         remove_commits(scene, own, draft)
-        for file in own.files[::-1]:
+        for file in reversed(own.files):
             draft.remove(Stage.PRUNE, file.key, file.held)
         return
     for file in own.files:

@@ -77,13 +77,14 @@ def silence_hint(scene: Scene, own: Own, draft: Draft, *, again: bool = False) -
     others = scene.facts.names(WhoIsAt(location))
     if hintfile.is_withdrawn(hint.body):
         draft.ask(Ask(name) for name in others)
-    if not any(_speaks_for(scene, name, own, hint) for name in others) and not _is_said(scene, own.site, hint):
+    sites = {own.site, Site(location, scene.policy.naming, scene.policy.placement)}
+    is_spoken = any(_speaks_for(scene, name, site, own.doc.guid, hint) for name in others for site in sites)
+    if not is_spoken and not any(_is_said(scene, site, hint) for site in sites):
         draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint, again=again))
 
 
-def _speaks_for(scene: Scene, name: TableName, own: Own, hint: Held) -> bool:
+def _speaks_for(scene: Scene, name: TableName, site: Site, guid: str | None, hint: Held) -> bool:
     """Whether a hint is what another row's live file there says, or said."""
-    site, guid = own.site, own.doc.guid if own.doc is not None else None
     for key in site.keys(Whose(name.namespace, name.name, guid)):
         scene.facts.require_read(key)
     doc = replace(scene.inventory, name=name, remembered=frozenset()).slot(site, guid).doc

@@ -101,20 +101,19 @@ class Inventory:
                 return Own(site, key, obstacle=Reason.FOREIGN_CATALOG, found=doc)
         return Own(site, keys[-1], obstacle=Reason.FOREIGN_FILE, found=readable(self.facts.file(keys[-1])))
 
-    def is_multiple(self, site: Site) -> bool:
-        """Whether there may be files at a site that no name known beforehand leads to."""
-        return site.naming.is_by_guid or (site.naming.has_refs and self.policy.has_refs)
-
     def _led(self, site: Site, guid: str | None, refs: Iterable[str]) -> Own:
         own = self.slot(site, guid)
         files = [slot.files for ref in refs if (slot := self.slot(site, guid, ref)).files]
         return _with(own, [file for one in files for file in one])
 
     def _others(self, site: Site, seen: set[str]) -> Iterator[File]:
-        """Our files in a site's folder beside those that were seen; the folder is listed where memory does not tell."""
+        """Our files in a site's folder beside those that were seen.
+
+        The folder is listed where memory does not tell: earlier settings may have had files for other branches.
+        """
         known = {key for key in self.remembered if key.startswith(site.folder)}
         keys: Iterable[str] = sorted(known)
-        if self.is_multiple(site) and (not known or site.folder in self.facts.folders):
+        if site.naming.has_refs and (not known or site.folder in self.facts.folders):
             keys = self.facts.folder(site.folder)
         elif site.folder in self.facts.folders:
             keys = sorted({*known, *self.facts.folders[site.folder]})

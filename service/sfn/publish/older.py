@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from sfn.pointer.naming import MAIN
 from sfn.publish.inventory import beside
 from sfn.publish.own import Own
 from sfn.publish.policy import OnDrop
@@ -16,7 +17,8 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
     """Rows whose file names an older pointer of the table; none where files of dropped tables stay.
 
     Those that have settled are known; one that died before it could is found by its file. Who knows of its file is not
-    woken: it looks of its own accord, and two that wake one another never rest.
+    woken: it looks of its own accord, and two that wake one another never rest. A branch's file goes with its leading
+    one, however old it is.
 
     Args:
         uuid: a table that these live files of ours name.
@@ -31,7 +33,10 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
         for own in owns
         if (mine := own.doc) is not None
         for doc in beside(scene.inventory, own.site)
-        if doc.live and doc.guid == uuid and doc.catalog_id == mine.catalog_id and doc.as_of < mine.as_of
+        if doc.live
+        and doc.ref == MAIN
+        and (doc.guid, doc.catalog_id) == (uuid, mine.catalog_id)
+        and doc.as_of < mine.as_of
     ]
     return list(dict.fromkeys([*known, *found]))
 

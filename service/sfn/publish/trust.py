@@ -11,7 +11,7 @@ from sfn.publish.changes import Draft
 from sfn.publish.facts import MayStep
 from sfn.publish.older import older_files, older_first
 from sfn.publish.scene import Scene
-from sfn.words import Ask, Backward, Dead, Findings, Later, Reason, Step, Table
+from sfn.words import Ask, Backward, Dead, Findings, Later, Reason, Step, Story, Table
 
 
 def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
@@ -28,7 +28,7 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
         return None
     older = _older_than_replaced(scene, table)
     if older:
-        return Later(*older_first(scene), claim.wish, Findings(claim.story, asks=older))
+        return Later(*older_first(scene), claim.wish, Findings(_as_seen(scene), asks=older))
     if is_turned(scene, table):
         draft.look_again(look.answered + policy.replica_lag, "the order of the pointers is unknown or turned")
     # What nobody can ask is made of all that was told by now: no event is ahead of it.
@@ -96,6 +96,21 @@ def _older_than_replaced(scene: Scene, table: Table) -> tuple[Ask, ...]:
     if here is None or doc is None or not doc.live or doc.guid is None or doc.guid == table.uuid:
         return ()
     return tuple(older_files(scene, doc.guid, [here]))
+
+
+def _as_seen(scene: Scene) -> Story:
+    """What is known, with what the file says that a publish wrote and did not live to settle.
+
+    Two rows that each take the other's file for the older one would else wait for one another for ever.
+    """
+    story, here = scene.claim.story, scene.here
+    doc = here.doc if here is not None else None
+    if story.live is None or here is None or doc is None:
+        return story
+    if (doc.guid, here.site.location) != (story.live.uuid, story.live.location):
+        return story
+    seen = replace(story.live, pointer=doc.metadata_file_path, written_at=doc.written_at)
+    return replace(story, live=seen)
 
 
 def _relation(scene: Scene, table: Table) -> Relation | None:

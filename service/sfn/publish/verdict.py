@@ -55,7 +55,7 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
     for own in scene.owns:
         scene.facts.require_read(own.key)
     for site in map(Site.of, scene.claim.locations):
-        if scene.inventory.is_multiple(site):
+        if site.naming.is_by_guid:
             scene.facts.folder(site.folder)
     policy, story, answered = scene.policy, scene.claim.story, scene.look.answered
     told = _told(scene)
