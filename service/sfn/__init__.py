@@ -3,6 +3,8 @@
     import sfn
 
     sfn.resolve("/warehouse/sales/orders").metadata_location
+    sfn.read("s3://lake/sales/orders", ref="audit")
+    sfn.history("/warehouse/sales/orders")
 
 What lies here is the public interface; it is imported when it is first used.
 """
@@ -13,28 +15,69 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from sfn.errors import Ambiguous, Dropped, Malformed, NameTaken, NotFound, SfnError, Stale, Unreadable
-    from sfn.reader.blocking import aresolve, resolve
+    from sfn.errors import (
+        Ambiguous,
+        CommitNotFound,
+        Dropped,
+        Malformed,
+        MalformedMetadata,
+        NameTaken,
+        NoDirectory,
+        NotFound,
+        NotInstalled,
+        NotPermitted,
+        NotRelative,
+        RefNotFound,
+        SfnError,
+        Stale,
+        TooManyFiles,
+        TooManyHops,
+        UnknownVersion,
+        Unreachable,
+        Unreadable,
+        Unsafe,
+        WrongTable,
+    )
+    from sfn.reader.blocking import ahistory, aread, aresolve, history, read, resolve
     from sfn.reader.resolve import Resolved
+    from sfn.reader.timeline import Entry
 
 __all__ = [
     "Ambiguous",
+    "CommitNotFound",
     "Dropped",
+    "Entry",
     "Malformed",
+    "MalformedMetadata",
     "NameTaken",
+    "NoDirectory",
     "NotFound",
+    "NotInstalled",
+    "NotPermitted",
+    "NotRelative",
+    "RefNotFound",
     "Resolved",
     "SfnError",
     "Stale",
+    "TooManyFiles",
+    "TooManyHops",
+    "UnknownVersion",
+    "Unreachable",
     "Unreadable",
+    "Unsafe",
+    "WrongTable",
+    "ahistory",
+    "aread",
     "aresolve",
+    "history",
+    "read",
     "resolve",
 ]
 
 _ELSEWHERE: Final = {
+    "Entry": "sfn.reader.timeline",
     "Resolved": "sfn.reader.resolve",
-    "aresolve": "sfn.reader.blocking",
-    "resolve": "sfn.reader.blocking",
+    **dict.fromkeys(("ahistory", "aread", "aresolve", "history", "read", "resolve"), "sfn.reader.blocking"),
 }
 
 

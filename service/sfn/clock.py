@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Final, Protocol
+
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 class Clock(Protocol):
@@ -35,3 +38,13 @@ class SystemChance:
 
     def random(self) -> float:
         return random.random()  # noqa: S311 - jitter, not a secret
+
+
+def lasting(time: timedelta) -> str:
+    """A stretch of time by its two largest units: `45 s`, `3 h 20 min`."""
+    left = max(0, round(time.total_seconds()))
+    for (unit, seconds), (lesser, its) in pairwise(_UNITS):
+        if left >= seconds:
+            rest = left % seconds // its
+            return f"{left // seconds} {unit} {rest} {lesser}" if rest else f"{left // seconds} {unit}"
+    return f"{left} s"

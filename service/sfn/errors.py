@@ -7,11 +7,24 @@
     ├ Contradicted          that service knows better (`sfn.cli.service`)
     ├ Unreadable            the reader refuses
     │   ├ NotFound          nothing of ours lies there
+    │   │   └ NoDirectory   there is no such directory
     │   ├ Ambiguous         more than one table, and none was named
+    │   ├ TooManyFiles      more files than a reader looks at
     │   ├ Dropped           the table was dropped, or its chain of renames ends
     │   ├ NameTaken         another table has the name now
+    │   ├ RefNotFound       the table has no such branch or tag
+    │   ├ CommitNotFound    the timeline has no commit of that time
     │   ├ Malformed         a file of ours that is not an SFN document
-    │   └ Stale             the named metadata file is gone, or is another table's
+    │   │   ├ UnknownVersion    it is of a version that this reader does not know
+    │   │   └ TooManyHops   documents forward in a circle, or too often
+    │   ├ NotRelative       a document does not say where its metadata lies relative to it
+    │   ├ Unsafe            a file names a location that a reader does not follow
+    │   ├ Stale             the named metadata file is gone
+    │   │   └ WrongTable    it is another table's
+    │   ├ MalformedMetadata the metadata file is none
+    │   ├ NotPermitted      the store does not let us read
+    │   ├ Unreachable       the store does not answer, or can't be read
+    │   └ NotInstalled      a package is missing that this needs
     ├ Trouble(scope, retry_after)
     │   ├ Transient         try again later
     │   │   └ Unsure        may have been applied: forget what was remembered, read again
@@ -74,8 +87,16 @@ class NotFound(Unreadable):
     """No SFN file of the table lies where it was looked for."""
 
 
+class NoDirectory(NotFound):
+    """There is no such directory."""
+
+
 class Ambiguous(Unreadable):
     """Several tables share the directory and none was named."""
+
+
+class TooManyFiles(Unreadable):
+    """A folder holds more files than a reader looks at, so that it can't know what lies there."""
 
 
 class Dropped(Unreadable):
@@ -86,12 +107,56 @@ class NameTaken(Unreadable):
     """The named table was renamed and another table carries its name now."""
 
 
+class RefNotFound(Unreadable):
+    """The table has no branch or tag of that name."""
+
+
+class CommitNotFound(Unreadable):
+    """Nothing tells which metadata file was current at that time."""
+
+
 class Malformed(Unreadable):
     """A file is not a valid SFN document."""
 
 
+class UnknownVersion(Malformed):
+    """An SFN document is of a version of the format that this reader does not know."""
+
+
+class TooManyHops(Malformed):
+    """SFN documents forward to each other in a circle, or more often than a reader follows."""
+
+
+class NotRelative(Unreadable):
+    """An SFN document does not say where its metadata file lies relative to it."""
+
+
+class Unsafe(Unreadable):
+    """An SFN file names a location that a reader does not follow."""
+
+
 class Stale(Unreadable):
-    """The metadata file that an SFN file names is gone or belongs to another table."""
+    """The metadata file that an SFN file names is gone."""
+
+
+class WrongTable(Stale):
+    """The metadata file that an SFN file names belongs to another table."""
+
+
+class MalformedMetadata(Unreadable):
+    """The file that an SFN file names is no metadata file, or lacks what is looked for."""
+
+
+class NotPermitted(Unreadable):
+    """A store does not let us read a file or list a folder."""
+
+
+class Unreachable(Unreadable):
+    """A store does not answer, or a file can't be read for another reason than a missing permission."""
+
+
+class NotInstalled(Unreadable):
+    """A package is missing; the remedy says how to install it."""
 
 
 class Scope(StrEnum):

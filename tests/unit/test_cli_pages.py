@@ -6,7 +6,8 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from sfn.cli.pages import Grid, Line, ago, counted, lasting, moment, plain, safe
+from sfn.cli.pages import Grid, Line, ago, counted, moment, plain, safe
+from sfn.clock import lasting
 from tests.unit.operators import NOON
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -14,7 +14,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGE = ROOT / "service" / "sfn"
 DEMO = sorted(PACKAGE.glob("demo/*.py"))
 LIBRARY = sorted(PACKAGE.glob("catalog/library/*.py"))
-SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY))
+TABLES = [PACKAGE / "reader" / f"{name}.py" for name in ("fileio", "table")]
+SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(TABLES))
 
 BY_NAME = {"httptools", "uvloop"}
 """uvicorn and anyio are told to use them."""
@@ -32,10 +33,19 @@ def declared(requirements: Iterable[str]) -> set[str]:
     return {re.split(r"[^\w-]", requirement)[0].replace("-", "_") for requirement in requirements}
 
 
+def walked(node: ast.AST) -> Iterator[ast.AST]:
+    """What runs of a module: what is there for type checkers alone is left out."""
+    yield node
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from walked(child)
+
+
 def imported(files: Iterable[Path]) -> set[str]:
     names: set[str] = set()
     for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in walked(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -50,6 +60,11 @@ def test_the_service_needs_what_it_imports() -> None:
 def test_catalogs_of_pyiceberg_need_what_they_import_beside() -> None:
     needed = imported(LIBRARY) - imported(SERVICE) - BENEATH
     assert declared(PROJECT["optional-dependencies"]["pyiceberg"]) == needed
+
+
+def test_reading_tables_needs_what_is_imported_for_it() -> None:
+    by_name = {"pyarrow"}
+    assert declared(PROJECT["optional-dependencies"]["read"]) == (imported(TABLES) - imported(SERVICE)) | by_name
 
 
 def test_the_demo_needs_what_it_imports_beside() -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.reader.files import finish
-from sfn.reader.identity import MOST, PART, table_uuid
+from sfn.reader.files import PART, finish
+from sfn.reader.identity import MOST, table_uuid
 from tests.unit.directory import UUID
 
 KEY = "table-uuid"

@@ -10,21 +10,39 @@ import pytest
 import sfn
 from sfn import errors
 
-HEAVY = ("fastapi", "uvicorn", "aiohttp", "structlog", "pydantic", "typer")
+HEAVY = ("fastapi", "uvicorn", "aiohttp", "structlog", "pydantic", "typer", "fsspec", "pyarrow", "pyiceberg")
 
 
 def test_the_names_are_these() -> None:
     assert sorted(sfn.__all__) == [
         "Ambiguous",
+        "CommitNotFound",
         "Dropped",
+        "Entry",
         "Malformed",
+        "MalformedMetadata",
         "NameTaken",
+        "NoDirectory",
         "NotFound",
+        "NotInstalled",
+        "NotPermitted",
+        "NotRelative",
+        "RefNotFound",
         "Resolved",
         "SfnError",
         "Stale",
+        "TooManyFiles",
+        "TooManyHops",
+        "UnknownVersion",
+        "Unreachable",
         "Unreadable",
+        "Unsafe",
+        "WrongTable",
+        "ahistory",
+        "aread",
         "aresolve",
+        "history",
+        "read",
         "resolve",
     ]
     assert set(sfn.__all__) <= set(dir(sfn))
@@ -32,7 +50,8 @@ def test_the_names_are_these() -> None:
 
 
 def test_every_refusal_of_the_reader_is_among_them() -> None:
-    assert {refusal.__name__ for refusal in errors.Unreadable.__subclasses__()} < set(sfn.__all__)
+    refusals = {refusal for first in errors.Unreadable.__subclasses__() for refusal in (first, *first.__subclasses__())}
+    assert {refusal.__name__ for refusal in refusals} < set(sfn.__all__)
 
 
 @pytest.mark.parametrize("name", ["Trouble", "annotations_of_nothing"])
@@ -41,7 +60,9 @@ def test_another_name_is_an_attribute_error(name: str) -> None:
         getattr(sfn, name)
 
 
-@pytest.mark.parametrize("code", ["import sfn", "import sfn; sfn.resolve; sfn.aresolve; sfn.Resolved; sfn.Stale"])
+@pytest.mark.parametrize(
+    "code", ["import sfn", "import sfn; sfn.resolve; sfn.aread; sfn.history; sfn.Resolved; sfn.Stale"]
+)
 def test_importing_brings_no_server(code: str) -> None:
     told = subprocess.run(
         [sys.executable, "-c", f"{code}; import sys; print([name for name in {HEAVY!r} if name in sys.modules])"],

@@ -13,7 +13,8 @@ import sfn
 from sfn.errors import Ambiguous
 from sfn.pointer import document
 from sfn.pointer.document import Document
-from sfn.reader.files import LocalFiles, directory_url, finish
+from sfn.reader.files import directory_url, finish
+from sfn.reader.local import LocalFiles
 from sfn.reader.resolve import resolve
 from tests.unit.directory import OTHER_UUID, Directory
 

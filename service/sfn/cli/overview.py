@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from sfn.cli.answers import Breaker, Catalog, Status, Sweep
-from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
+from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, safe
 from sfn.cli.remedies import adoption
+from sfn.clock import lasting
 from sfn.words import Reason
 
 LATE: Final = timedelta(minutes=5)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import pairwise
 from typing import Final, TypeAlias
 
+from sfn.clock import lasting
+
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 class Tone(StrEnum):
@@ -70,16 +70,6 @@ def counted(number: int, thing: str) -> str:
     """`1 table`, `1,204 tables`."""
     plural = thing if number == 1 else thing.removesuffix("y") + ("ies" if thing.endswith("y") else "s")
     return f"{number:,} {plural}"
-
-
-def lasting(time: timedelta) -> str:
-    """A stretch of time by its two largest units: `45 s`, `3 h 20 min`."""
-    left = max(0, round(time.total_seconds()))
-    for (unit, seconds), (lesser, its) in pairwise(_UNITS):
-        if left >= seconds:
-            rest = left % seconds // its
-            return f"{left // seconds} {unit} {rest} {lesser}" if rest else f"{left // seconds} {unit}"
-    return f"{left} s"
 
 
 def ago(at: datetime, now: datetime) -> str:

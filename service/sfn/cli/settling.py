@@ -12,11 +12,11 @@ from typing import Final
 from msgspec import Struct
 
 from sfn.cli.answers import Letter, Table
-from sfn.cli.pages import Line, Tone, ago, lasting, safe
+from sfn.cli.pages import Line, Tone, ago, safe
 from sfn.cli.remedies import remedy
 from sfn.cli.service import NotKnown, Service
 from sfn.cli.story import verdict, waiting
-from sfn.clock import SystemClock
+from sfn.clock import SystemClock, lasting
 
 SOON: Final = 0.05
 """Seconds to the second look; each further pause is twice as long."""

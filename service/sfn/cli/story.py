@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Final
 
 from sfn.cli.answers import Letter, Table, Wanted
-from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, lasting, safe
+from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, safe
 from sfn.cli.remedies import adoption, remedy
 from sfn.cli.tables import spelled
+from sfn.clock import lasting
 from sfn.words import Reason
 
 _LATER: Final = "later"

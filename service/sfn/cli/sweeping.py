@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sfn.cli.answers import Asked, Status, Sweep
-from sfn.cli.pages import Grid, Line, Page, Tone, counted, lasting, moment, safe
+from sfn.cli.pages import Grid, Line, Page, Tone, counted, moment, safe
 from sfn.cli.printing import Bar
 from sfn.cli.service import Service
+from sfn.clock import lasting
 from sfn.errors import SfnError, nearest
 from sfn.settings import Misconfigured
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from sfn.errors import Malformed
+from sfn.errors import Malformed, UnknownVersion
 from sfn.pointer.fields import Fields
 
 VERSION = 1
@@ -169,8 +169,9 @@ def parse(body: bytes) -> Document:
     """The document of a file's bytes.
 
     Raises:
-        Malformed: too long, no UTF-8 or with a byte order mark, no JSON object, an unknown version, a missing or
+        Malformed: too long, no UTF-8 or with a byte order mark, no JSON object, a missing or
             mistyped key.
+        UnknownVersion: another version.
     """
     if len(body) > LIMIT:
         raise _malformed(f"at most {LIMIT} bytes", f"{len(body)} or more")
@@ -182,8 +183,11 @@ def parse(body: bytes) -> Document:
     if not isinstance(raw, dict):
         raise _malformed("a JSON object", f"a JSON {type(raw).__name__}")
     version = raw.get("version")
-    if version != VERSION or isinstance(version, bool):
+    if not isinstance(version, int) or isinstance(version, bool):
         raise _malformed(f"version {VERSION}", f"version {version!r}")
+    if version != VERSION:
+        remedy = "read it with the version of this package that wrote it, or a later one"
+        raise UnknownVersion("SFN document", expected=f"version {VERSION}", found=f"version {version}", remedy=remedy)
     try:
         return _document(Fields(raw))
     except (ValueError, OverflowError) as error:

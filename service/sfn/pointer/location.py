@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from typing import Final
 
 from sfn.errors import LocationRefused
 
-_SCHEMES = {
+_SCHEMES: Final = {
     "file": "file",
     "s3": "s3",
     "s3a": "s3",
@@ -24,6 +25,9 @@ _SCHEMES = {
     "wasb": "wasbs",
     "wasbs": "wasbs",
 }
+KNOWN: Final = frozenset(_SCHEMES.values())
+"""Schemes of stores whose names are everywhere the same place."""
+
 _SPLIT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 _BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\?#]")
 _ENCODED_SEPARATOR = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE)
@@ -58,6 +62,25 @@ def checked(location: str, allowed: Sequence[str] = ()) -> str:
     return place
 
 
+def sound(location: str) -> str:
+    """The canonical form of a location of any scheme, whose path leads where it seems to.
+
+    Raises:
+        LocationRefused: as of `checked`, but for the scheme.
+    """
+    place = canonical(location)
+    match = _SPLIT.fullmatch(place)
+    if match is None:
+        raise _refused(location, "an absolute location", "another form")
+    _check_shape(location, match[1], match[2] or "", match[3] or "")
+    return place
+
+
+def scheme_of(place: str) -> str:
+    """The scheme of a canonical location."""
+    return place.partition(":")[0]
+
+
 def below(place: str, prefix: str) -> bool:
     """Whether a canonical location is the prefix or lies in it, by whole segments."""
     return place == prefix or place.startswith(prefix.rstrip("/") + "/")
@@ -84,14 +107,14 @@ def store_of(place: str, prefixes: Collection[str] = ()) -> str:
 def _fit(location: str) -> str:
     place = canonical(location)
     match = _SPLIT.fullmatch(place)
-    if match is None or match[1] not in _SCHEMES.values():
-        raise _refused(location, f"a location on one of {', '.join(sorted(set(_SCHEMES.values())))}", "another scheme")
+    if match is None or match[1] not in KNOWN:
+        raise _refused(location, f"a location on one of {', '.join(sorted(KNOWN))}", "another scheme")
     _check_shape(location, match[1], match[2] or "", match[3] or "")
     return place
 
 
 def _check_shape(location: str, scheme: str, authority: str, path: str) -> None:
-    if bool(authority) == (scheme == "file"):
+    if scheme in KNOWN and bool(authority) == (scheme == "file"):
         raise _refused(location, "a bucket or container, and none for file:", f"authority {authority!r}")
     if "@" in authority and scheme not in {"abfss", "wasbs"}:
         raise _refused(location, "no user information", f"authority {authority!r}")

@@ -3,44 +3,101 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from sfn.errors import Unreadable
+from typing_extensions import override
+
 from sfn.pointer.location import canonical
 
 T = TypeVar("T")
-_SCHEME = "file://"
+
+PART: Final = 1 << 20
+"""Bytes of a large file that are read at a time."""
 
 
 class Files(Protocol):
-    """Read access to a directory's files, by canonical URL."""
+    """Read access to files, by canonical URL.
+
+    Both verbs raise NotPermitted, NotInstalled or Unreachable where the answer can't be had.
+    """
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         """A file's bytes from `start` on, `most` of them unless it ends before; None where there is no file."""
         ...
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        """Keys directly below a prefix that ends in `/`, in order, at most `limit`."""
+        """Keys of the files directly below a prefix that ends in `/`, in order, at most `limit`.
+
+        What else lies there, such as folders, may be among them; none where there is no such folder.
+        """
         ...
 
 
-class LocalFiles:
-    """Files of this machine. Its verbs never suspend, so `finish` can run what rests on them."""
+class Storage(Files, Protocol):
+    """A whole file system or store, for those who look at more than SFN files."""
+
+    async def size(self, key: str) -> int | None:
+        """How many bytes a file has; None where there is no file."""
+        ...
+
+    async def is_folder(self, url: str) -> bool:
+        """Whether a folder is there: on an object store, whether anything lies below."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What a store was asked.
+
+    Attributes:
+        gets: parts of files that were read.
+        lists: folders that were listed.
+    """
+
+    gets: int
+    lists: int
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.gets} GET, {self.lists} LIST"
+
+
+class Counted:
+    """Files that count what they are asked."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._gets = self._lists = 0
+
+    @property
+    def requests(self) -> Requests:
+        """What was asked until now."""
+        return Requests(self._gets, self._lists)
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
-        return _content(key, most, start)
+        self._gets += 1
+        return await self._files.read(key, most, start)
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        try:
-            with os.scandir(_path(prefix)) as entries:
-                names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise _unreadable(prefix, error) from error
-        return [prefix + name for name in names[:limit]]
+        self._lists += 1
+        return await self._files.list(prefix, limit)
+
+
+async def parts(files: Files, key: str, first: bytes) -> AsyncIterator[bytes]:
+    """A file, part by part, none empty.
+
+    Args:
+        first: its first `PART` bytes.
+    """
+    part: bytes | None = first
+    start = 0
+    while part:
+        yield part
+        start += len(part)
+        part = await files.read(key, PART, start) if len(part) == PART else None
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
@@ -65,41 +122,3 @@ def directory_url(directory: str | os.PathLike[str]) -> str:
     if ":" in text.split("/", 1)[0]:
         return canonical(text)
     return canonical(str(Path(text).absolute()))
-
-
-def is_directory(url: str) -> bool:
-    """Whether a directory lies at a canonical URL."""
-    return _path(url).is_dir()
-
-
-def _content(key: str, most: int, start: int) -> bytes | None:
-    try:
-        with open(_path(key), "rb", opener=_opened) as file:
-            file.seek(start)
-            return file.read(most)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise _unreadable(key, error) from error
-
-
-def _opened(path: str, flags: int) -> int:
-    """Open without waiting: a pipe that lies where a file should is empty, not a reader that hangs."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-
-
-def _path(key: str) -> Path:
-    if not key.startswith(f"{_SCHEME}/"):
-        raise Unreadable(key, expected="a path or a file: URL of this machine", found="another scheme or host")
-    if "\0" in key:
-        raise Unreadable(key, expected="a path", found="a NUL in it")
-    try:
-        os.fsencode(key)
-    except UnicodeEncodeError as error:
-        raise Unreadable(key, expected="a path of this machine", found="a lone surrogate in it") from error
-    return Path(key.removeprefix(_SCHEME))
-
-
-def _unreadable(key: str, error: OSError) -> Unreadable:
-    found = f"{type(error).__name__}: {error.strerror or error}"
-    return Unreadable(key, expected="a readable file or folder", found=found)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import AsyncIterator
 from typing import Final
 
 from sfn.pointer.inflate import inflated
-from sfn.reader.files import Files
+from sfn.reader.files import PART, Files, parts
 
-PART: Final = 1 << 20
-"""Bytes that are read, and inflated, at a time."""
 MOST: Final = 1 << 30
 """Bytes of JSON that are looked through: what inflates to more is no metadata."""
 
@@ -38,7 +35,7 @@ async def table_uuid(files: Files, key: str, first: bytes, most: int = MOST) -> 
     search = _Search()
     left = most
     try:
-        async for part in inflated(_parts(files, key, first), PART):
+        async for part in inflated(parts(files, key, first), PART):
             search.feed(part)
             left -= len(part)
             if search.over or left <= 0:
@@ -46,15 +43,6 @@ async def table_uuid(files: Files, key: str, first: bytes, most: int = MOST) -> 
     except zlib.error:
         return None
     return search.value
-
-
-async def _parts(files: Files, key: str, first: bytes) -> AsyncIterator[bytes]:
-    part: bytes | None = first
-    start = 0
-    while part:
-        yield part
-        start += len(part)
-        part = await files.read(key, PART, start) if len(part) == PART else None
 
 
 class _Search:

@@ -2,225 +2,234 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
-from sfn.errors import Ambiguous, Dropped, Malformed, NameTaken, NotFound, Stale, Unreadable
-from sfn.pointer import document, naming
+from sfn.clock import Clock, SystemClock
+from sfn.errors import Stale
 from sfn.pointer.document import Document
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
-from sfn.reader.files import Files
-from sfn.reader.identity import PART, table_uuid
+from sfn.pointer.naming import MAIN
+from sfn.reader import metadata, relative
+from sfn.reader.branches import Branch
+from sfn.reader.documents import Found
+from sfn.reader.files import Counted, Files, Requests
+from sfn.reader.lookup import How, Lookup, Wanted
+from sfn.reader.metadata import Metadata
+from sfn.reader.opening import Opening
+from sfn.reader.timeline import Commits, Entry, Log, Then, has_commits
+from sfn.reader.trust import Trust
 
-HOPS = 8
-"""How many `moved_to` are followed."""
-LISTED = 10_000
-"""How many files of one folder are looked at."""
+if TYPE_CHECKING:
+    from pyiceberg.table import StaticTable
+
+_CLOCK: Final = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a reader wants to know.
+
+    Attributes:
+        directory: canonical URL of the table's directory.
+        table: namespace levels and name; None where the directory holds one table only, or the uuid says which.
+        uuid: the table's uuid.
+        ref: a branch or tag.
+        as_of: a time, in Unix milliseconds; None for now.
+        relative: take the metadata file where it lies relative to the SFN file, as in a copy of the bucket.
+        allowed: canonical prefixes below which files may lead, beside the directory; see `Trust`.
+    """
+
+    directory: str
+    table: tuple[str, ...] | None = None
+    uuid: str | None = None
+    ref: str = MAIN
+    as_of: int | None = None
+    relative: bool = False
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def trust(self) -> Trust:
+        """Where files may lead."""
+        return Trust(self.directory, self.allowed)
+
+    @property
+    def wanted(self) -> Wanted:
+        """Which table."""
+        return Wanted(self.table, self.uuid)
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Where a table's current metadata file is.
+    """Where a table's metadata file is.
 
     Attributes:
-        metadata_location: the metadata file, as the catalog gave it.
+        metadata_location: the metadata file, as the catalog gave it; with `relative` where it lies beside the document.
         document: the SFN document that says so.
         sfn_file: the URL of that document.
-        written_at: when the catalog said so.
+        ref: the branch or tag that was asked for.
+        snapshot_id: its head; None where the table is empty, or where only the metadata file tells.
+        how: what the table was found by.
+        via: URLs of the documents that forwarded to it.
+        lost: with `as_of`, the commits right after this one that nothing tells of: any may have been current then.
+        requests: what the store was asked for all this.
+        age: how long ago the catalog said so.
     """
 
     metadata_location: str
     document: Document
     sfn_file: str
+    ref: str
+    snapshot_id: int | None
+    how: How
+    via: tuple[str, ...]
+    lost: int
+    requests: Requests
+    age: timedelta = field(compare=False)
+    opening: Opening = field(default_factory=Opening, repr=False, compare=False)
 
     @property
     def written_at(self) -> datetime:
         """When the catalog's answer arrived that this rests on."""
         return self.document.written_at
 
+    def table(self, properties: Mapping[str, str] | None = None) -> StaticTable:
+        """The table as PyIceberg reads it, pinned to the branch or tag.
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    key: str
-    doc: Document
+        Args:
+            properties: how PyIceberg opens its files (`s3.endpoint` and so on); without them they are opened as those
+                beside them were. See `sfn.reader.table.pinned`.
+        """
+        from sfn.reader.table import pinned
+
+        return pinned(self, properties)
 
 
-_Identity: TypeAlias = tuple[str | tuple[str, ...], str]
-"""Which table: its uuid, or its identifier where it has none, with its catalog's id."""
-
-
-async def resolve(files: Files, directory: str, table: Sequence[str] | None = None) -> Resolved:
-    """The current metadata file of a table.
+async def resolve(
+    files: Files,
+    directory: str,
+    table: Sequence[str] | None = None,
+    *,
+    uuid: str | None = None,
+    ref: str = MAIN,
+    as_of: int | None = None,
+) -> Resolved:
+    """The current metadata file of a table, as `answer` finds it.
 
     Args:
         files: how to read.
         directory: canonical URL of the table's directory.
-        table: namespace levels and name; None where the directory holds one table only.
+        table: namespace levels and name.
+        uuid, ref, as_of: as of `Question`.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
     """
-    try:
-        return await _resolve(files, directory, table)
-    except Stale:
-        return await _resolve(files, directory, table)
+    named = None if table is None else tuple(table)
+    return await answer(files, Question(directory, named, uuid, ref, as_of), Opening(directory))
 
 
-async def _resolve(files: Files, directory: str, table: Sequence[str] | None) -> Resolved:
-    if table is not None:
-        found = await _by_name(files, directory, tuple(table))
-    else:
-        found = await _by_directory(files, directory)
-    await _check_metadata(files, found)
-    return Resolved(found.doc.metadata_file_path, found.doc, found.key)
-
-
-async def _by_name(files: Files, directory: str, table: tuple[str, ...]) -> _Found:
-    *namespace, name = table
-    looked_at = Site(directory).keys(Whose(tuple(namespace), name))
-    malformed: Malformed | None = None
-    for key in looked_at:
-        try:
-            doc = await _document(files, key)
-        except Malformed as error:
-            # It may be another table's: two can share the first name, and then ours has the second.
-            malformed = malformed or error
-            continue
-        if doc is not None and (doc.namespace, doc.name) == (tuple(namespace), name):
-            if doc.name_now is not None:
-                raise NameTaken(
-                    key,
-                    expected=f"the table that was called {'.'.join(table)} here",
-                    found=f"that it is now {_called(doc.moved_to)}, and that another table is {'.'.join(table)}",
-                    remedy=f"name the one you mean: {_called(doc.moved_to)}, or read {doc.name_now.sfn_file_path}",
-                )
-            followed = await _followed(files, _Found(key, doc))
-            if followed is None:
-                raise Dropped(key, expected="a live table", found=_ended(doc))
-            return followed
-    if malformed is not None:
-        raise malformed
-    raise NotFound(
-        " or ".join(looked_at),
-        expected=f"the SFN file of {'.'.join(table)}",
-        found="none",
-        remedy="check the directory and the identifier",
-    )
-
-
-async def _by_directory(files: Files, directory: str) -> _Found:
-    folder = Site(directory).folder
-    ended: list[Document] = []
-    broken: Unreadable | None = None
-    best: dict[_Identity, _Found] = {}
-    here: set[_Identity] = set()
-    for key in await files.list(folder, LISTED):
-        if not key.endswith(naming.EXTENSION):
-            continue
-        try:
-            doc = await _document(files, key)
-            followed = await _followed(files, _Found(key, doc)) if doc is not None else None
-        except Unreadable as error:
-            # One file that nobody can read does not hide a table that can be: only where none is it counts.
-            broken = broken or error
-            continue
-        if doc is not None and followed is None:
-            ended.append(doc)
-        if followed is not None:
-            identity = _identity(followed.doc)
-            if identity not in best or followed.doc.as_of > best[identity].doc.as_of:
-                best[identity] = followed
-            # Of every file, not of the best: `moved_to` may lead to the same one by another spelling of this folder.
-            if followed.key.startswith(folder):
-                here.add(identity)
-    if broken is not None and not best:
-        raise broken
-    # Those whose file lies here win over those that left.
-    return _only(folder, [best[identity] for identity in best if identity in here] or list(best.values()), ended)
-
-
-def _identity(doc: Document) -> _Identity:
-    return doc.guid or (*doc.namespace, doc.name), doc.catalog_id
-
-
-def _only(folder: str, found: list[_Found], ended: list[Document]) -> _Found:
-    """The one table.
+async def answer(files: Files, question: Question, opening: Opening, clock: Clock = _CLOCK) -> Resolved:
+    """The metadata file that a reader asks for.
 
     Args:
-        ended: documents of tables that are not there any more.
+        files: how to read.
+        opening: what they were opened with.
+
+    Raises:
+        Unreadable: see `sfn.errors` for its kinds.
     """
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise Ambiguous(
-            folder,
-            expected="one table, or to be told which",
-            found=", ".join(sorted(".".join((*one.doc.namespace, one.doc.name)) for one in found)),
-            remedy="name the table",
-        )
-    if ended:
-        last = max(ended, key=lambda doc: doc.as_of)
-        others = ", nor is the table of any other file there live" if len(ended) > 1 else ""
-        raise Dropped(folder, expected="a live table", found=f"{_ended(last)}{others}")
-    raise NotFound(folder, expected="an SFN file", found="none", remedy="check the directory")
-
-
-async def _followed(files: Files, start: _Found) -> _Found | None:
-    """Where `moved_to` leads; None where the chain ends without a live table of the same uuid."""
-    at = start
-    for _ in range(HOPS + 1):
-        if at.doc.live:
-            return at
-        link = at.doc.moved_to
-        if link is None:
-            return None
-        key = canonical(link.sfn_file_path)
-        doc = await _document(files, key)
-        if doc is None or doc.guid != at.doc.guid:
-            return None
-        at = replace(at, key=key, doc=doc)
-    raise Malformed(start.key, expected=f"at most {HOPS} `moved_to`", found="more, or a circle")
-
-
-async def _document(files: Files, key: str) -> Document | None:
-    body = await files.read(key, document.LIMIT + 1)
-    if body is None:
-        return None
+    counted = Counted(files)
+    search = _Search(counted, question, clock.now())
     try:
-        return document.parse(body)
-    except Malformed as error:
-        raise Malformed(key, expected=error.expected, found=error.found) from error
+        found = await search.run()
+    except Stale:
+        # It may have been replaced while it was read.
+        found = await search.run()
+    return replace(found, requests=counted.requests, opening=opening)
 
 
-async def _check_metadata(files: Files, found: _Found) -> None:
-    pointer, doc = found.doc.metadata_file_path, found.doc
-    key = canonical(pointer)
-    first = await files.read(key, PART)
-    if first is None:
-        raise Stale(
-            pointer,
-            expected=f"the metadata file that {found.key} named at {document.moment(doc.written_at)}",
-            found="no such file",
-            remedy="see whether the service that writes the SFN file still runs",
-        )
-    if doc.guid is None:
-        return
-    uuid = await table_uuid(files, key, first)
-    if uuid != doc.guid:
-        raise Stale(pointer, expected=f"table-uuid {doc.guid}, as {found.key} says", found=uuid or "none")
+async def history(files: Files, question: Question, limit: int, clock: Clock = _CLOCK) -> list[Entry]:
+    """The newest commits of a table, in order: of its files of single commits, else of its metadata-log.
+
+    Raises:
+        Unreadable: see `sfn.errors` for its kinds.
+    """
+    search = _Search(files, question, clock.now())
+    try:
+        return await search.timeline(limit)
+    except Stale:
+        return await search.timeline(limit)
 
 
-def _ended(doc: Document) -> str:
-    """What a document says of a table that is not there any more."""
-    name, at = ".".join((*doc.namespace, doc.name)), document.moment(doc.written_at)
-    if doc.moved_to is None:
-        return f"that {name} was dropped, as the catalog said at {at}"
-    return f"that {name} left for {_called(doc.moved_to)} at {at}, and no live table is there"
+class _Search:
+    """One search for an answer."""
+
+    def __init__(self, files: Files, question: Question, now: datetime) -> None:
+        self._files, self._question, self._now = files, question, now
+        self._trust = question.trust
+
+    async def run(self) -> Resolved:
+        """The answer."""
+        question = self._question
+        lookup = Lookup(self._files, self._trust, question.wanted)
+        branch = Branch(self._files, self._trust, question.ref)
+        if question.as_of is not None:
+            then, how = await self._then(lookup, question.as_of)
+        elif (found := await branch.by_name(question.wanted)) is not None:
+            then, how = Then(found), How.NAME
+        else:
+            leading, how = await lookup.leading()
+            then = Then(await branch.beside(leading) or leading)
+        return await self._opened(then, how)
+
+    async def timeline(self, limit: int) -> list[Entry]:
+        """The commits."""
+        lookup = Lookup(self._files, self._trust, self._question.wanted)
+        leading, _ = await lookup.leading(even_dropped=True)
+        if has_commits(leading):
+            return await Commits(self._files, leading).entries(limit)
+        if not leading.doc.live:
+            raise lookup.refusal()
+        return (await self._log(leading)).entries(limit)
+
+    async def _then(self, lookup: Lookup, ordinal: int) -> tuple[Then, How]:
+        leading, how = await lookup.leading(even_dropped=True)
+        is_over = not leading.doc.live and (ordinal > leading.doc.ordinal or not has_commits(leading))
+        if is_over:
+            raise lookup.refusal()
+        if has_commits(leading):
+            return await Commits(self._files, leading).as_of(ordinal), how
+        return (await self._log(leading)).as_of(ordinal), how
+
+    async def _log(self, leading: Found) -> Log:
+        key = self._trust.place(leading.doc.metadata_file_path, leading.key)
+        return Log(leading, await self._contents(key, leading))
+
+    async def _contents(self, key: str, found: Found) -> Metadata:
+        contents = await metadata.contents(self._files, key)
+        if contents is None:
+            raise metadata.gone(key, found.doc, found.key, self._now)
+        metadata.compare(key, contents.table_uuid, found.doc, found.key)
+        return contents
+
+    async def _opened(self, then: Then, how: How) -> Resolved:
+        """What is found, once its metadata file was looked into."""
+        found, ref = then.found, self._question.ref
+        location = relative.location(found) if self._question.relative else found.doc.metadata_file_path
+        key = self._trust.place(location, found.key)
+        snapshot = found.doc.snapshot_id
+        if ref == found.doc.ref:
+            await metadata.check(self._files, key, found.doc, found.key, self._now)
+        else:
+            snapshot = _head(await self._contents(key, found), ref, key)
+        age = self._now - found.doc.written_at
+        return Resolved(location, found.doc, found.key, ref, snapshot, how, found.via, then.lost, Requests(0, 0), age)
 
 
-def _called(link: document.Link | None) -> str:
-    return ".".join((*link.namespace, link.name)) if link is not None else "gone"
+def _head(contents: Metadata, ref: str, key: str) -> int | None:
+    try:
+        return contents.head(ref)
+    except KeyError:
+        raise metadata.no_such_ref(ref, contents.refs or (), key) from None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
-from sfn.cli.pages import lasting
+from sfn.clock import lasting
 from sfn.errors import Broken
 from sfn.receiver.certificate import Certificate
 

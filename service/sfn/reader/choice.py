@@ -1,0 +1,54 @@
+"""Which of several live documents is the one that a reader was asked for. It never guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final
+
+from sfn.errors import Ambiguous
+from sfn.reader.documents import Found, named
+
+_NAMED: Final = 10
+
+
+def only(where: str, found: Sequence[Found]) -> Found:
+    """The one table of which all these documents speak.
+
+    Of one table the newest answer of its catalog counts. So does it of one identifier in one catalog: a table that was
+    dropped and made anew lies beside its successor for a moment where files are called by uuid.
+
+    Args:
+        where: the folder, for the message.
+        found: one live document at least.
+
+    Raises:
+        Ambiguous: they speak of several.
+    """
+    tables = _newest(found, lambda one: one.identity)
+    named_alike = _newest(tables, lambda one: (one.doc.namespace, one.doc.name, one.doc.catalog_id))
+    if len(named_alike) == 1:
+        return named_alike[0]
+    names = sorted(_told(named_alike))
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    raise Ambiguous(
+        where,
+        expected="one table, or to be told which",
+        found=", ".join(names[:_NAMED]) + more,
+        remedy="name the table, or give its uuid",
+    )
+
+
+def _newest(found: Sequence[Found], key: Callable[[Found], Hashable]) -> list[Found]:
+    best: dict[Hashable, Found] = {}
+    for one in found:
+        if key(one) not in best or one.doc.as_of > best[key(one)].doc.as_of:
+            best[key(one)] = one
+    return list(best.values())
+
+
+def _told(found: Sequence[Found]) -> list[str]:
+    """Their names, and what else tells them apart where they have one name."""
+    names = [named(one.doc) for one in found]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{named(one.doc)} ({one.doc.guid or 'no uuid'}, catalog {one.doc.catalog_id})" for one in found]

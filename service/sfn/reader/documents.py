@@ -1,0 +1,99 @@
+"""One SFN document after another: read, and followed where they forward to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from sfn.errors import Malformed, TooManyHops
+from sfn.pointer import document
+from sfn.pointer.document import Document, Link
+from sfn.reader.files import Files
+from sfn.reader.trust import Trust
+
+HOPS: Final = 8
+"""How many `moved_to` are followed."""
+
+Identity: TypeAlias = tuple[str | tuple[str, ...], str]
+"""A table's uuid, or its identifier where it has none, with its catalog's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document.
+
+    Attributes:
+        key: its canonical URL.
+        doc: what it says.
+        via: URLs of the documents that forwarded to it, in order.
+    """
+
+    key: str
+    doc: Document
+    via: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> Identity:
+        """Which table it speaks of."""
+        return self.doc.guid or (*self.doc.namespace, self.doc.name), self.doc.catalog_id
+
+    @property
+    def folder(self) -> str:
+        """Where it lies, with a trailing slash."""
+        return self.key.rpartition("/")[0] + "/"
+
+
+async def read(files: Files, key: str) -> Found | None:
+    """The document at a key; None where there is no file.
+
+    Raises:
+        Malformed: the file is none.
+        UnknownVersion: it is one of another version.
+    """
+    body = await files.read(key, document.LIMIT + 1)
+    if body is None:
+        return None
+    try:
+        return Found(key, document.parse(body))
+    except Malformed as error:
+        raise type(error)(key, expected=error.expected, found=error.found, remedy=error.remedy) from error
+
+
+async def followed(files: Files, trust: Trust, start: Found) -> Found:
+    """Where `moved_to` leads: a live document of the same table, or else the last one on the way to nowhere.
+
+    Raises:
+        TooManyHops: it leads further than `HOPS`, or in a circle.
+        Unsafe: it leads where nobody is followed to.
+        Malformed: to a file that is none.
+    """
+    at = start
+    for _ in range(HOPS + 1):
+        link = at.doc.moved_to
+        if at.doc.live or link is None:
+            return at
+        following = await read(files, trust.place(link.sfn_file_path, at.key))
+        if following is None or following.doc.guid != at.doc.guid:
+            return at
+        if following.key in (*at.via, at.key):
+            raise TooManyHops(start.key, expected="a `moved_to` that leads to an end", found="a circle")
+        at = replace(following, via=(*at.via, at.key))
+    raise TooManyHops(start.key, expected=f"at most {HOPS} `moved_to`", found="more, or a circle")
+
+
+def ended(doc: Document) -> str:
+    """What a document says of a table that is not there any more."""
+    at = document.moment(doc.written_at)
+    if doc.moved_to is None:
+        return f"that {named(doc)} was dropped, as the catalog said at {at}"
+    return f"that {named(doc)} left for {called(doc.moved_to)} at {at}, and no live table is there"
+
+
+def named(doc: Document) -> str:
+    """The identifier that a document has, for people."""
+    return ".".join((*doc.namespace, doc.name))
+
+
+def called(link: Link | None) -> str:
+    """The identifier that a link has, for people."""
+    return ".".join((*link.namespace, link.name)) if link is not None else "gone"

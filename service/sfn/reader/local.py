@@ -1,0 +1,96 @@
+"""Files of this machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from heapq import nsmallest
+from pathlib import Path
+from typing import Final
+
+from sfn.errors import NotPermitted, Unreachable, Unreadable
+
+_SCHEME: Final = "file://"
+_MISSING: Final = (FileNotFoundError, NotADirectoryError)
+_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""A pipe that lies where a file should is refused, not waited for."""
+
+
+class LocalFiles:
+    """The `Storage` of this machine. Its verbs never suspend, so `finish` can run what rests on them."""
+
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        try:
+            descriptor = os.open(_path(key), _FLAGS)
+        except _MISSING:
+            return None
+        except OSError as error:
+            raise _refusal(key, error) from error
+        try:
+            return _content(descriptor, most, start)
+        except OSError as error:
+            raise _refusal(key, error) from error
+        finally:
+            os.close(descriptor)
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        try:
+            with os.scandir(_path(prefix)) as entries:
+                names = nsmallest(limit, (entry.name for entry in entries if not entry.name.startswith(".")))
+        except _MISSING:
+            return []
+        except OSError as error:
+            raise _refusal(prefix, error) from error
+        return [prefix + name for name in names]
+
+    async def size(self, key: str) -> int | None:
+        found = _stat(key)
+        return found.st_size if found is not None and stat.S_ISREG(found.st_mode) else None
+
+    async def is_folder(self, url: str) -> bool:
+        found = _stat(url)
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def _content(descriptor: int, most: int, start: int) -> bytes | None:
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(kind):
+        return None
+    if not stat.S_ISREG(kind):
+        raise OSError(errno.EINVAL, "a pipe or a device")
+    parts, at = [], start
+    # A file system may give less than it is asked for.
+    while part := os.pread(descriptor, most - (at - start), at):
+        parts.append(part)
+        at += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _stat(key: str) -> os.stat_result | None:
+    try:
+        return Path(_path(key)).stat()
+    except _MISSING:
+        return None
+    except OSError as error:
+        raise _refusal(key, error) from error
+
+
+def _path(key: str) -> str:
+    if not key.startswith(f"{_SCHEME}/"):
+        raise Unreachable(key, expected="a path or a file: URL of this machine", found="another scheme or host")
+    if "\0" in key:
+        raise Unreachable(key, expected="a path", found="a NUL in it")
+    try:
+        os.fsencode(key)
+    except UnicodeEncodeError as error:
+        raise Unreachable(key, expected="a path of this machine", found="a lone surrogate in it") from error
+    return key.removeprefix(_SCHEME)
+
+
+def _refusal(key: str, error: OSError) -> Unreadable:
+    found = f"{type(error).__name__}: {error.strerror or error}"
+    if isinstance(error, PermissionError):
+        remedy = "give the user who reads the right to read it and to pass through the folders above"
+        return NotPermitted(key, expected="the permission to read it", found=found, remedy=remedy)
+    return Unreachable(key, expected="a readable file or folder", found=found)

@@ -1,0 +1,67 @@
+"""How the files of a directory are opened: those of this machine by ourselves, all others by fsspec's drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sfn.pointer.location import scheme_of
+from sfn.reader.files import Storage
+from sfn.reader.local import LocalFiles
+
+if TYPE_CHECKING:
+    from sfn.reader.remote import FsspecFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What opens a directory.
+
+    Attributes:
+        url: the directory's canonical URL.
+        options: what fsspec's driver for its scheme is given; may hold secrets.
+    """
+
+    url: str = "file:///"
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def storage(self) -> Storage:
+        """Its files, and those that they lead to."""
+        return Anywhere(scheme_of(self.url), self.options)
+
+
+class Anywhere:
+    """The `Storage` of this machine and of whatever fsspec has a driver for.
+
+    Args:
+        scheme: of the URLs that the options are for.
+        options: fsspec's `storage_options`.
+    """
+
+    def __init__(self, scheme: str, options: Mapping[str, Any]) -> None:
+        self._scheme, self._options = scheme, options
+        self._local = LocalFiles()
+        self._others: FsspecFiles | None = None
+
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        return await self._of(key).read(key, most, start)
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        return await self._of(prefix).list(prefix, limit)
+
+    async def size(self, key: str) -> int | None:
+        return await self._of(key).size(key)
+
+    async def is_folder(self, url: str) -> bool:
+        return await self._of(url).is_folder(url)
+
+    def _of(self, key: str) -> Storage:
+        if key.startswith("file:"):
+            return self._local
+        if self._others is None:
+            # A notebook that reads files of its own machine does not wait for fsspec.
+            from sfn.reader.remote import FsspecFiles
+
+            self._others = FsspecFiles(self._scheme, self._options)
+        return self._others

@@ -1,0 +1,131 @@
+"""Files of any file system or store that fsspec has a driver for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+import fsspec
+
+from sfn.errors import NotInstalled, NotPermitted, Unreachable, Unreadable
+from sfn.pointer.location import scheme_of
+
+T = TypeVar("T")
+
+_MISSING: Final = (FileNotFoundError, NotADirectoryError)
+_FORBIDDEN: Final = {401, 403}
+_ABSENT: Final = 404
+_BEYOND: Final = 416
+"""A range begins where the file ends: an empty file's, and what comes after the last one."""
+
+
+class FsspecFiles:
+    """The `Storage` of fsspec's drivers, through their blocking interface: `finish` can run what rests on it.
+
+    Args:
+        scheme: of the URLs that the options are for; others are opened without any.
+        options: what the driver is given (fsspec's `storage_options`).
+    """
+
+    def __init__(self, scheme: str, options: Mapping[str, Any]) -> None:
+        self._scheme, self._options = scheme, dict(options)
+        self._opened = lru_cache(64)(self._open)
+
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        driver, path = self.at(key)
+
+        return _answer(key, lambda: bytes(driver.cat_file(path, start=start, end=start + most)), beyond=b"")
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        driver, path = self.at(prefix)
+
+        def look() -> list[str]:
+            # A driver may remember what it listed, and a table that was renamed since would not be there.
+            driver.invalidate_cache(path)
+            return _names(driver.ls(path, detail=False), limit)
+
+        return [prefix + name for name in _answer(prefix, look) or []]
+
+    async def size(self, key: str) -> int | None:
+        driver, path = self.at(key)
+        found = _answer(key, lambda: driver.info(path))
+        return None if found is None or found["type"] != "file" else int(found["size"] or 0)
+
+    async def is_folder(self, url: str) -> bool:
+        driver, path = self.at(url)
+        return bool(_answer(url, lambda: driver.isdir(path)))
+
+    def at(self, key: str) -> tuple[Any, str]:
+        """The driver for a URL (fsspec's `AbstractFileSystem`), and what it calls the place.
+
+        Raises:
+            Unreachable: fsspec knows no such scheme, or its driver can't be opened.
+            NotInstalled: fsspec lacks a package for it.
+        """
+        scheme, separator, rest = key.partition("://")
+        if not separator or "::" in key:
+            # fsspec would take it for several file systems, one through the other.
+            raise Unreachable(key, expected="a path or a URL of one file system", found="another form")
+        return self._opened(scheme, rest.partition("/")[0]), key
+
+    def _open(self, scheme: str, authority: str) -> Any:  # noqa: ANN401 - fsspec has no types
+        where, options = f"{scheme}://{authority}", self._options if scheme == self._scheme else {}
+        try:
+            driver = fsspec.get_filesystem_class(scheme)
+        except ValueError as error:
+            found = f"{scheme}, which fsspec has no driver for"
+            raise Unreachable(where, expected="a scheme that fsspec can open", found=found) from error
+        except ImportError as error:
+            raise _not_installed(where, error) from error
+        return _driver(where, driver, options)
+
+
+def _driver(where: str, driver: Any, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - fsspec has no types
+    try:
+        # What a URL itself says of its store, such as the account in an Azure host name.
+        told = driver._get_kwargs_from_urls(f"{where}/")  # noqa: SLF001 - what fsspec's own open calls
+        return driver(**{**told, **options})
+    except ImportError as error:
+        raise _not_installed(where, error) from error
+    except Exception as error:
+        raise _refusal(where, error) from error
+
+
+def _names(paths: Iterable[str], limit: int) -> list[str]:
+    return sorted({path.rstrip("/").rpartition("/")[2] for path in paths})[:limit]
+
+
+def _answer(key: str, ask: Callable[[], T], beyond: T | None = None) -> T | None:
+    try:
+        return ask()
+    except _MISSING:
+        return None
+    except Exception as error:
+        # Drivers let through whatever their libraries raise.
+        code = _status(error)
+        if code in {_ABSENT, _BEYOND}:
+            return beyond if code == _BEYOND else None
+        raise _refusal(key, error) from error
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status that an error of some library is about."""
+    found = (getattr(error, name, None) for name in ("status", "status_code", "code"))
+    return next((code for code in found if isinstance(code, int)), None)
+
+
+def _refusal(where: str, error: Exception) -> Unreadable:
+    found = f"{type(error).__name__}: {error}"[:500]
+    if isinstance(error, PermissionError) or _status(error) in _FORBIDDEN:
+        remedy = "give the reader's identity the right to read and to list there; credentials go into storage_options"
+        return NotPermitted(where, expected="the permission to read it", found=found, remedy=remedy)
+    return Unreachable(
+        where, expected="a store that answers", found=found, remedy="see storage_options, and the network"
+    )
+
+
+def _not_installed(where: str, error: ImportError) -> NotInstalled:
+    package = {"s3": "s3fs", "gs": "gcsfs", "abfss": "adlfs"}.get(scheme_of(where), "")
+    remedy = f"pip install {package}" if package else "install the package that fsspec names"
+    return NotInstalled(where, expected="fsspec's driver for it", found=str(error), remedy=remedy)

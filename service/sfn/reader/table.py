@@ -1,0 +1,141 @@
+"""A table as PyIceberg reads it, and its rows as Arrow has them. Both packages are extras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from sfn.clock import SystemClock
+from sfn.errors import NotInstalled
+from sfn.pointer.location import canonical, scheme_of
+from sfn.pointer.naming import MAIN
+from sfn.reader import metadata
+from sfn.reader.files import finish
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import StaticTable
+    from pyiceberg.table.metadata import TableMetadata
+
+    from sfn.reader.resolve import Resolved
+
+EXTRA: Final = "read"
+"""What is to be installed with this package."""
+
+
+def pinned(found: Resolved, properties: Mapping[str, str] | None) -> StaticTable:
+    """The table at the head of the branch or tag that was resolved.
+
+    A branch has the table's present schema, a tag the one of its snapshot, as in Iceberg's own library. Properties of
+    the table itself decide nothing about how files are opened: whoever wrote them could name any class there.
+
+    Args:
+        properties: how PyIceberg opens files. Without any those of this machine are opened as PyIceberg likes, and all
+            others through fsspec with the options that the table was resolved with.
+
+    Raises:
+        NotInstalled: PyIceberg is missing.
+        Stale, WrongTable, MalformedMetadata, RefNotFound: the metadata file is not what it was, or lacks the ref.
+    """
+    needed("pyiceberg")
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.table import StaticTable
+
+    whole = loaded(found)
+    return StaticTable(
+        identifier=(*found.document.namespace, found.document.name),
+        metadata=at_ref(whole, found.ref, found.metadata_location),
+        metadata_location=found.metadata_location,
+        io=_io(found, properties),
+        catalog=NoopCatalog("sfn"),
+    )
+
+
+def rows(
+    found: Resolved,
+    row_filter: str | BooleanExpression | None,
+    selected_fields: tuple[str, ...],
+    limit: int | None,
+    properties: Mapping[str, str] | None,
+) -> pa.Table:
+    """The rows of the table; arguments as of `sfn.read`.
+
+    Raises:
+        NotInstalled: PyIceberg or PyArrow is missing.
+    """
+    needed("pyiceberg", "pyarrow")
+    from pyiceberg.expressions import AlwaysTrue
+
+    which = AlwaysTrue() if row_filter is None else row_filter
+    scan = pinned(found, properties).scan(row_filter=which, selected_fields=selected_fields, limit=limit)
+    return scan.to_arrow()
+
+
+def needed(*packages: str) -> None:
+    """Refuse where an extra is missing.
+
+    Raises:
+        NotInstalled: it is.
+    """
+    for package in packages:
+        try:
+            import_module(package)
+        except ImportError as error:
+            remedy = f"pip install 'iceberg-sfn[{EXTRA}]'"
+            raise NotInstalled(package, expected="an installed package", found=str(error), remedy=remedy) from error
+
+
+def loaded(found: Resolved) -> TableMetadata:
+    """All of the metadata.
+
+    Raises:
+        Stale, WrongTable, MalformedMetadata: as of `pinned`.
+    """
+    from pyiceberg.exceptions import ValidationError
+    from pyiceberg.table.metadata import TableMetadataUtil
+
+    key = canonical(found.metadata_location)
+    body = finish(metadata.whole(found.opening.storage(), key))
+    if body is None:
+        raise metadata.gone(key, found.document, found.sfn_file, SystemClock().now())
+    try:
+        # What PyIceberg raises of a wrong shape is not of one family.
+        whole = TableMetadataUtil.parse_raw(body.decode())
+    except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
+        said = f"{type(error).__name__}: {error}"[:500]
+        raise metadata.malformed(key, "metadata that PyIceberg can read", said) from error
+    metadata.compare(key, str(whole.table_uuid), found.document, found.sfn_file)
+    return whole
+
+
+def at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
+    """The metadata as if the head of a branch or tag were the current snapshot.
+
+    Raises:
+        RefNotFound: there is no such branch or tag.
+    """
+    if ref == MAIN:
+        return whole
+    from pyiceberg.table.refs import SnapshotRefType
+
+    named = whole.refs.get(ref)
+    if named is None:
+        raise metadata.no_such_ref(ref, whole.refs, where)
+    update: dict[str, Any] = {"current_snapshot_id": named.snapshot_id}
+    snapshot = whole.snapshot_by_id(named.snapshot_id)
+    if named.snapshot_ref_type is SnapshotRefType.TAG and snapshot is not None and snapshot.schema_id is not None:
+        update["current_schema_id"] = snapshot.schema_id
+    return whole.model_copy(update=update)
+
+
+def _io(found: Resolved, properties: Mapping[str, str] | None) -> FileIO:
+    from pyiceberg.io import load_file_io
+
+    from sfn.reader.fileio import OpenedIO
+
+    if properties is not None or scheme_of(canonical(found.metadata_location)) == "file":
+        return load_file_io(dict(properties or {}), found.metadata_location)
+    return OpenedIO({}, scheme_of(found.opening.url), found.opening.options)
