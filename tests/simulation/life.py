@@ -87,8 +87,9 @@ class Life:
         if table.metadata_log and table.metadata_log[-1].startswith(table.location + "/"):
             self.world.ranks.rolled_back[table.uuid].append(self.world.loop.now())
             log, times = table.metadata_log, table.log_times
+            heads = dict(self.world.ranks.heads[log[-1]])
             back = replace(table, metadata_location=log[-1], metadata_log=log[:-1], log_times=times[:-1])
-            self._set(name, back)
+            self._set(name, replace(back, snapshot_id=heads.pop("main"), branches=tuple(sorted(heads.items()))))
 
     def rename(self, live: dict[TableName, Table]) -> None:
         free = [name for name in self.names if name not in live]

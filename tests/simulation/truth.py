@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from sfn.words import Missing, Table, TableName
 
@@ -92,7 +93,7 @@ class Ranks:
     under: dict[tuple[str, tuple[str, ...]], dict[str, list[int]]] = field(default_factory=lambda: defaultdict(dict))
     places: dict[str | None, set[str]] = field(default_factory=lambda: defaultdict(set))
     owner: dict[str, str | None] = field(default_factory=dict)
-    heads: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    heads: dict[str, dict[str, Any]] = field(default_factory=dict)
     last: int = 0
 
     def note(self, catalog_id: str, name: TableName, table: Table, places: Iterable[str]) -> None:

@@ -177,6 +177,9 @@ def _move(scene: Scene, own: Own, draft: Draft) -> None:
     if lead not in stray:
         _age(scene, own, draft)
         return
+    if lead.doc.guid is not None:
+        # Of a row that the inbox lost only its file still tells: a reader must not come back to it once ours is gone.
+        draft.ask(older_files(scene, lead.doc.guid, [own]))
     finish_commits(scene, own, draft)
     silence_hint(scene, own, draft)
     draft.stirs.add(own.site.location)
