@@ -1,4 +1,4 @@
-"""Looks at the store like its readers do, after every change and at rest. Of `sfn` it knows the reader alone."""
+"""Looks at the store like its readers do, after every change and at rest. It knows the reader, and the settings."""
 
 from __future__ import annotations
 
@@ -146,6 +146,13 @@ class Checker:
         """The documents of single commits."""
         keys = [key for site in self._sites_at(place) for key in self.files.below(site.folder)]
         return [(key, self.document(key)) for key in sorted(set(keys) - set(pointers(keys))) if key.endswith(".ver")]
+
+    def has_stayed(self, table: Table) -> bool:
+        """Whether a table with a whole timeline was always at one place, under one name, and never stepped back."""
+        uuid, policies = table.uuid, self.policies
+        names = sum(uuid in uuids for uuids in self.ranks.names.values())
+        is_whole = len(policies) == 1 and policies[0].keep >= self.ranks.last
+        return is_whole and names == len(self.ranks.places[uuid]) == 1 and not self.ranks.rolled_back[uuid]
 
     def sites(self, name: TableName, table: Table) -> list[Site]:
         """Where a table's files may lie."""

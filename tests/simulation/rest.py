@@ -9,6 +9,7 @@ from sfn.errors import Ambiguous
 from sfn.reader.resolve import Resolved
 from sfn.words import Table, TableName
 from tests.simulation.checker import Checker
+from tests.simulation.truth import version_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ class _Rest:
         if len(current) != 1:
             self.blame("not one live file", f"{one.name} at {place}: {current}")
             return
+        if checker.policies[-1].naming.has_commits:
+            self.check_commits(one, current[0])
         if (current[0]["metadata_file_path"], current[0]["guid"]) != (one.table.metadata_location, one.table.uuid):
             self.blame("stale", f"{one.name}: {current[0]['metadata_file_path']} not {one.table.metadata_location}")
         found = checker.resolve(place, one.identifier)
@@ -106,6 +109,18 @@ class _Rest:
             doc["metadata_file_path"] != one.table.metadata_location for doc in live
         ):
             self.blame("branches", f"{one.name}: {[(doc['ref'], doc['metadata_file_path']) for doc in live]}")
+
+    def check_commits(self, one: Resting, head: dict[str, Any]) -> None:
+        """A timeline ends with what the head says; each Ordinal is its own, and where nothing is lost nothing lacks."""
+        place = self.place_of(one)
+        docs = [doc for _, doc in self.checker.commits(place) if doc["guid"] == one.table.uuid]
+        docs = [doc for doc in docs if (*doc["namespace"], doc["name"]) == one.identifier]
+        newest = max(docs, key=lambda doc: doc["Ordinal"], default=head | {"Ordinal": ""})
+        if newest["Ordinal"] != head["Ordinal"] or newest["metadata_file_path"] != head["metadata_file_path"]:
+            self.blame("a timeline that ends early", f"{one.name}: {newest['Ordinal']}, not {head['Ordinal']}")
+        counted = sum(1 + doc.get("gap", 0) for doc in docs)
+        if self.checker.has_stayed(one.table) and counted != version_of(one.table) + 1:
+            self.blame("a timeline that lacks a commit", f"{one.name}: {counted} of {version_of(one.table) + 1}")
 
     def place_of(self, one: Resting) -> str:
         """Where its files lie by now."""
@@ -151,6 +166,8 @@ class _Rest:
                 self.blame("current for ever", f"{key} {doc['guid']}")
             if doc["state"] != "current" and self.when == "expired" and self.deletes:
                 self.blame("a tombstone for ever", f"{key} {doc['state']}")
+        if not here and self.when == "expired" and self.deletes and (left := self.checker.commits(place)):
+            self.blame("a timeline for ever", f"{place} {left[0][0]}")
         found = self.checker.resolve(place, None)
         pointers = {one.table.metadata_location for one in self.tables}
         stays = isinstance(found, Resolved) and found.document.guid in self.strays

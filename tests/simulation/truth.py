@@ -108,6 +108,11 @@ class Ranks:
         self.heads[table.metadata_location] = {"main": table.snapshot_id, **dict(table.branches)}
 
 
+def version_of(table: Table) -> int:
+    """Which of its versions this is, from 0, as its metadata file's name says."""
+    return int(table.metadata_location.rsplit("/", 1)[-1].split("-", 1)[0])
+
+
 def metadata_file(table: Table) -> bytes:
     """What a table's metadata file says."""
     content = {
@@ -142,7 +147,7 @@ def next_version(
     rng: random.Random, table: Table, now: float, *, location: str | None = None, metadata_at: str | None = None
 ) -> Table:
     """The table after one more commit; its log keeps three entries, its clock may run backwards."""
-    number = int(table.metadata_location.rsplit("/", 1)[-1].split("-", 1)[0]) + 1
+    number = version_of(table) + 1
     place = location or table.location
     pointer = f"{metadata_at or place}/metadata/{number:05d}-{new_uuid(rng)}.metadata.json"
     return replace(

@@ -21,10 +21,11 @@ from tests.simulation.checker import Checker
 from tests.simulation.disasters import Disasters
 from tests.simulation.life import REFUSED, Life
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.node import TERMS, Service, Weather, policy_of
+from tests.simulation.node import Service, Weather
 from tests.simulation.rest import Resting, at_rest
 from tests.simulation.setting import Report, Setting
 from tests.simulation.telling import Post, ToldLife
+from tests.simulation.terms import TERMS, policy_of
 from tests.simulation.truth import CatalogTruth, Files, Ranks, metadata_file
 
 QUIET = 420.0
