@@ -7,11 +7,14 @@ from datetime import datetime, timedelta
 
 from sfn.pointer.lineage import Relation, reaches, relate
 from sfn.pointer.location import canonical
+from sfn.pointer.naming import MAIN
 from sfn.publish.changes import Draft
 from sfn.publish.facts import MayStep
+from sfn.publish.inventory import beside, is_named
 from sfn.publish.older import older_files, older_first
+from sfn.publish.own import Own
 from sfn.publish.scene import Scene
-from sfn.words import Ask, Backward, Dead, Findings, Later, Reason, Step, Story, Table
+from sfn.words import Ask, Backward, Dead, Findings, Later, Reason, Step, Story, Table, TableName
 
 
 def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
@@ -26,7 +29,7 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
         return Dead(Reason.HELD_DROP, detail, Findings(replace(claim.story, held=True)))
     if scene.here is None or scene.here.obstacle is not None:
         return None
-    older = _older_than_replaced(scene, table)
+    older = _older_than_replaced(scene, table) + _older_of_the_name(scene, scene.here)
     if older:
         return Later(*older_first(scene), claim.wish, Findings(_as_seen(scene), asks=older))
     if is_turned(scene, table):
@@ -96,6 +99,23 @@ def _older_than_replaced(scene: Scene, table: Table) -> tuple[Ask, ...]:
     if here is None or doc is None or not doc.live or doc.guid is None or doc.guid == table.uuid:
         return ()
     return tuple(older_files(scene, doc.guid, [here]))
+
+
+def _older_of_the_name(scene: Scene, here: Own) -> tuple[Ask, ...]:
+    """The row from which a file is taken over, while an older file there has that name too.
+
+    Without this one, whoever asks for the table by that name would go back to the older.
+    """
+    doc = here.doc
+    if doc is None or not doc.live or is_named(doc, scene.name):
+        return ()
+    name = TableName(scene.name.catalog, doc.namespace, doc.name)
+    stuck = [row.table for row, _ in scene.facts.others_with(doc.guid or "", scene.name) if row.is_stuck]
+    older = (
+        other.live and other.ref == MAIN and is_named(other, name) and other.as_of < doc.as_of
+        for other in beside(scene.inventory, here.site)
+    )
+    return (Ask(name),) if name not in stuck and any(older) else ()
 
 
 def _as_seen(scene: Scene) -> Story:
