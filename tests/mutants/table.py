@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tests.mutants.mutant import Mutant, broken
+from tests.mutants.namings import NAMINGS
 
 DIRECTED = "tests/simulation/test_directed.py"
 SLOW = "tests/simulation/test_slow_inbox.py"
@@ -13,28 +14,6 @@ ORDER = "tests/unit/test_publish_order.py"
 BESIDE = "tests/unit/test_publish_beside.py"
 SWEEP = "tests/unit/test_sweep.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One rule broken.
-
-    Attributes:
-        patch: file name without `.patch`.
-        rule: number of the design's rule.
-        killer: the test that must fail.
-        promise: what its failure must say: the failed assertion, or the kind of promise that was broken first.
-    """
-
-    patch: str
-    rule: int
-    killer: str
-    promise: str
-
-
-def broken(kind: str) -> str:
-    """The checker's first complaint."""
-    return f"first item: ('{kind}'"
 
 
 TABLE = (
@@ -248,4 +227,5 @@ TABLE = (
         f"{DIRECTED}::test_trouble_of_a_catalog_spends_no_tables_budget",
         "assert row.attempt <= 1",
     ),
+    *NAMINGS,
 )

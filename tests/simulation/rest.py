@@ -86,10 +86,10 @@ class _Rest:
             and doc["state"] == "current"
         ]
         current = [doc for doc in live if doc["ref"] == "main"]
-        self.check_branches(one, live)
         if len(current) != 1:
             self.blame("not one live file", f"{one.name} at {place}: {current}")
             return
+        self.check_branches(one, [doc for doc in live if doc["ref"] != "main"], current[0])
         if checker.policies[-1].naming.has_commits:
             self.check_commits(one, current[0])
         if (current[0]["metadata_file_path"], current[0]["guid"]) != (one.table.metadata_location, one.table.uuid):
@@ -100,15 +100,14 @@ class _Rest:
         if not isinstance(found, Resolved) or found.metadata_location != one.table.metadata_location:
             self.blame("a reader by name is wrong", f"{one.name} at {place}: {found}")
 
-    def check_branches(self, one: Resting, live: list[dict[str, Any]]) -> None:
+    def check_branches(self, one: Resting, branches: list[dict[str, Any]], lead: dict[str, Any]) -> None:
         wanted = sorted(self.checker.policies[-1].refs(one.table))
-        found = sorted(doc["ref"] for doc in live if doc["ref"] != "main")
+        found = sorted(doc["ref"] for doc in branches)
         # What other settings left is found at the next look, at most a refresh away.
         is_left_over = self.when == "rest" and len(self.checker.policies) > 1 and set(found) > set(wanted)
-        if (found != wanted and not is_left_over) or any(
-            doc["metadata_file_path"] != one.table.metadata_location for doc in live
-        ):
-            self.blame("branches", f"{one.name}: {[(doc['ref'], doc['metadata_file_path']) for doc in live]}")
+        others = {doc["metadata_file_path"] for doc in branches} - {lead["metadata_file_path"]}
+        if (found != wanted and not is_left_over) or others:
+            self.blame("branches", f"{one.name}: {found}, not {wanted}; {others}")
 
     def check_commits(self, one: Resting, head: dict[str, Any]) -> None:
         """A timeline ends with what the head says; each Ordinal is its own, and where nothing is lost nothing lacks."""

@@ -156,6 +156,31 @@ class Stage:
         return self.world.checker.bad
 
 
+class Asleep:
+    """The first process that comes to a call sleeps, all of it, until it is woken; the rest of it wakes a bit later."""
+
+    def __init__(self, stage: Stage, call: str) -> None:
+        self._call = call
+        self.reached, self._woken = asyncio.Event(), asyncio.Event()
+        self._node: Node | None = None
+        stage.service.script = self
+
+    def wake(self) -> None:
+        """Let it go on."""
+        self._woken.set()
+
+    async def __call__(self, node: Node, call: str) -> None:
+        if call.endswith(" put"):
+            return  # a script's events come through whichever process is first
+        if self._node is None and call == self._call:
+            self._node = node
+            self.reached.set()
+            await self._woken.wait()
+        elif node is self._node and not self._woken.is_set():
+            await self._woken.wait()
+            await asyncio.sleep(1)
+
+
 def _opaque(table: Table) -> Table:
     folder, _, name = table.metadata_location.rpartition("/")
     return Table(table.uuid, table.location, f"{folder}/{name.split('-', 1)[1]}", (), table.last_updated_ms)

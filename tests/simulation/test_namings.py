@@ -12,7 +12,7 @@ from dataclasses import replace
 from sfn.pointer.naming import ORDINAL, UUID, Whose
 from sfn.pointer.site import Site
 from sfn.words import TableName
-from tests.simulation.script import PLACE, Stage, named
+from tests.simulation.script import PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
 
 COMMITS = Setting(policies=({"naming": ORDINAL},))
@@ -40,16 +40,16 @@ def test_a_head_is_written_and_before_the_files_of_commits() -> None:
         stage.create("a")
         await stage.hint("a")
         await asyncio.sleep(20)
-        slow = stage.hold(f"before write {HEAD}")
+        asleep = Asleep(stage, f"before write {HEAD}")
         stage.commit("a")
         await stage.hint("a")
-        await slow.reached.wait()
+        await asleep.reached.wait()
         await asyncio.sleep(30)
         for _ in range(3):
             stage.commit("a")
             await stage.hint("a")
             await asyncio.sleep(20)
-        slow.go.set()
+        asleep.wake()
         await asyncio.sleep(20)
 
     assert stage.run(act) == []

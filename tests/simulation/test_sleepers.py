@@ -5,39 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 
-from tests.simulation.node import Node
-from tests.simulation.script import PLACE, Stage, named
+from tests.simulation.script import PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
 HINT = f"{PLACE}/metadata/version-hint.text"
 LEASE = 30
 """Seconds after which somebody else has the row of who sleeps."""
-
-
-class Asleep:
-    """The first process that comes to a call sleeps, all of it, until it is woken; the rest of it wakes a bit later."""
-
-    def __init__(self, stage: Stage, call: str) -> None:
-        self._call = call
-        self.reached, self._woken = asyncio.Event(), asyncio.Event()
-        self._node: Node | None = None
-        stage.service.script = self
-
-    def wake(self) -> None:
-        """Let it go on."""
-        self._woken.set()
-
-    async def __call__(self, node: Node, call: str) -> None:
-        if call.endswith(" put"):
-            return  # a script's events come through whichever process is first
-        if self._node is None and call == self._call:
-            self._node = node
-            self.reached.set()
-            await self._woken.wait()
-        elif node is self._node and not self._woken.is_set():
-            await self._woken.wait()
-            await asyncio.sleep(1)
 
 
 def test_who_read_the_tag_after_the_answer_asks_again() -> None:

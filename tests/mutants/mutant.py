@@ -1,0 +1,27 @@
+"""What a mutant is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One rule broken.
+
+    Attributes:
+        patch: file name without `.patch`.
+        rule: number of the design's rule.
+        killer: the test that must fail.
+        promise: what its failure must say: the failed assertion, or the kind of promise that was broken first.
+    """
+
+    patch: str
+    rule: int
+    killer: str
+    promise: str
+
+
+def broken(kind: str) -> str:
+    """The checker's first complaint."""
+    return f"first item: ('{kind}'"

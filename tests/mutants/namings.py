@@ -1,0 +1,55 @@
+"""The mutants of what files are called, of commits' own files and of branches."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, broken
+
+SIMULATED = "tests/simulation/test_namings.py"
+
+NAMINGS = (
+    Mutant(
+        "07-plain-name-without-check",
+        7,
+        f"{SIMULATED}::test_two_identifiers_with_one_plain_name_each_have_a_file",
+        broken("?"),
+    ),
+    Mutant(
+        "07-twin-takes-the-file",
+        7,
+        f"{SIMULATED}::test_a_file_by_uuid_is_taken_over_only_from_who_lost_the_table",
+        broken("?"),
+    ),
+    Mutant(
+        "09-commits-before-head", 9, f"{SIMULATED}::test_a_head_is_written_and_before_the_files_of_commits", broken("?")
+    ),
+    Mutant(
+        "09-commits-without-head",
+        9,
+        f"{SIMULATED}::test_a_head_is_written_and_before_the_files_of_commits",
+        broken("?"),
+    ),
+    Mutant(
+        "09-hint-before-head", 9, f"{SIMULATED}::test_a_head_is_written_and_before_the_files_of_commits", broken("?")
+    ),
+    Mutant("09-leading-file-ends-first", 9, f"{SIMULATED}::test_branches_end_before_what_leads_them", broken("?")),
+    Mutant(
+        "09-older-of-the-name-stays",
+        9,
+        f"{SIMULATED}::test_of_two_files_by_uuid_the_older_one_loses_the_name_at_once",
+        broken("?"),
+    ),
+    Mutant("10-purge-leaves-commits", 10, f"{SIMULATED}::test_a_purge_leaves_no_file", broken("?")),
+    Mutant("13-branch-keeps-an-old-pointer", 13, f"{SIMULATED}::test_every_branch_follows_the_pointer", broken("?")),
+    Mutant(
+        "13-commits-that-coalesced-are-lost",
+        13,
+        f"{SIMULATED}::test_commits_that_come_as_one_are_all_in_the_timeline",
+        broken("?"),
+    ),
+    Mutant(
+        "13-dead-writers-commits-are-lost",
+        13,
+        f"{SIMULATED}::test_a_commit_whose_writer_died_gets_its_file_from_the_next_one",
+        broken("?"),
+    ),
+)
