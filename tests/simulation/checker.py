@@ -41,7 +41,7 @@ class Snapshot:
         return [key for key in self.files.below(prefix) if key.endswith(".ver")][:limit]
 
     def _metadata(self, key: str) -> bytes:
-        heads = {ref: head for ref, head in self.ranks.heads[key].items() if head is not None}
+        heads = {ref: head for ref, head in self.ranks.heads.get(key, {}).items() if head is not None}
         refs = {ref: {"snapshot-id": head, "type": "branch"} for ref, head in heads.items()}
         return json.dumps({"table-uuid": self.ranks.owner[key], "refs": refs}).encode()
 
