@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -59,7 +59,7 @@ class Wanted:
     def is_meant_by(self, doc: Document) -> bool:
         """Whether a document speaks of it."""
         is_named = self.table is None or (*doc.namespace, doc.name) == self.table
-        return is_named and (self.uuid is None or doc.guid == self.uuid)
+        return is_named and (self.uuid is None or (doc.guid or "").lower() == self.uuid.lower())
 
     @property
     def text(self) -> str:
@@ -83,6 +83,7 @@ class Lookup:
         self._looked_at: set[str] = set()
         self._ended: list[tuple[Found, Found]] = []
         self._broken: list[Unreadable] = []
+        self._crowded: list[Unreadable] = []
         self._left: list[Found] = []
 
     async def leading(self, *, even_dropped: bool = False) -> tuple[Found, How]:
@@ -163,6 +164,10 @@ class Lookup:
                 raise
             self._broken.append(error)
             return []
+        except TooManyFiles as error:
+            # It may be a table's own directory, full of its data: that hides nothing of what was found elsewhere.
+            self._crowded.append(error)
+            return []
         leading = [key for key in keys if key.endswith(_LEADS) and key not in self._looked_at]
         if self._wanted.table is not None:
             # Files that are called by the name have been looked for; in a uuid there is no underscore.
@@ -196,8 +201,8 @@ class Lookup:
             others = ", nor is the table of any other file there live" if len(self._ended) > 1 else ""
             where = self._trust.directory if self._wanted.is_any else start.key
             return Dropped(where, expected="a live table", found=f"{ended(start.doc)}{others}")
-        if self._broken:
-            return self._broken[0]
+        if self._broken or self._crowded:
+            return [*self._broken, *self._crowded][0]
         where, remedy = " or ".join(self._folders), "check the directory and the identifier"
         if self._wanted.is_any:
             return NotFound(where, expected="an SFN file", found="none", remedy="check the directory")
@@ -216,15 +221,17 @@ async def listed(files: Files, folder: str) -> list[str]:
     return keys
 
 
-def _keys(site: Site, wanted: Wanted) -> Sequence[tuple[str, How]]:
+def _keys(site: Site, wanted: Wanted) -> Iterator[tuple[str, How]]:
     """Where the table's leading file is if its name is known."""
     whose = wanted.whose
     if whose is None:
-        return []
+        return
     by_name = (IDENTIFIER, ORDINAL) if wanted.table is not None else ()
-    names = [(name, How.NAME) for naming in by_name for name in naming.names(whose)]
-    names += [(name, How.UUID) for name in UUID.names(whose)]
-    return [(site.folder + name, how) for name, how in names]
+    for naming in by_name:
+        for name in naming.names(whose):
+            yield site.folder + name, How.NAME
+    for name in UUID.names(whose):
+        yield site.folder + name, How.UUID
 
 
 def _too_many(folder: str, expected: str, found: str) -> TooManyFiles:

@@ -108,7 +108,7 @@ class Commits:
             Malformed, TooManyFiles: as of `entries`.
         """
         head = self._leading
-        if head.doc.ordinal <= ordinal:
+        if head.doc.live and head.doc.ordinal <= ordinal:
             return Then(head)
         keys = await self._keys()
         known = sorted({*keys, *self._between})
