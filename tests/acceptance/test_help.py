@@ -15,6 +15,7 @@ COMMANDS = [
     ("check",),
     ("demo",),
     ("resolve",),
+    ("history",),
     ("status",),
     ("audit",),
     ("healthcheck",),
@@ -29,7 +30,7 @@ COMMANDS = [
     ("adopt",),
     ("retire",),
 ]
-WITHOUT_SERVICE = {"serve", "check", "demo", "resolve", "healthcheck"}
+WITHOUT_SERVICE = {"serve", "check", "demo", "resolve", "history", "healthcheck"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

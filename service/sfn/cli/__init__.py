@@ -18,6 +18,7 @@ from sfn.cli import (
     dead_letters,
     demo,
     healthcheck,
+    history,
     notify,
     reconcile,
     release,
@@ -54,6 +55,7 @@ app.command("serve")(serve.serve)
 app.command("check")(check.check)
 app.command("demo")(demo.demo)
 app.command("resolve", rich_help_panel=_LOOK)(resolve.resolve)
+app.command("history", rich_help_panel=_LOOK)(history.history)
 app.command("status", rich_help_panel=_LOOK)(status.status)
 app.command("audit", rich_help_panel=_LOOK)(audit.audit)
 app.command("healthcheck", rich_help_panel=_LOOK)(healthcheck.healthcheck)
