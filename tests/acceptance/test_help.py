@@ -16,6 +16,8 @@ COMMANDS = [
     ("demo",),
     ("resolve",),
     ("history",),
+    ("inspect",),
+    ("verify",),
     ("status",),
     ("audit",),
     ("healthcheck",),
@@ -30,7 +32,7 @@ COMMANDS = [
     ("adopt",),
     ("retire",),
 ]
-WITHOUT_SERVICE = {"serve", "check", "demo", "resolve", "history", "healthcheck"}
+WITHOUT_SERVICE = {"serve", "check", "demo", "resolve", "history", "inspect", "verify", "healthcheck"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -36,6 +36,13 @@ class Ref(msgspec.Struct, rename="kebab", frozen=True):
     type: str = "branch"
 
 
+class Listed(msgspec.Struct, rename="kebab", frozen=True):
+    """A snapshot, and where its manifests are listed; an old table has no such list."""
+
+    snapshot_id: int
+    manifest_list: str | None = None
+
+
 class Logged(msgspec.Struct, rename="kebab", frozen=True):
     """An entry of the metadata-log: an earlier metadata file, and its `last-updated-ms`."""
 
@@ -46,11 +53,12 @@ class Logged(msgspec.Struct, rename="kebab", frozen=True):
 class Metadata(msgspec.Struct, rename="kebab", frozen=True):
     """What a reader needs of a table's metadata (Iceberg specification, "Table Metadata Fields")."""
 
-    last_updated_ms: _Milliseconds
+    last_updated_ms: _Milliseconds | None = None
     table_uuid: str | None = None
     current_snapshot_id: int | None = None
     refs: dict[str, Ref] | None = None
     metadata_log: list[Logged] | None = None
+    snapshots: list[Listed] | None = None
 
     def head(self, ref: str) -> int | None:
         """The snapshot of a branch or tag; None for branch `main` of an empty table.
