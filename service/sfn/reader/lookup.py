@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from sfn.errors import Dropped, Malformed, NameTaken, NotFound, NotPermitted, TooManyFiles, Unreachable, Unreadable
 from sfn.pointer.document import Document
-from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN, ORDINAL, UUID, Whose, owner_of
+from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN, ORDINAL, UUID, Naming, Whose, owner_of
 from sfn.pointer.site import Placement, Site, below_root
 from sfn.reader.choice import only
 from sfn.reader.documents import Found, Identity, called, ended, followed, named, read
@@ -188,7 +189,7 @@ class Lookup:
                 found=f"that it is now {called(doc.moved_to)}, and that another table is {named(doc)}",
                 remedy=f"name the one you mean: {called(doc.moved_to)}, or read {doc.name_now.sfn_file_path}",
             )
-        last = await followed(self._files, self._trust, start)
+        last = start if doc.live else await followed(self._files, self._trust, start)
         if last.doc.live:
             return last
         self._ended.append((start, last))
@@ -228,10 +229,15 @@ def _keys(site: Site, wanted: Wanted) -> Iterator[tuple[str, How]]:
         return
     by_name = (IDENTIFIER, ORDINAL) if wanted.table is not None else ()
     for naming in by_name:
-        for name in naming.names(whose):
+        for name in _names(naming, whose):
             yield site.folder + name, How.NAME
-    for name in UUID.names(whose):
+    for name in _names(UUID, whose):
         yield site.folder + name, How.UUID
+
+
+@lru_cache(4096)
+def _names(naming: Naming, whose: Whose) -> Sequence[str]:
+    return naming.names(whose)
 
 
 def _too_many(folder: str, expected: str, found: str) -> TooManyFiles:

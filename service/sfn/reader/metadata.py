@@ -16,7 +16,7 @@ from sfn.pointer import document
 from sfn.pointer.document import LAST_ORDINAL, Document
 from sfn.pointer.inflate import inflated
 from sfn.pointer.naming import MAIN
-from sfn.reader.files import PART, Files, parts
+from sfn.reader.files import BEGINNING, PART, Files, parts
 from sfn.reader.identity import table_uuid
 
 LONGEST: Final = 256 << 20
@@ -85,7 +85,7 @@ async def check(files: Files, key: str, doc: Document, said_by: str, now: dateti
         Stale: it is gone.
         WrongTable: it is another table's, or none at all.
     """
-    first = await files.read(key, PART)
+    first = await files.read(key, BEGINNING)
     if first is None:
         raise gone(key, doc, said_by, now)
     if doc.guid is not None:
@@ -128,7 +128,7 @@ async def whole(files: Files, key: str) -> bytes | None:
         return None
     kept = bytearray()
     try:
-        async for part in inflated(parts(files, key, first), PART):
+        async for part in inflated(parts(files, key, first, PART), PART):
             kept += part
             if len(kept) > LONGEST:
                 raise malformed(key, f"at most {LONGEST >> 20} MiB of JSON", "more")
