@@ -58,7 +58,8 @@ class Ground:
         for version in range(number):
             before = tuple(one.metadata_location for one in made)[max(0, version - log) :]
             name = named.format(version) + f"-{uuid * 8}-{uuid * 4}-{uuid * 4}-{uuid * 4}-{uuid * 12}"
-            made.append(self.lay(Table(uuid, AT, f"{AT}/metadata/{name}.metadata.json", before, version, version)))
+            pointer, times = f"{AT}/metadata/{name}.metadata.json", (0,) * len(before)
+            made.append(self.lay(Table(uuid, AT, pointer, before, version, version, log_times=times)))
         return made
 
 

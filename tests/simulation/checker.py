@@ -1,4 +1,4 @@
-"""Looks at the store like its readers do, after every change and at rest. Of `sfn` it knows the reader alone."""
+"""Looks at the store like its readers do, after every change and at rest. It knows the reader, and the settings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sfn.errors import Malformed, Stale, Unreadable
+from sfn.pointer import hintfile
+from sfn.pointer.naming import commit_of
+from sfn.pointer.site import Site
+from sfn.publish.inventory import pointers
+from sfn.publish.policy import Policy
 from sfn.reader.files import finish
 from sfn.reader.resolve import Resolved, resolve
+from sfn.words import Table, TableName
 from tests.simulation.truth import Files, Ranks
 
 REPLICA_LAG = timedelta(seconds=6)
@@ -20,19 +26,24 @@ LEASE = timedelta(seconds=20)
 
 @dataclass(slots=True)
 class Snapshot:
-    """The store as a reader's files; metadata files hold no more than their table's uuid."""
+    """The store as a reader's files; metadata files, also deleted ones, hold no more than a table's uuid and refs."""
 
     files: Files
-    owner: dict[str, str | None]
+    ranks: Ranks
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
-        if key in self.owner:
-            return json.dumps({"table-uuid": self.owner[key]}).encode()[start : start + most]
+        if key in self.ranks.owner:
+            return self._metadata(key)[start : start + most]
         body = self.files.bodies.get(key)
         return None if body is None else body[start : start + most]
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         return [key for key in self.files.below(prefix) if key.endswith(".ver")][:limit]
+
+    def _metadata(self, key: str) -> bytes:
+        heads = {ref: head for ref, head in self.ranks.heads[key].items() if head is not None}
+        refs = {ref: {"snapshot-id": head, "type": "branch"} for ref, head in heads.items()}
+        return json.dumps({"table-uuid": self.ranks.owner[key], "refs": refs}).encode()
 
 
 @dataclass(slots=True)
@@ -47,6 +58,7 @@ class Checker:
         told: nobody can ask the catalogs. By its new name a reader may see what a table was before it had that name, as
             later commits under the old one are still to be told of. By its directory it may be led back while a file
             is there of a name that the table lost: that is still to be told of, or to be seen through.
+        policies: that the service has in turn, the last one at rest.
         lived: keys of documents, each with a table uuid that was live there.
         last: by reader: the highest rank that it saw.
         late: keys written long after the catalog was asked, by a process that was suspended meanwhile. If it is killed
@@ -62,6 +74,7 @@ class Checker:
     strict: bool = True
     told: bool = False
     ignore_moves_back: bool = False
+    policies: list[Policy] = field(default_factory=list)
     places: set[str] = field(default_factory=set)
     last: dict[tuple[str, ...], int] = field(default_factory=dict)
     is_live: Callable[[str, tuple[str, ...], str | None], bool] = lambda _catalog, _identifier, _uuid: False
@@ -82,9 +95,12 @@ class Checker:
         """
         if old is not None and key.endswith(".ver") and json.loads(old)["catalog_id"] != writer:
             self.blame("foreign file touched", f"{key} by {writer}")
-        if key.endswith(".ver") and new is None and old is not None:
+        is_pointer = bool(pointers([key]))
+        if is_pointer and new is None and old is not None:
             self._check_deletion(key, json.loads(old))
         if new is not None and key.endswith(".ver"):
+            self._check_head(key, json.loads(new))
+        if new is not None and is_pointer:
             doc = json.loads(new)
             if doc["state"] == "current":
                 self.lived.add((key, doc["guid"]))
@@ -92,9 +108,10 @@ class Checker:
             asked = datetime.fromisoformat(doc["asked_at"])
             self.late = self.late | {key} if self.now() - asked > LEASE else self.late - {key}
             self.seen_at[doc["metadata_file_path"]] = datetime.fromisoformat(doc["written_at"])
-        here = key.split("/metadata/", maxsplit=1)[0]
+        here = key.rpartition("/")[0] + "/"
         for place in sorted(self.places):
-            if place == here or self._points_to(place, here):
+            folders = [site.folder for site in self._sites_at(place)]
+            if here in folders or key == hintfile.key(place) or self._points_to(place, here):
                 self.look(place)
 
     def look(self, place: str) -> None:
@@ -103,11 +120,15 @@ class Checker:
         for _catalog, identifier in sorted(self.ranks.names):
             self._look(place, identifier)
         self._look(place, None)
+        for uuid in sorted({doc["guid"] for _, doc in self.documents(place)}):
+            self._look_by_uuid(place, uuid)
 
-    def resolve(self, place: str, identifier: tuple[str, ...] | None) -> Resolved | Unreadable:
+    def resolve(
+        self, place: str, identifier: tuple[str, ...] | None, *, uuid: str | None = None, ref: str = "main"
+    ) -> Resolved | Unreadable:
         """What a reader gets to know."""
         try:
-            return finish(resolve(Snapshot(self.files, self.ranks.owner), place, identifier))
+            return finish(resolve(Snapshot(self.files, self.ranks), place, identifier, uuid=uuid, ref=ref))
         except Unreadable as refusal:
             return refusal
 
@@ -118,14 +139,41 @@ class Checker:
 
     def documents(self, place: str) -> list[tuple[str, dict[str, Any]]]:
         """All documents of a directory."""
-        keys = self.files.below(f"{place}/metadata/_sfn/")
-        return [(key, self.document(key)) for key in keys if key.endswith(".ver")]
+        keys = [key for site in self._sites_at(place) for key in self.files.below(site.folder)]
+        return [(key, self.document(key)) for key in pointers(keys)]
+
+    def commits(self, place: str) -> list[tuple[str, dict[str, Any]]]:
+        """The documents of single commits."""
+        keys = [key for site in self._sites_at(place) for key in self.files.below(site.folder)]
+        return [(key, self.document(key)) for key in sorted(set(keys) - set(pointers(keys))) if key.endswith(".ver")]
+
+    def has_stayed(self, table: Table) -> bool:
+        """Whether a table with a whole timeline was always at one place, under one name, and never stepped back."""
+        uuid, policies = table.uuid, self.policies
+        names = sum(uuid in uuids for uuids in self.ranks.names.values())
+        is_whole = len(policies) == 1 and policies[0].keep >= self.ranks.last
+        return is_whole and names == len(self.ranks.places[uuid]) == 1 and not self.ranks.rolled_back[uuid]
+
+    def sites(self, name: TableName, table: Table) -> list[Site]:
+        """Where a table's files may lie."""
+        return list(dict.fromkeys(policy.site(name, table.location) for policy in self.policies))
+
+    def _sites_at(self, place: str) -> list[Site]:
+        """One for each folder at a place."""
+        return [Site(place, placement=one) for one in {policy.placement: None for policy in self.policies}]
 
     def hint(self, place: str) -> str | None:
         """What the version hint names, as a metadata location."""
         body = self.files.bodies.get(f"{place}/metadata/version-hint.text")
         silent = not body or body.startswith(b"sfn-withdrawn-")
         return None if silent or body is None else f"{place}/metadata/{body.decode()}.metadata.json"
+
+    def _check_head(self, key: str, doc: dict[str, Any]) -> None:
+        """A document speaks of its branch as its metadata file does."""
+        heads = self.ranks.heads.get(doc["metadata_file_path"], {})
+        is_rebuilt = commit_of(key) is not None and doc["snapshot_id"] is None
+        if doc["state"] == "current" and not is_rebuilt and heads.get(doc["ref"], -1) != doc["snapshot_id"]:
+            self.blame("lie: branch", f"{key} {doc['ref']} at {doc['snapshot_id']}, not {heads}")
 
     def _check_deletion(self, key: str, doc: dict[str, Any]) -> None:
         """Only a tombstone may be deleted, or the file of a table that is gone."""
@@ -146,8 +194,7 @@ class Checker:
 
     def _points_to(self, place: str, here: str) -> bool:
         return any(
-            (doc.get("moved_to") or {}).get("sfn_file_path", "").startswith(here + "/")
-            for _, doc in self.documents(place)
+            (doc.get("moved_to") or {}).get("sfn_file_path", "").startswith(here) for _, doc in self.documents(place)
         )
 
     def _look_naively(self, place: str) -> None:
@@ -183,6 +230,17 @@ class Checker:
                 self.blame("wrong table by directory", f"{place}: {found}")
         elif isinstance(found, Malformed | Stale):
             self.blame("unreadable", f"{place} {identifier}: {found}")
+
+    def _look_by_uuid(self, place: str, uuid: str) -> None:
+        found = self.resolve(place, None, uuid=uuid)
+        if isinstance(found, Resolved):
+            doc = found.document
+            if doc.guid != uuid:
+                self.blame("wrong table by uuid", f"{place} {uuid}: {found}")
+            reader = ("uuid", place, uuid, doc.catalog_id)
+            self._saw(reader, doc.catalog_id, uuid, found.metadata_location, doc.written_at)
+        elif isinstance(found, Malformed | Stale):
+            self.blame("unreadable", f"{place} by uuid {uuid}: {found}")
 
     def _saw(self, reader: tuple[str, ...], catalog: str, uuid: str | None, pointer: str, at: datetime | None) -> None:
         """A reader saw a pointer: the catalog must have had it, and the reader must not have seen a later one."""

@@ -39,6 +39,8 @@ class Disasters:
             self.world.loop.call_later(start, self._lose_inbox)
         if setting.catalogs > 1:
             self.world.loop.create_task(self._register(lives))
+        for number in range(1, len(setting.policies)):
+            self.world.loop.call_later(rng.uniform(20, 300), self.world.resettle, number)
         if rng.random() < OPERATED:
             self.world.loop.create_task(self._operate())
 

@@ -7,8 +7,10 @@ from collections import Counter
 
 from structlog.testing import capture_logs
 
-from tests.simulation.life import OPERATIONS, SWITCHES
-from tests.simulation.setting import Report, Setting
+from sfn.pointer.naming import ORDINAL, UUID
+from sfn.pointer.site import Placement
+from tests.simulation.life import BRANCHES, OPERATIONS, SWITCHES
+from tests.simulation.setting import Files, Report, Setting
 from tests.simulation.telling import BY_UUID, CONVERGING, IN_ORDER, TELLABLE
 from tests.simulation.world import World
 
@@ -17,17 +19,30 @@ def _only(*names: str) -> dict[str, float]:
     return {name: OPERATIONS[name] for name in names}
 
 
+BY_UUID_NAMED: Files = {"naming": UUID}
+COMMITS: Files = {"naming": ORDINAL}
+FEW_COMMITS: Files = {"naming": ORDINAL, "keep": 3}
+BRANCHED: Files = {"branches": ("main", "r-*")}
+ALONGSIDE: Files = {"placement": Placement.ALONGSIDE}
+BELOW_ROOT: Files = {"placement": Placement.ROOT, "root": "s3://lake/sfn"}
+
+PLAIN = _only("create", "commit", "drop", "recreate")
+RENAMES = _only("create", "commit", "rename", "swap", "blue_green")
+SHARED = _only("create", "commit", "drop", "recreate", "rename")
+CATALOGS = _only("create", "commit", "relocate", "drop", "rename")
+LOST = _only("create", "commit", "rename", "drop", "recreate", "relocate")
+
 KINDS = {
     "everything": Setting(),
-    "plain": Setting(_only("create", "commit", "drop", "recreate"), names=2, places=3),
-    "renames": Setting(_only("create", "commit", "rename", "swap", "blue_green"), names=3, places=3),
+    "plain": Setting(PLAIN, names=2, places=3),
+    "renames": Setting(RENAMES, names=3, places=3),
     "relocations": Setting(_only("create", "commit", "relocate", "drop", "recreate"), names=2, places=3),
     "rollbacks": Setting(_only("create", "commit", "rollback"), names=2, places=3),
-    "shared": Setting(_only("create", "commit", "drop", "recreate", "rename"), places=2, shared=True),
-    "catalogs": Setting(_only("create", "commit", "relocate", "drop", "rename"), names=3, places=3, catalogs=2),
+    "shared": Setting(SHARED, places=2, shared=True),
+    "catalogs": Setting(CATALOGS, names=3, places=3, catalogs=2),
     "blank": Setting(_only("create", "commit", "rename", "drop", "recreate"), outage="blank", max_drops=3),
     "down": Setting(outage="down", store_outage=True),
-    "lost": Setting(_only("create", "commit", "rename", "drop", "recreate", "relocate"), inbox_lost=True),
+    "lost": Setting(LOST, inbox_lost=True),
     "no-delete": Setting(conditional_delete=False),
     "twice": Setting(inboxes=2),
     "switched": Setting(OPERATIONS | SWITCHES),
@@ -35,6 +50,26 @@ KINDS = {
     "poison": Setting(crashes=2),
     "told": Setting(CONVERGING, told=BY_UUID),
     "told-in-order": Setting(TELLABLE, told=IN_ORDER, store_outage=True),
+    "uuid": Setting(OPERATIONS | BRANCHES, policies=(BY_UUID_NAMED | BRANCHED,)),
+    "uuid-renames": Setting(RENAMES, names=3, places=3, policies=(BY_UUID_NAMED,)),
+    "uuid-shared": Setting(SHARED, places=2, shared=True, policies=(BY_UUID_NAMED,)),
+    "uuid-catalogs": Setting(CATALOGS, names=3, places=3, catalogs=2, policies=(BY_UUID_NAMED,)),
+    "uuid-lost": Setting(LOST, inbox_lost=True, policies=(BY_UUID_NAMED,)),
+    "uuid-told": Setting(CONVERGING, told=BY_UUID, policies=(BY_UUID_NAMED,)),
+    "commits": Setting(PLAIN, names=2, places=3, policies=(COMMITS,)),
+    "commits-everything": Setting(policies=(FEW_COMMITS,)),
+    "commits-shared": Setting(SHARED, places=2, shared=True, policies=(FEW_COMMITS,)),
+    "commits-catalogs": Setting(CATALOGS, names=3, places=3, catalogs=2, policies=(FEW_COMMITS,)),
+    "commits-lost": Setting(LOST, inbox_lost=True, policies=(FEW_COMMITS,)),
+    "commits-told": Setting(TELLABLE, told=IN_ORDER, policies=(FEW_COMMITS,)),
+    "branches": Setting(OPERATIONS | BRANCHES, policies=(BRANCHED,)),
+    "branches-shared": Setting(SHARED | BRANCHES, places=2, shared=True, policies=(BRANCHED,)),
+    "branches-lost": Setting(LOST | BRANCHES, inbox_lost=True, policies=(BRANCHED,)),
+    "alongside": Setting(policies=(ALONGSIDE,)),
+    "root": Setting(policies=(BELOW_ROOT,)),
+    "root-uuid": Setting(policies=(BELOW_ROOT | BY_UUID_NAMED,)),
+    "root-commits": Setting(policies=(BELOW_ROOT | FEW_COMMITS,)),
+    "resettled": Setting(OPERATIONS | BRANCHES, policies=(BRANCHED, BY_UUID_NAMED | ALONGSIDE, FEW_COMMITS, {})),
 }
 
 

@@ -27,6 +27,7 @@ OPERATIONS = {
 }
 
 
+BRANCHES = {"branch": 3.0, "unbranch": 1.5}
 SWITCHES = {"switch": 3.0, "stray": 1.5}
 """After these a table gets no files of ours, until it does again."""
 REFUSED = "http://nowhere/"
@@ -85,8 +86,10 @@ class Life:
         table = live[name]
         if table.metadata_log and table.metadata_log[-1].startswith(table.location + "/"):
             self.world.ranks.rolled_back[table.uuid].append(self.world.loop.now())
-            back = replace(table, metadata_location=table.metadata_log[-1], metadata_log=table.metadata_log[:-1])
-            self._set(name, back)
+            log, times = table.metadata_log, table.log_times
+            heads = dict(self.world.ranks.heads[log[-1]])
+            back = replace(table, metadata_location=log[-1], metadata_log=log[:-1], log_times=times[:-1])
+            self._set(name, replace(back, snapshot_id=heads.pop("main"), branches=tuple(sorted(heads.items()))))
 
     def rename(self, live: dict[TableName, Table]) -> None:
         free = [name for name in self.names if name not in live]
@@ -113,6 +116,19 @@ class Life:
             metadata_at = f"{table.location}/metadata" if self.rng.random() < 0.2 else None
             place = self.rng.choice(places)
             self._set(name, next_version(self.rng, table, self.world.time, location=place, metadata_at=metadata_at))
+
+    def branch(self, live: dict[TableName, Table]) -> None:
+        """A commit to a branch, which is made where there is none."""
+        name, ref = self.rng.choice(list(live)), self.rng.choice(["r-1", "r-2", "dev"])
+        table = next_version(self.rng, live[name], self.world.time)
+        branches = {**dict(table.branches), ref: self.rng.getrandbits(40)}
+        after = replace(table, snapshot_id=live[name].snapshot_id, branches=tuple(sorted(branches.items())))
+        self._set(name, after)
+
+    def unbranch(self, live: dict[TableName, Table]) -> None:
+        name = self.rng.choice(list(live))
+        table = next_version(self.rng, live[name], self.world.time)
+        self._set(name, replace(table, snapshot_id=live[name].snapshot_id, branches=table.branches[1:]))
 
     def switch(self, live: dict[TableName, Table]) -> None:
         name = self.rng.choice(list(live))

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TypeVar
 
 import anyio
@@ -24,7 +23,6 @@ from sfn.words import (
     Outcome,
     Subject,
 )
-from sfn.work.retry import RetryPolicy
 from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Terms, Worker
 from tests.simulation.loop import SimulatedLoop
@@ -107,6 +105,13 @@ class Service:
             self.nodes.remove(node)
             self.count("killed")
             self.loop.call_later(self.rng.uniform(0.1, 5), self.boot)
+
+    def resettle(self, policy: Policy) -> None:
+        """All processes are started anew with other settings."""
+        self.policy = policy
+        for node in list(self.nodes):
+            self.crash(node)
+        self.count("resettled")
 
     def lose_inbox(self) -> None:
         """All processes die and the inbox is gone."""
@@ -263,26 +268,3 @@ class Tally:
 
     def surprised(self, claim: Claim, error: Exception) -> None:
         raise AssertionError(f"{claim.subject}: unexpected {error!r}") from error
-
-
-def policy_of(truth: CatalogTruth, *, told: bool) -> Policy:
-    """The times of the simulation: short enough to pass many of them in one history."""
-    return Policy(
-        catalog_id=truth.catalog_id,
-        replica_lag=timedelta(seconds=6),
-        absence_delay=timedelta(seconds=30),
-        expire_after=timedelta(seconds=3000),
-        refresh_after=timedelta(seconds=1000),
-        min_publish_interval=timedelta(seconds=1),
-        sweep_every=timedelta(seconds=120),
-        swept=not told,
-        told=told,
-    )
-
-
-TERMS = Terms(
-    concurrency=6,
-    lease=timedelta(seconds=20),
-    drain=timedelta(seconds=10),
-    retry=RetryPolicy(base=timedelta(seconds=2), cap=timedelta(seconds=20), max_attempts=10_000),
-)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from sfn.errors import Ambiguous
 from sfn.reader.resolve import Resolved
 from sfn.words import Table, TableName
 from tests.simulation.checker import Checker
+from tests.simulation.truth import version_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ def at_rest(
         if not table.refused and table.table.uuid not in rest.strays:
             rest.check_table(table)
     for place in sorted(checker.places):
-        here = [table for table in tables if table.table.location == place]
+        here = [table for table in tables if rest.place_of(table) == place]
         rest.check_hint(place, here)
         if here or knowable:
             rest.check_left_over(place, here)
@@ -74,22 +77,54 @@ class _Rest:
         self.checker.blame(f"{self.when}: {kind}", what)
 
     def check_table(self, one: Resting) -> None:
-        place, checker = one.table.location, self.checker
-        current = [
+        place, checker = self.place_of(one), self.checker
+        live = [
             doc
             for _, doc in checker.documents(place)
             if (*doc["namespace"], doc["name"]) == one.identifier
             and doc["catalog_id"] == one.catalog_id
             and doc["state"] == "current"
         ]
+        current = [doc for doc in live if doc["ref"] == "main"]
+        self.check_branches(one, live)
         if len(current) != 1:
             self.blame("not one live file", f"{one.name} at {place}: {current}")
             return
+        if checker.policies[-1].naming.has_commits:
+            self.check_commits(one, current[0])
         if (current[0]["metadata_file_path"], current[0]["guid"]) != (one.table.metadata_location, one.table.uuid):
             self.blame("stale", f"{one.name}: {current[0]['metadata_file_path']} not {one.table.metadata_location}")
         found = checker.resolve(place, one.identifier)
+        if isinstance(found, Ambiguous) and not self.one_catalog:
+            return
         if not isinstance(found, Resolved) or found.metadata_location != one.table.metadata_location:
             self.blame("a reader by name is wrong", f"{one.name} at {place}: {found}")
+
+    def check_branches(self, one: Resting, live: list[dict[str, Any]]) -> None:
+        wanted = sorted(self.checker.policies[-1].refs(one.table))
+        found = sorted(doc["ref"] for doc in live if doc["ref"] != "main")
+        # What other settings left is found at the next look, at most a refresh away.
+        is_left_over = self.when == "rest" and len(self.checker.policies) > 1 and set(found) > set(wanted)
+        if (found != wanted and not is_left_over) or any(
+            doc["metadata_file_path"] != one.table.metadata_location for doc in live
+        ):
+            self.blame("branches", f"{one.name}: {[(doc['ref'], doc['metadata_file_path']) for doc in live]}")
+
+    def check_commits(self, one: Resting, head: dict[str, Any]) -> None:
+        """A timeline ends with what the head says; each Ordinal is its own, and where nothing is lost nothing lacks."""
+        place = self.place_of(one)
+        docs = [doc for _, doc in self.checker.commits(place) if doc["guid"] == one.table.uuid]
+        docs = [doc for doc in docs if (*doc["namespace"], doc["name"]) == one.identifier]
+        newest = max(docs, key=lambda doc: doc["Ordinal"], default=head | {"Ordinal": ""})
+        if newest["Ordinal"] != head["Ordinal"] or newest["metadata_file_path"] != head["metadata_file_path"]:
+            self.blame("a timeline that ends early", f"{one.name}: {newest['Ordinal']}, not {head['Ordinal']}")
+        counted = sum(1 + doc.get("gap", 0) for doc in docs)
+        if self.checker.has_stayed(one.table) and counted != version_of(one.table) + 1:
+            self.blame("a timeline that lacks a commit", f"{one.name}: {counted} of {version_of(one.table) + 1}")
+
+    def place_of(self, one: Resting) -> str:
+        """Where its files lie by now."""
+        return self.checker.policies[-1].site(one.name, one.table.location).location
 
     def check_hint(self, place: str, here: list[Resting]) -> None:
         pointer = self.checker.hint(place)
@@ -111,7 +146,8 @@ class _Rest:
         unheard = pointer is None and not self.one_catalog and self.when == "rest"
         if foreign or unheard:
             return
-        if inside and pointer != one.table.metadata_location:
+        has_hint = self.checker.policies[-1].site(one.name, place).has_hint
+        if inside and has_hint and pointer != one.table.metadata_location:
             self.blame("hint stale", f"{place} {pointer} not {one.table.metadata_location}")
         if not inside and pointer is not None:
             self.blame("a hint though the metadata is elsewhere", f"{place} {pointer}")
@@ -130,6 +166,8 @@ class _Rest:
                 self.blame("current for ever", f"{key} {doc['guid']}")
             if doc["state"] != "current" and self.when == "expired" and self.deletes:
                 self.blame("a tombstone for ever", f"{key} {doc['state']}")
+        if not here and self.when == "expired" and self.deletes and (left := self.checker.commits(place)):
+            self.blame("a timeline for ever", f"{place} {left[0][0]}")
         found = self.checker.resolve(place, None)
         pointers = {one.table.metadata_location for one in self.tables}
         stays = isinstance(found, Resolved) and found.document.guid in self.strays

@@ -73,10 +73,14 @@ class Stage:
 
     def create(self, name: str, place: str = PLACE, *, opaque: bool = False) -> Table:
         """A new table; with `opaque`, its metadata files' names tell no order."""
+        return self.create_as(named(name), place, opaque=opaque)
+
+    def create_as(self, name: TableName, place: str = PLACE, *, opaque: bool = False) -> Table:
+        """As `create`, under any identifier."""
         table = first_version(self.world.rng, place, self.world.time)
         if opaque:
             table = _opaque(table)
-        self.world.set(0, named(name), table)
+        self.world.set(0, name, table)
         return table
 
     def commit(self, name: str, *, place: str | None = None, opaque: bool = False) -> Table:
@@ -121,9 +125,13 @@ class Stage:
 
     async def hint(self, name: str, service: int = 0, **what: Any) -> None:
         """An event, durably accepted, by whichever process lives: none is killed for having taken it."""
+        await self.hint_as(named(name), service, **what)
+
+    async def hint_as(self, name: TableName, service: int = 0, **what: Any) -> None:
+        """As `hint`, of any identifier."""
         self.world.post.told.add(what.get("floor", ""))
         number = self.world.next_event()
-        hint = Hint(named(name), sender="test", event_id=f"s{number}", **what)
+        hint = Hint(name, sender="test", event_id=f"s{number}", **what)
         self.world.services[service].ledger.put([hint], self.world.loop.now())
         self.world.services[service].ring()
         await asyncio.sleep(0.04)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from tests.simulation.life import OPERATIONS
+
+Files: TypeAlias = dict[str, Any]
+"""Of a `Policy` what files are called and where they lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class Setting:
             order, "in order" they come as they happened and say no more than they must.
         slow_inbox: its disk hangs every now and then, for longer than a lease lasts.
         inboxes: how many services follow each catalog, each with an inbox of its own: it was installed twice.
+        policies: what files are called and where they lie; of several, the service is restarted with each in turn.
     """
 
     operations: Mapping[str, float] = field(default_factory=lambda: OPERATIONS)
@@ -41,6 +46,7 @@ class Setting:
     conditional_delete: bool = True
     max_drops: int = 10**6
     crashes: int = 10**6
+    policies: tuple[Files, ...] = ({},)
 
     @property
     def strict(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from sfn.words import Missing, Table, TableName
 
@@ -83,6 +84,7 @@ class Ranks:
         under: by (catalog id, identifier): pointer → its ranks under that name.
         places: by table uuid: the locations that it ever had.
         owner: metadata file → table uuid.
+        heads: metadata file → the head snapshot of each branch.
     """
 
     order: dict[tuple[str, str | None], dict[str, list[int]]] = field(default_factory=lambda: defaultdict(dict))
@@ -91,17 +93,24 @@ class Ranks:
     under: dict[tuple[str, tuple[str, ...]], dict[str, list[int]]] = field(default_factory=lambda: defaultdict(dict))
     places: dict[str | None, set[str]] = field(default_factory=lambda: defaultdict(set))
     owner: dict[str, str | None] = field(default_factory=dict)
+    heads: dict[str, dict[str, Any]] = field(default_factory=dict)
     last: int = 0
 
-    def note(self, catalog_id: str, name: TableName, table: Table) -> None:
-        """The catalog now has this pointer under this name."""
+    def note(self, catalog_id: str, name: TableName, table: Table, places: Iterable[str]) -> None:
+        """The catalog now has this pointer under this name, for which files may lie at these places."""
         self.last += 1
         self.order[catalog_id, table.uuid].setdefault(table.metadata_location, []).append(self.last)
         identifier = (*name.namespace, name.name)
         self.under[catalog_id, identifier].setdefault(table.metadata_location, []).append(self.last)
         self.names[catalog_id, identifier].add(table.uuid)
-        self.places[table.uuid].add(table.location)
+        self.places[table.uuid].update(places)
         self.owner[table.metadata_location] = table.uuid
+        self.heads[table.metadata_location] = {"main": table.snapshot_id, **dict(table.branches)}
+
+
+def version_of(table: Table) -> int:
+    """Which of its versions this is, from 0, as its metadata file's name says."""
+    return int(table.metadata_location.rsplit("/", 1)[-1].split("-", 1)[0])
 
 
 def metadata_file(table: Table) -> bytes:
@@ -112,7 +121,11 @@ def metadata_file(table: Table) -> bytes:
         "location": table.location,
         "last-updated-ms": max(0, table.last_updated_ms),
         "current-snapshot-id": table.snapshot_id,
-        "metadata-log": [{"metadata-file": entry, "timestamp-ms": 0} for entry in table.metadata_log],
+        "metadata-log": [
+            {"metadata-file": entry, "timestamp-ms": at}
+            for entry, at in zip(table.metadata_log, table.log_times, strict=True)
+        ],
+        "refs": {ref: {"snapshot-id": head, "type": "branch"} for ref, head in table.branches},
         "properties": {"sfn.enabled": "false"} if table.left_alone is not None else {},
     }
     return json.dumps(content).encode()
@@ -134,7 +147,7 @@ def next_version(
     rng: random.Random, table: Table, now: float, *, location: str | None = None, metadata_at: str | None = None
 ) -> Table:
     """The table after one more commit; its log keeps three entries, its clock may run backwards."""
-    number = int(table.metadata_location.rsplit("/", 1)[-1].split("-", 1)[0]) + 1
+    number = version_of(table) + 1
     place = location or table.location
     pointer = f"{metadata_at or place}/metadata/{number:05d}-{new_uuid(rng)}.metadata.json"
     return replace(
@@ -142,6 +155,7 @@ def next_version(
         location=place,
         metadata_location=pointer,
         metadata_log=(*table.metadata_log, table.metadata_location)[-3:],
+        log_times=(*table.log_times, max(0, table.last_updated_ms))[-3:],
         last_updated_ms=int(now * 1000) + rng.randint(-2000, 2000),
         snapshot_id=rng.getrandbits(40),
     )

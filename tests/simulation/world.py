@@ -7,7 +7,7 @@ import json
 import random
 import traceback
 from collections import Counter, defaultdict, deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -15,15 +15,17 @@ from sfn.inbox.letters import Order
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.ledger import Terms as LedgerTerms
 from sfn.inbox.sqlite.rows import Rows, subject_of
+from sfn.publish.policy import Policy
 from sfn.words import Hint, Missing, Subject, Table, TableName
 from tests.simulation.checker import Checker
 from tests.simulation.disasters import Disasters
 from tests.simulation.life import REFUSED, Life
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.node import TERMS, Service, Weather, policy_of
+from tests.simulation.node import Service, Weather
 from tests.simulation.rest import Resting, at_rest
 from tests.simulation.setting import Report, Setting
 from tests.simulation.telling import Post, ToldLife
+from tests.simulation.terms import TERMS, policy_of
 from tests.simulation.truth import CatalogTruth, Files, Ranks, metadata_file
 
 QUIET = 420.0
@@ -54,6 +56,7 @@ class World:
         self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
         self.checker.is_live, self.checker.strict = self._is_live, setting.strict
         self.checker.told = bool(setting.told)
+        self.checker.policies = [self._policy(self.truths[0], files) for files in setting.policies]
         self.services: list[Service] = []
         self._switched: set[str | None] = set()
         self.post = Post(self)
@@ -72,9 +75,10 @@ class World:
         truth = self.truths[catalog]
         truth.set(name, value)
         if isinstance(value, Table):
-            self.ranks.note(truth.catalog_id, name, value)
+            places = [site.location for site in self.checker.sites(name, value)]
+            self.ranks.note(truth.catalog_id, name, value, places)
             if not value.location.startswith(REFUSED):
-                self.checker.places.add(value.location)
+                self.checker.places.update(places)
             if value.left_alone is not None:
                 self._switched.add(value.uuid)
             self.files.bodies.setdefault(value.metadata_location, metadata_file(value))
@@ -190,7 +194,7 @@ class World:
         return Service(
             truth,
             self.files,
-            policy_of(truth, told=bool(self.setting.told)),
+            self._policy(truth, self.setting.policies[0]),
             self.weather,
             loop=self.loop,
             rng=self.rng,
@@ -200,6 +204,15 @@ class World:
             say=self.say,
             looked=self._looked,
         )
+
+    def _policy(self, truth: CatalogTruth, files: Mapping[str, Any]) -> Policy:
+        return policy_of(truth, told=bool(self.setting.told), files=files)
+
+    def resettle(self, number: int) -> None:
+        """Start every service anew with other settings."""
+        self.say(f"settings {number}")
+        for service in self.services:
+            service.resettle(self._policy(service.truth, self.setting.policies[number]))
 
     def _is_live(self, catalog_id: str, identifier: tuple[str, ...], uuid: str | None) -> bool:
         """Whether a table may not lose its file; one that was ever switched off may."""

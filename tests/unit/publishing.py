@@ -14,8 +14,9 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.pointer import hintfile
 from sfn.pointer.naming import Whose
 from sfn.pointer.site import Site
+from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
-from sfn.publish.protocol import Ports, publish
+from sfn.publish.protocol import publish
 from sfn.store.memory import MemoryStore
 from sfn.words import Answer, Claim, Held, Hint, Missing, Outcome, Slots, TableName, Told
 from tests.promises.inboxes import TERMS, HandClock

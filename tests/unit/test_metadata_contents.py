@@ -18,7 +18,7 @@ AT = "s3://lake/t/metadata/00100-x.metadata.json"
 SIZE = 200 * 2**20
 MOST_MEMORY = 48 * 2**20
 LOG = tuple(f"s3://lake/t/metadata/{number}.metadata.json" for number in range(100))
-EXPECTED = Table("u1", "s3://lake/t", AT, LOG, 7, 8)
+EXPECTED = Table("u1", "s3://lake/t", AT, LOG, 7, 8, log_times=(0,) * len(LOG))
 HEAD = b'{"format-version": 2, "table-uuid": "u1", "location": "s3://lake/t", "snapshots": ['
 _LOGGED = json.dumps([{"metadata-file": entry, "timestamp-ms": 0} for entry in LOG]).encode()
 TAIL = b'{}], "metadata-log": ' + _LOGGED + b', "last-updated-ms": 7, "current-snapshot-id": 8}'

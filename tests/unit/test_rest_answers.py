@@ -109,7 +109,12 @@ def test_a_table_is_read_whole() -> None:
         "file:/t/metadata/2.json",
         location="file:///t/",
         metadata_log=[{"metadata-file": "file:/t/metadata/1.json", "timestamp-ms": 1}],
-        refs={"main": {"snapshot-id": 7, "type": "branch"}, "audit": {"snapshot-id": 9, "type": "tag"}},
+        refs={
+            "main": {"snapshot-id": 7, "type": "branch"},
+            "q1": {"snapshot-id": 9, "type": "tag"},
+            "release-2": {"snapshot-id": 8, "type": "branch", "max-ref-age-ms": 1},
+            "audit": {"snapshot-id": 9, "type": "branch"},
+        },
         current_snapshot_id=8,
         snapshots=[{"snapshot-id": 7}],
     )
@@ -120,6 +125,8 @@ def test_a_table_is_read_whole() -> None:
         metadata_log=("file:/t/metadata/1.json",),
         last_updated_ms=1_700_000_000_000,
         snapshot_id=7,
+        log_times=(1,),
+        branches=(("audit", 9), ("release-2", 8)),
     )
 
 

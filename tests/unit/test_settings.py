@@ -113,11 +113,12 @@ def test_a_file_with_every_key_is_read(ground: Ground) -> None:
         expire_after = "1d"
         refresh_after = "2h"
         min_publish_interval = "0s"
-        naming = "identifier"
-        placement = "inside"
+        naming = "ordinal"
+        placement = "root"
+        root = "s3://bucket/sfn/"
         branches = ["main"]
-        keep = 100
-        keep_for = "1d"
+        keep = 5
+        keep_for = "2d"
         [listener]
         host = "0.0.0.0"
         port = 0

@@ -19,8 +19,9 @@ from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Interest, OnDrop, Policy
 from sfn.settings import Misconfigured, Settings
 from sfn.store.router import Router
-from sfn.wiring.assembly import assembled, inbox_terms, policy, worker_terms
+from sfn.wiring.assembly import assembled
 from sfn.wiring.sources import adapters, check, library_settings, rest_settings
+from sfn.wiring.terms import inbox_terms, policy, worker_terms
 from sfn.words import CatalogName, Hint
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Terms

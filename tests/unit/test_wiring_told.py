@@ -10,9 +10,10 @@ import pytest
 from sfn.admin.operators import Retirement
 from sfn.errors import Broken
 from sfn.inbox.memory import MemoryInbox
-from sfn.wiring.assembly import Reached, assembled, inbox_terms, policy
+from sfn.wiring.assembly import Reached, assembled
 from sfn.wiring.metering import bounds
 from sfn.wiring.sources import check
+from sfn.wiring.terms import inbox_terms, policy
 from sfn.words import CatalogName, Hint
 from tests.promises.inboxes import TERMS, HandClock
 from tests.promises.told_world import ToldWorld

@@ -11,8 +11,9 @@ from typing_extensions import override
 
 from sfn.catalog.told import ToldCatalog
 from sfn.inbox.memory import MemoryInbox
+from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
-from sfn.publish.protocol import Ports, publish
+from sfn.publish.protocol import publish
 from sfn.words import Birth, Claim, Hint, Table, TableName
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import LAG, Line

@@ -106,6 +106,26 @@ class MemoryCatalog:
         after = replace(before, location=location or before.location, left_alone=left_alone)
         return self._write(table, replace(after, snapshot_id=next(self._serial)))
 
+    def branch(self, table: TableName, name: str) -> Table:
+        """A commit to a branch, which is made where there is none."""
+        before = self._rows[table].versions[-1]
+        branches = {**dict(before.branches), name: next(self._serial)}
+        return self._write(table, replace(before, branches=tuple(sorted(branches.items()))))
+
+    def drop_branch(self, table: TableName, name: str) -> Table:
+        """One more version, without a branch."""
+        before = self._rows[table].versions[-1]
+        return self._write(table, replace(before, branches=tuple(one for one in before.branches if one[0] != name)))
+
+    def current(self, table: TableName) -> Table | None:
+        """The current version; None without one."""
+        row = self._rows.get(table)
+        return row.versions[-1] if row is not None and row.versions else None
+
+    def amend(self, table: TableName, version: Table) -> None:
+        """Let the current version say something else, as where a log was cut short."""
+        self._rows[table].versions[-1] = version
+
     def roll_back(self, table: TableName) -> Table:
         """Make the last version but one current again, as registering its file or restoring a backup does."""
         self._rows[table].versions.pop()
@@ -134,6 +154,7 @@ class MemoryCatalog:
             version,
             metadata_location=f"{version.location}/metadata/{number:05d}-{UUID(int=serial)}.metadata.json",
             metadata_log=(*before.metadata_log, before.metadata_location) if before else (),
+            log_times=(*before.log_times, before.last_updated_ms) if before else (),
             last_updated_ms=_EPOCH_MS + 1000 * serial,
         )
         versions.append(version)

@@ -5,7 +5,7 @@ Fields not named here are skipped without being built: 8 MiB of snapshots take 6
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -17,6 +17,9 @@ from sfn.words import Table
 LAST_MILLISECOND: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z: past it no date of ours can be written."""
 
+_MAIN: Final = "main"
+_BRANCH: Final = "branch"
+
 T = TypeVar("T")
 
 
@@ -26,14 +29,12 @@ class Unintelligible(Exception):
 
 class _Logged(msgspec.Struct, gc=False):
     file: str = msgspec.field(name="metadata-file")
+    timestamp_ms: int = msgspec.field(name="timestamp-ms", default=0)
 
 
-class _Ref(msgspec.Struct, rename="kebab"):
+class _Ref(msgspec.Struct, rename="kebab", gc=False):
     snapshot_id: int
-
-
-class _Refs(msgspec.Struct):
-    main: _Ref | None = None
+    type: str = "branch"
 
 
 class _Properties(msgspec.Struct):
@@ -51,7 +52,7 @@ class Metadata(msgspec.Struct, rename="kebab"):
     current_snapshot_id: int | None = None
     metadata_log: list[_Logged] | None = None
     properties: _Properties | None = None
-    refs: _Refs | None = None
+    refs: dict[str, _Ref] | None = None
 
 
 def table_of(metadata: Metadata, metadata_location: str) -> Table:
@@ -68,8 +69,10 @@ def table_of(metadata: Metadata, metadata_location: str) -> Table:
         location=metadata.location.rstrip("/") or metadata.location,
         metadata_location=metadata_location,
         metadata_log=tuple(entry.file for entry in metadata.metadata_log or ()),
+        log_times=tuple(_written_ms(entry) for entry in metadata.metadata_log or ()),
         last_updated_ms=metadata.last_updated_ms,
         snapshot_id=_head(metadata),
+        branches=_branches(metadata.refs or {}),
         left_alone=_left_alone(metadata.properties or _Properties()),
     )
 
@@ -127,10 +130,19 @@ _NEEDED: Final = needed(Metadata)
 
 
 def _head(metadata: Metadata) -> int | None:
-    main = metadata.refs.main if metadata.refs else None
+    main = (metadata.refs or {}).get(_MAIN)
     head = main.snapshot_id if main else metadata.current_snapshot_id
     # Old writers say -1 for "none".
     return None if head == -1 else head
+
+
+def _branches(refs: Mapping[str, _Ref]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, ref.snapshot_id) for name, ref in refs.items() if ref.type == _BRANCH and name != _MAIN))
+
+
+def _written_ms(entry: _Logged) -> int:
+    # Nothing but the order of a timeline rests on it, and that is ours: nonsense in it is no reason to refuse a table.
+    return min(max(entry.timestamp_ms, 0), LAST_MILLISECOND)
 
 
 def _left_alone(properties: _Properties) -> str | None:

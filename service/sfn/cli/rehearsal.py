@@ -17,7 +17,7 @@ from sfn.cli.tables import spelled
 from sfn.clock import SystemClock
 from sfn.settings import load
 from sfn.store.router import Router
-from sfn.wiring import assembly, places, sources
+from sfn.wiring import places, sources, terms
 from sfn.work.survey import Found, Survey
 
 SHOWN: Final = 1_000
@@ -76,7 +76,7 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
             for name in names if catalog is None else [catalog]:
-                policy = assembly.policy(settings, name, await catalogs[name].identity())
+                policy = terms.policy(settings, name, await catalogs[name].identity())
                 with progress(name, None) as moved:
                     survey = Survey(
                         catalogs[name],

@@ -10,6 +10,7 @@ from sfn.pointer.location import canonical
 from sfn.reader.blocking import resolve
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from pyiceberg.catalog import MetastoreCatalog
     from pyiceberg.catalog.rest import RestCatalog
 
@@ -101,14 +102,20 @@ def read_with_pyiceberg(directory: Path) -> list[Row]:
 
 def read_with_duckdb(directory: Path) -> list[Row]:
     """A table's rows by its directory: DuckDB reads the version hint."""
-    import duckdb  # noqa: PLC0415 - an optional dependency
-
-    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-        for name in _EXTENSIONS:
-            connection.load_extension(str(_extension(name)))
+    with duckdb_for_iceberg() as connection:
         return connection.execute(
             "SELECT id, item, price FROM iceberg_scan(?) ORDER BY id", [str(directory)]
         ).fetchall()
+
+
+def duckdb_for_iceberg() -> "DuckDBPyConnection":
+    """DuckDB, in memory, with the extensions that read Iceberg."""
+    import duckdb  # noqa: PLC0415 - an optional dependency
+
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    for name in _EXTENSIONS:
+        connection.load_extension(str(_extension(name)))
+    return connection
 
 
 def _extension(name: str) -> Path:

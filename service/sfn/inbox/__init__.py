@@ -75,12 +75,12 @@ class Worklist(Protocol):
         """Prolong leases, from when the inbox comes to it; those that were lost are missing from the answer."""
         ...
 
-    async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
-        """Durably add a location to the row before anything is written there.
+    async def remember(self, claim: Claim, site: str, uuid: str | None) -> frozenset[TableName] | None:
+        """Durably add the text of a site (`sfn.pointer.site`) to the row before anything is written there.
 
         Returns:
-            Other rows with a live table of another uuid than `uuid` at that location (they are hinted when the
-            location is new to this row); None: the lease was lost.
+            Other rows with a live table of another uuid than `uuid` at that site's location (they are hinted when the
+            site is new to this row); None: the lease was lost.
         """
         ...
 

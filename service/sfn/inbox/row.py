@@ -10,6 +10,7 @@ import msgspec
 
 from sfn.inbox.standing import LastEvent, Said, Standing
 from sfn.pointer.location import store_of
+from sfn.pointer.site import location_of
 from sfn.words import Claim, Lane, Memo, Reason, Story, Subject, TableName, Urgency, Wish
 
 
@@ -89,7 +90,7 @@ def lane_of(row: Row, stores: Collection[str] = ()) -> Lane:
     """The lane that a row would be claimed from; `stores` are those of the terms."""
     if not isinstance(row.subject, TableName):
         return Lane(row.subject.catalog, "", Urgency.SWEEP)
-    live = row.story.live.location if row.story.live is not None else min(row.locations, default="")
+    live = row.story.live.location if row.story.live is not None else location_of(min(row.locations, default=""))
     urgency = Urgency.LIVE if row.seq > row.done_seq else Urgency.CHORE
     return Lane(row.subject.catalog, store_of(live, stores) if live else "", urgency)
 

@@ -76,6 +76,11 @@ def location_of(text: str) -> str:
     return text.partition(_SIGN)[0]
 
 
+def sites_at(location: str) -> tuple[str, str]:
+    """The texts of a location's sites, but the one that is the location itself, lie between these two."""
+    return location + _SIGN, location + chr(ord(_SIGN) + 1)
+
+
 def below_root(root: str, namespace: Sequence[str], name: str) -> str:
     """The folder of a table below a root, without a trailing slash."""
     return f"{root.rstrip('/')}/{naming.folders(namespace, name)}"

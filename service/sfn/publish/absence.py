@@ -11,12 +11,13 @@ from sfn.publish.changes import Draft
 from sfn.publish.elsewhere import drop
 from sfn.publish.facts import IsListed, MayStep
 from sfn.publish.older import older_files, older_first, written_at
+from sfn.publish.own import Own
 from sfn.publish.policy import OnDrop
 from sfn.publish.scene import Scene
 from sfn.words import Backward, Dead, Reason, Step
 
 
-def settle_absent(scene: Scene, nowhere: Mapping[str, list[str]], draft: Draft) -> None:
+def settle_absent(scene: Scene, nowhere: Mapping[str, list[Own]], draft: Draft) -> None:
     """Give up the files of tables that are nowhere any more, once every test for it has been passed."""
     if not nowhere or scene.policy.on_drop is OnDrop.KEEP:
         return
@@ -25,20 +26,20 @@ def settle_absent(scene: Scene, nowhere: Mapping[str, list[str]], draft: Draft) 
         draft.dead = _held(scene)
         draft.absent.update({uuid: at for uuid, at in scene.claim.story.absent.items() if uuid in nowhere})
         return
-    for uuid, locations in nowhere.items():
-        if _is_certain(scene, uuid, locations, draft):
-            if not _brake_allows(scene, uuid, locations):
+    for uuid, owns in nowhere.items():
+        if _is_certain(scene, uuid, owns, draft):
+            if not _brake_allows(scene, uuid, owns):
                 draft.dead = _held(scene)
                 return
-            for location in locations:
-                delete = scene.policy.on_drop is OnDrop.DELETE or _is_purged(scene, location)
-                drop(scene, location, draft, delete=delete)
+            for own in owns:
+                delete = scene.policy.on_drop is OnDrop.DELETE or _is_purged(scene, own)
+                drop(scene, own, draft, delete=delete)
 
 
-def _is_certain(scene: Scene, uuid: str, locations: list[str], draft: Draft) -> bool:
+def _is_certain(scene: Scene, uuid: str, owns: list[Own], draft: Draft) -> bool:
     policy, look = scene.policy, scene.look
-    written = written_at(scene, locations)
-    older = older_files(scene, uuid, locations) if uuid else []
+    written = written_at(owns)
+    older = older_files(scene, uuid, owns) if uuid else []
     if older:
         draft.ask(older)
         draft.look_again(*older_first(scene))
@@ -70,16 +71,16 @@ def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:
     return True
 
 
-def _brake_allows(scene: Scene, uuid: str, locations: list[str]) -> bool:
+def _brake_allows(scene: Scene, uuid: str, owns: list[Own]) -> bool:
     if scene.table is not None or scene.claim.story.waived:
         return True
-    doc = scene.own[locations[0]].doc
+    doc = owns[0].doc
     pointer = doc.metadata_file_path if doc is not None else ""
     return scene.facts.holds(MayStep(Step(Backward.DROP, uuid, pointer)))
 
 
-def _is_purged(scene: Scene, location: str) -> bool:
-    doc = scene.own[location].doc
+def _is_purged(scene: Scene, own: Own) -> bool:
+    doc, location = own.doc, own.site.location
     if doc is None or canonical(doc.metadata_file_path.rpartition("/")[0]) != f"{location}/metadata":
         # Where the metadata lies in another folder nothing can be told from this one, and the event is believed.
         return scene.purged

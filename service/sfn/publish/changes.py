@@ -1,7 +1,9 @@
 """What a publish does to files, and in which order: every prefix of a plan leaves every reader right.
 
-Order: the files that point, then the version hint; then hints that must not speak any more; then `renamed`, `moved` and
-`dropped`; then what is deleted. For a table that is gone the hint goes before its document says so.
+Order: what an earlier publish left undone; the file that points; those of commits, the oldest first; those of other
+branches; then the version hint; then hints that must not speak any more; then what another file of the same name
+supersedes; then `renamed`, `moved` and `dropped`; then what is deleted. For a table that is gone the hint goes before
+its document says so.
 """
 
 from __future__ import annotations
@@ -12,17 +14,22 @@ from datetime import datetime
 from enum import IntEnum
 from typing import TypeAlias
 
+from sfn.pointer.site import Site
 from sfn.words import Ask, Dead, Done, Held, Later, Telling
 
 
 class Stage(IntEnum):
     """When in a plan a change comes."""
 
-    POINT = 0
-    HINT = 1
-    SILENCE = 2
-    FORWARD = 3
-    PRUNE = 4
+    MEND = 0
+    POINT = 1
+    COMMIT = 2
+    BRANCH = 3
+    HINT = 4
+    SILENCE = 5
+    SUPERSEDE = 6
+    FORWARD = 7
+    PRUNE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +42,15 @@ class Put:
         body: what.
         replacing: what was seen; None to create.
         check: a key that must be unchanged when this one has been written (a hint's content can repeat, so its swap
-            alone does not tell that the document beside it is still ours), with the location whose other rows must
-            still be none.
+            alone does not tell that the document beside it is still ours), with the site whose other rows must still
+            be none.
     """
 
     stage: Stage
     key: str
     body: bytes
     replacing: Held | None
-    check: tuple[str, str] | None = None
+    check: tuple[str, Site] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ from sfn.pointer import hintfile
 from sfn.pointer.document import Document
 from sfn.pointer.lineage import Relation, relate
 from sfn.publish.facts import Facts
+from sfn.publish.inventory import Inventory
+from sfn.publish.own import Own
 from sfn.publish.policy import Policy
-from sfn.publish.scene import Own, hint_at, own_file
+from sfn.publish.scene import hint_at
 from sfn.words import Reason, Table, TableName
 
 
@@ -70,7 +72,8 @@ def compare(name: TableName, table: Table, place: str, facts: Facts, policy: Pol
     Raises:
         Lacking: a file must be read first.
     """
-    own = own_file(facts, name, policy, place)
+    site = policy.site(name, place)
+    own = Inventory(facts, policy, name).slot(site, table.uuid)
     if table.left_alone is not None:
         live = own.doc is not None and own.doc.live
         return Difference(name, Kind.LEFT_OVER, f"{own.key}: {table.left_alone}") if live else None
@@ -78,13 +81,15 @@ def compare(name: TableName, table: Table, place: str, facts: Facts, policy: Pol
         return _obstructed(name, own, own.obstacle)
     if own.doc is None:
         return Difference(name, Kind.MISSING, f"nothing at {own.key}")
-    found = _pointing(own.doc, table) or _hint(own.doc, table, place, facts, policy)
+    found = _pointing(own.doc, table) or _hint(own, own.doc, table, facts, policy)
     return None if found is None else Difference(name, found[0], f"{own.key}: {found[1]}")
 
 
 def _obstructed(name: TableName, own: Own, obstacle: Reason) -> Difference:
-    if obstacle is Reason.FOREIGN_CATALOG:
-        return Difference(name, Kind.FOREIGN_CATALOG, f"{own.key} carries the catalog_id {own.owner}")
+    if obstacle is Reason.FOREIGN_CATALOG and own.found is not None:
+        return Difference(name, Kind.FOREIGN_CATALOG, f"{own.key} carries the catalog_id {own.found.catalog_id}")
+    if obstacle is Reason.PERMANENT:
+        return Difference(name, Kind.PERMANENT, "it has no table-uuid to call its files by")
     return Difference(name, Kind.FOREIGN_FILE, f"{own.key} is not provably ours")
 
 
@@ -108,9 +113,11 @@ def _pointing(doc: Document, table: Table) -> tuple[Kind, str] | None:
             )
 
 
-def _hint(doc: Document, table: Table, place: str, facts: Facts, policy: Policy) -> tuple[Kind, str] | None:
+def _hint(own: Own, doc: Document, table: Table, facts: Facts, policy: Policy) -> tuple[Kind, str] | None:
     """The version hint, where it is ours and behind. None at all may be right: two tables may share the directory."""
-    wanted, hint = hintfile.content(table), hint_at(facts, place) if policy.version_hint else None
+    wanted, hint = hintfile.content(table), None
+    if policy.version_hint and own.site.has_hint:
+        hint = hint_at(facts, own.site.location)
     if wanted is None or hint is None or hint.body == wanted:
         return None
     said = hint.body.decode(errors="replace")

@@ -19,9 +19,12 @@ from sfn.publish.absence import settle_absent
 from sfn.publish.changes import Change, Draft, Plan, Put, Stage
 from sfn.publish.elsewhere import find_heirs, settle_elsewhere, withdraw
 from sfn.publish.facts import Facts, Lacking, Question
-from sfn.publish.pointing import is_our_hint, needs_listing, point
+from sfn.publish.hints import is_our_hint
+from sfn.publish.inventory import Inventory, beside
+from sfn.publish.obstacles import in_the_way
+from sfn.publish.pointing import needs_listing, point
 from sfn.publish.policy import Policy
-from sfn.publish.scene import Scene, beside, hint_at, own_file
+from sfn.publish.scene import Scene, hint_at
 from sfn.publish.trust import await_table, await_unheard, hindrance, is_turned, keep_unheard
 from sfn.publish.verdict import conclude, next_refresh, nothing_there, unwritten
 from sfn.words import Claim, Dead, Done, Findings, Later, Reason, Table, TableName, Unwritten
@@ -57,9 +60,13 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
         return unwritten(claim, look, policy, jitter)
     table = look.found if isinstance(look.found, Table) else None
     place, refused = _place(table, policy)
-    locations = claim.locations | ({place} if place is not None else set())
-    own = {location: own_file(facts, name, policy, location) for location in sorted(locations)}
-    scene = Scene(claim, facts, policy, name, look, table, place, own, obstacle=refused)
+    site = policy.site(name, place) if place is not None else None
+    inventory = Inventory.of(claim, facts, policy, name)
+    sites = {Site.of(text) for text in claim.locations} | ({site} if site is not None else set())
+    owns = [
+        own for one in sorted(sites, key=lambda one: one.text) for own in inventory.at(one, table, is_place=one == site)
+    ]
+    scene = Scene(claim, facts, policy, name, look, table, place, site, inventory, tuple(owns), obstacle=refused)
     refresh = claim.story.refresh_at is not None and now >= claim.story.refresh_at
     # Where nobody can ask, that there is none says only that nothing is heard of it.
     left_out = (table is not None or policy.told) and not policy.interest.covers(name)
@@ -79,10 +86,11 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
         if stopped is not None:
             return stopped
         scene = _with_obstacle(scene)
-        if scene.place is not None and scene.obstacle is None:
+        if scene.site is not None and scene.obstacle is None:
             if needs_listing(scene, table, refresh=refresh):
-                scene.facts.require_read(hintfile.key(scene.place))
-                scene = replace(scene, siblings=beside(scene.facts, scene.name, scene.policy, scene.place))
+                if scene.site.has_hint:
+                    scene.facts.require_read(hintfile.key(scene.site.location))
+                scene = replace(scene, siblings=beside(scene.inventory, scene.site))
             point(scene, table, draft, turned=is_turned(scene, table), refresh=refresh)
     else:
         await_table(scene, draft)
@@ -105,10 +113,11 @@ def _held(scene: Scene, dead: Dead, *, refresh: bool, jitter: float) -> Plan | D
     if refresh or story.refresh_at is None:
         story = replace(story, refresh_at=next_refresh(scene.look, scene.policy, jitter))
     draft = Draft()
-    for location, own in scene.own.items() if refresh else ():
+    for own in scene.owns if refresh else ():
+        for file in own.files:
+            draft.put(Stage.FORWARD, file.key, file.held.body, file.held)
+    for location in {own.site.location for own in scene.owns if own.site.has_hint} if refresh else ():
         hint = hint_at(scene.facts, location)
-        if own.held is not None:
-            draft.put(Stage.FORWARD, own.key, own.held.body, own.held)
         if hint is not None and is_our_hint(scene, location, hint):
             draft.put(Stage.HINT, hintfile.key(location), hint.body, hint)
     changes = draft.ordered()
@@ -122,14 +131,14 @@ def _held(scene: Scene, dead: Dead, *, refresh: bool, jitter: float) -> Plan | D
 def _withdraw(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:
     """A table that gets no files (any more): ours go."""
     draft = Draft()
-    scene = replace(scene, table=None, place=None)
+    scene = replace(scene, table=None, place=None, site=None)
     keep_unheard(scene, draft)
     if not scene.documents:
         return nothing_there(scene, draft)
     if draft.unheard:
         draft.look_again(scene.look.answered + scene.policy.refresh_after, "what was told means nothing yet")
-    for location in scene.own:
-        withdraw(scene, location, draft)
+    for own in scene.owns:
+        withdraw(scene, own, draft)
     if refresh:
         _touch(scene, draft)
     return _concluded(scene, draft, refresh=refresh, jitter=jitter)
@@ -147,13 +156,7 @@ def _with_obstacle(scene: Scene) -> Scene:
     own = scene.here
     if own is None or own.obstacle is None:
         return scene
-    detail = f"{own.key} is not ours: "
-    if own.obstacle is Reason.FOREIGN_CATALOG:
-        adopt = f"`sfn adopt {scene.name.catalog} --from {own.owner}`"
-        detail += f"it belongs to the same identifier of another catalog; {adopt} takes it over"
-    else:
-        detail += "it is no SFN document of a catalog that can be told; look at it, then move or delete it"
-    return replace(scene, obstacle=Dead(own.obstacle, detail))
+    return replace(scene, obstacle=in_the_way(own, scene.name))
 
 
 def _place(table: Table | None, policy: Policy) -> tuple[str | None, Dead | None]:
@@ -169,9 +172,9 @@ def _place(table: Table | None, policy: Policy) -> tuple[str | None, Dead | None
 def _touch(scene: Scene, draft: Draft) -> None:
     """Write what stays as it is once more, unchanged: cleaners delete unknown files by their age."""
     changed = {change.key for change in draft.changes}
-    for location, own in scene.own.items():
-        if location != scene.place and own.held is not None and own.key not in changed:
-            draft.put(Stage.FORWARD, own.key, own.held.body, own.held)
+    for file in (file for own in scene.owns for file in own.files):
+        if file.key not in changed:
+            draft.put(Stage.FORWARD, file.key, file.held.body, file.held)
 
 
 def _possible(changes: Iterable[Change], facts: Facts) -> tuple[Change, ...]:
@@ -191,9 +194,11 @@ def _verify(scene: Scene, changes: tuple[Change, ...]) -> None:
         scene.facts.require_look_after(scene.name, tuple(change.key for change in changes))
         return
     name = scene.name
-    for location, own in scene.own.items():
+    for own in scene.owns:
+        guid = scene.table.uuid if scene.table is not None else None
         # What stands in the way may be at either of the two names.
-        keys = Site(location).keys(Whose(name.namespace, name.name)) if own.obstacle is not None else [own.key]
-        for key in (*keys, hintfile.key(location)):
+        keys = own.site.keys(Whose(name.namespace, name.name, guid)) if own.obstacle is not None else [own.key]
+        hints = [hintfile.key(own.site.location)] if own.site.has_hint else []
+        for key in (*keys, *(file.key for file in own.files), *hints):
             if scene.facts.file(key) is not None:
                 scene.facts.require_read(key)

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sfn.errors import LocationRefused
-from sfn.pointer import hintfile
 from sfn.pointer.document import Document, Link, State, render
 from sfn.pointer.location import canonical, checked
 from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
 from sfn.publish.changes import Draft, Stage
-from sfn.publish.facts import WhoIsAt
+from sfn.publish.commits import finish_commits, remove_commits
+from sfn.publish.documents import successor
+from sfn.publish.hints import silence_hint
 from sfn.publish.older import older_files, older_first
-from sfn.publish.pointing import is_our_hint, spoken, successor, withdrawal
-from sfn.publish.scene import Own, Scene, beside, hint_at, own_file
-from sfn.words import Ask, Held, Reason, Table, TableName
+from sfn.publish.own import File, Own
+from sfn.publish.scene import Scene
+from sfn.words import Ask, Reason, Table, TableName
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,107 +54,99 @@ def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir | None]:
     return heirs
 
 
-def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draft) -> dict[str, list[str]]:
+def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draft) -> dict[str, list[Own]]:
     """Follow what became of our files away from the table's place.
 
     Those of a table whose new location is refused stay as they are: a wrong setting, or a catalog that answers wrong
     locations, would else give up every table at once.
 
     Returns:
-        By table uuid: the locations of live files whose table is nowhere any more.
+        By table uuid: the live files whose table is nowhere any more.
     """
-    nowhere: dict[str, list[str]] = {}
-    for location, own in sorted(scene.own.items()):
-        doc, held = own.doc, own.held
-        if location == scene.place or doc is None or held is None:
+    nowhere: dict[str, list[Own]] = {}
+    for own in scene.owns:
+        doc = own.doc
+        if doc is None or scene.is_here(own):
             continue
         if scene.table is not None and doc.guid == scene.table.uuid and doc.state in {State.CURRENT, State.MOVED}:
-            if scene.obstacle is None:
-                _move(scene, location, own, doc, held, draft)
-            elif doc.live and scene.obstacle.reason is not Reason.LOCATION_REFUSED:
-                _give_up(scene, location, doc, draft)
-            elif not doc.live:
-                _age(scene, location, own, doc, held, draft)
-        elif doc.live and doc.guid is not None and doc.guid in heirs:
-            heir = heirs[doc.guid]
-            if heir is not None:
-                _rename(scene, location, own, doc, held, heir, draft)
-            else:
-                draft.look_again(scene.look.answered + scene.policy.long_pause, "renamed to a location that is refused")
-        elif doc.live:
-            nowhere.setdefault(doc.guid or "", []).append(location)
+            _settle_moved(scene, own, doc, draft)
+        elif not doc.live:
+            _age(scene, own, draft)
+        elif doc.guid is not None and doc.guid in heirs:
+            _settle_renamed(scene, own, doc, heirs[doc.guid], draft)
+        elif _is_superseded(scene, own, doc):
+            _give_up(scene, own, doc, draft, stage=Stage.SUPERSEDE)
         else:
-            _age(scene, location, own, doc, held, draft)
+            nowhere.setdefault(doc.guid or "", []).append(own)
     return nowhere
 
 
-def drop(scene: Scene, location: str, draft: Draft, *, delete: bool = False) -> None:
-    """Say that the table is gone: the hint first, then the document becomes `dropped`, or goes too."""
-    own = scene.own[location]
-    if own.doc is None or own.held is None:
-        return
-    silence_hint(scene, location, draft)
-    draft.stirs.add(location)
-    dropped = render(successor(scene, own.doc, State.DROPPED))
-    if delete:
-        draft.remove(Stage.PRUNE, own.key, own.held, otherwise=dropped)
+def _settle_moved(scene: Scene, own: Own, doc: Document, draft: Draft) -> None:
+    if scene.obstacle is None:
+        _move(scene, own, draft)
+    elif doc.live and scene.obstacle.reason is not Reason.LOCATION_REFUSED:
+        _give_up(scene, own, doc, draft)
+    elif not doc.live:
+        _age(scene, own, draft)
+
+
+def _settle_renamed(scene: Scene, own: Own, doc: Document, heir: Heir | None, draft: Draft) -> None:
+    if heir is not None:
+        _rename(scene, own, doc, heir, draft)
     else:
-        draft.put(Stage.FORWARD, own.key, dropped, own.held)
+        draft.look_again(scene.look.answered + scene.policy.long_pause, "renamed to a location that is refused")
 
 
-def _give_up(scene: Scene, location: str, doc: Document, draft: Draft, *, delete: bool = False) -> None:
+def _is_superseded(scene: Scene, own: Own, doc: Document) -> bool:
+    """Whether a table of another uuid had the name later, by a file beside this one: then it is this one's no more."""
+    return own.site.naming.is_by_guid and any(
+        other.site == own.site and (scene.is_here(other) or (other.doc is not None and other.doc.as_of > doc.as_of))
+        for other in scene.owns
+        if other is not own
+    )
+
+
+def drop(scene: Scene, own: Own, draft: Draft, *, delete: bool = False, stage: Stage = Stage.FORWARD) -> None:
+    """Say that the table is gone: the hint first, then its documents become `dropped`, or go too, the leading one last.
+
+    While that one is live the row still knows what there is to do.
+    """
+    if own.doc is None:
+        return
+    finish_commits(scene, own, draft)
+    silence_hint(scene, own, draft)
+    draft.stirs.add(own.site.location)
+    if delete:
+        remove_commits(scene, own, draft)
+    for file in reversed(own.files):
+        dropped = render(successor(scene, file.doc, State.DROPPED))
+        if delete:
+            draft.remove(Stage.PRUNE, file.key, file.held, otherwise=dropped)
+        elif file.doc.live:
+            draft.put(stage, file.key, dropped, file.held)
+
+
+def _give_up(
+    scene: Scene, own: Own, doc: Document, draft: Draft, *, delete: bool = False, stage: Stage = Stage.FORWARD
+) -> None:
     """Drop what has no successor, once older files of the table went."""
-    older = older_files(scene, doc.guid, [location]) if doc.guid is not None else []
+    older = older_files(scene, doc.guid, [own]) if doc.guid is not None else []
     if older:
         draft.ask(older)
         draft.look_again(*older_first(scene))
     else:
-        drop(scene, location, draft, delete=delete)
+        drop(scene, own, draft, delete=delete, stage=stage)
 
 
-def withdraw(scene: Scene, location: str, draft: Draft) -> None:
-    """Take back what speaks of a live table at a location; what speaks of a table that is gone expires.
+def withdraw(scene: Scene, own: Own, draft: Draft) -> None:
+    """Take back what speaks of a live table at a site; what speaks of a table that is gone expires.
 
     Of a catalog that retired nothing is left either way.
     """
-    own = scene.own[location]
     if own.doc is not None and own.doc.live:
-        _give_up(scene, location, own.doc, draft, delete=True)
-    elif own.doc is not None and own.held is not None:
-        _age(scene, location, own, own.doc, own.held, draft)
-
-
-def silence_hint(scene: Scene, location: str, draft: Draft, *, again: bool = False) -> None:
-    """Delete the hint at a location where this row's table is no more, if it is ours.
-
-    Not where it speaks for a table that lives there under another name, be it the same table, or for another catalog's:
-    two that have registered one metadata file have the same hint.
-
-    Args:
-        again: this was done before, so a hint that says nothing already may stay as it is.
-    """
-    hint, doc = hint_at(scene.facts, location), scene.own[location].doc
-    if hint is None or doc is None or not is_our_hint(scene, location, hint):
-        return
-    others = scene.facts.names(WhoIsAt(location))
-    if hintfile.is_withdrawn(hint.body):
-        draft.ask(Ask(name) for name in others)
-    if not any(_speaks_for(scene, name, location, hint) for name in others) and not _is_said(scene, location, hint):
-        draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint, again=again))
-
-
-def _speaks_for(scene: Scene, name: TableName, location: str, hint: Held) -> bool:
-    """Whether a hint is what another row's live file there says, or said."""
-    for key in Site(location).keys(Whose(name.namespace, name.name)):
-        scene.facts.require_read(key)
-    doc = own_file(scene.facts, name, scene.policy, location).doc
-    return doc is not None and doc.live and hint.body.decode(errors="replace") in set(spoken([doc]))
-
-
-def _is_said(scene: Scene, location: str, hint: Held) -> bool:
-    """Whether a live file beside ours, of whomever, says what the hint says, or said it."""
-    live = [doc for doc in beside(scene.facts, scene.name, scene.policy, location) if doc.live]
-    return hint.body.decode(errors="replace") in set(spoken(live))
+        _give_up(scene, own, own.doc, draft, delete=True)
+    elif own.doc is not None:
+        _age(scene, own, draft)
 
 
 def _candidates(scene: Scene, uuid: str) -> list[Ask]:
@@ -175,25 +167,50 @@ def _heir(scene: Scene, name: TableName, table: Table) -> Heir | None:
         return None
 
 
-def _move(scene: Scene, location: str, own: Own, doc: Document, held: Held, draft: Draft) -> None:
-    here = scene.here
-    if here is None or (doc.moved_to is not None and doc.moved_to.sfn_file_path == here.key):
-        if doc.state is State.MOVED:
-            _age(scene, location, own, doc, held, draft)
+def _move(scene: Scene, own: Own, draft: Draft) -> None:
+    """Lead on to where the table's files are now: another location, or other settings for what they are called."""
+    here, lead = scene.here, own.lead
+    if here is None or lead is None:
         return
-    moved = replace(successor(scene, doc, State.MOVED), moved_to=Link(scene.name.namespace, scene.name.name, here.key))
-    silence_hint(scene, location, draft)
-    draft.put(Stage.FORWARD, own.key, render(moved), held)
-    draft.stirs.add(location)
+    stray = [file for file in own.files if file.doc.state in {State.CURRENT, State.MOVED}]
+    stray = [file for file in stray if file.doc.moved_to is None or file.doc.moved_to.sfn_file_path != here.key]
+    if lead not in stray:
+        _age(scene, own, draft)
+        return
+    if lead.doc.guid is not None:
+        # Of a row that the inbox lost only its file still tells: a reader must not come back to it once ours is gone.
+        draft.ask(older_files(scene, lead.doc.guid, [own]))
+    finish_commits(scene, own, draft)
+    silence_hint(scene, own, draft)
+    draft.stirs.add(own.site.location)
+    for file in reversed(stray):
+        key = here.key if file is lead else _target(scene, here, file)
+        moved = replace(
+            successor(scene, file.doc, State.MOVED), moved_to=Link(scene.name.namespace, scene.name.name, key)
+        )
+        draft.put(Stage.FORWARD, file.key, render(moved), file.held)
 
 
-def _rename(scene: Scene, location: str, own: Own, doc: Document, held: Held, heir: Heir, draft: Draft) -> None:
-    for key in Site(heir.place).keys(Whose(heir.name.namespace, heir.name.name)):
+def _target(scene: Scene, here: Own, file: File) -> str:
+    """Where a file's branch is now; a branch that is not published any more leads to the table."""
+    if scene.table is None or file.doc.ref not in scene.policy.refs(scene.table):
+        return here.key
+    return scene.inventory.slot(here.site, scene.table.uuid, file.doc.ref).key
+
+
+def _rename(scene: Scene, own: Own, doc: Document, heir: Heir, draft: Draft) -> None:
+    site = scene.policy.site(heir.name, heir.place)
+    theirs = replace(scene.inventory, name=heir.name, remembered=frozenset())
+    for key in site.keys(Whose(heir.name.namespace, heir.name.name, doc.guid)):
         # Two names can share a plain file name, so what is remembered of ours may be an old state of theirs.
         scene.facts.require_read(key)
-    target = own_file(scene.facts, heir.name, scene.policy, heir.place)
+    target = theirs.slot(site, doc.guid)
+    if target.key == own.key and target.obstacle is None:
+        draft.ask([Ask(heir.name)])
+        draft.look_again(scene.look.answered + scene.policy.pause, f"{heir.name} has this file now, and must take it")
+        return
     if target.obstacle is not None and scene.look.asked - doc.written_at >= scene.policy.replica_lag:
-        _give_up(scene, location, doc, draft)
+        _give_up(scene, own, doc, draft)
         return
     if target.doc is None or not _is_current(target.doc, doc, heir):
         draft.ask([Ask(heir.name)])
@@ -202,15 +219,24 @@ def _rename(scene: Scene, location: str, own: Own, doc: Document, held: Held, he
     if scene.look.asked - doc.written_at < scene.policy.replica_lag:
         draft.look_again(doc.written_at + scene.policy.replica_lag, "the answer may be older than what is held")
         return
-    renamed = replace(
-        successor(scene, doc, State.RENAMED),
+    finish_commits(scene, own, draft)
+    if site.folder != own.site.folder:
+        # Else the heir's row sees our document beside its own, and knows the hint for ours.
+        silence_hint(scene, own, draft)
+    draft.stirs.add(own.site.location)
+    for file in reversed(own.files):
+        if file.doc.live:
+            branch = target if file is own.lead else theirs.slot(site, doc.guid, file.doc.ref)
+            renamed = _renamed(scene, file, branch if branch.doc is not None and branch.doc.live else target, heir)
+            draft.put(Stage.FORWARD, file.key, render(renamed), file.held)
+
+
+def _renamed(scene: Scene, file: File, target: Own, heir: Heir) -> Document:
+    return replace(
+        successor(scene, file.doc, State.RENAMED),
         moved_to=Link(heir.name.namespace, heir.name.name, target.key),
         name_now=_name_now(scene),
     )
-    if heir.place != location:
-        silence_hint(scene, location, draft)
-    draft.put(Stage.FORWARD, own.key, render(renamed), held)
-    draft.stirs.add(location)
 
 
 def _is_current(target: Document, doc: Document, heir: Heir) -> bool:
@@ -226,13 +252,20 @@ def _name_now(scene: Scene) -> Link | None:
     return Link(scene.name.namespace, scene.name.name, here.key) if here is not None else None
 
 
-def _age(scene: Scene, location: str, own: Own, doc: Document, held: Held, draft: Draft) -> None:
-    expired = doc.expires_at is not None and scene.look.answered >= doc.expires_at
-    if expired or scene.policy.retired:
-        silence_hint(scene, location, draft, again=True)
-        draft.remove(Stage.PRUNE, own.key, held)
+def _age(scene: Scene, own: Own, draft: Draft) -> None:
+    """What speaks of a table that is gone goes in its time, the leading file last."""
+    lead = own.lead
+    if lead is None:
         return
-    if doc.state is State.RENAMED and doc.name_now is None and scene.here is not None:
-        named = replace(doc, name_now=_name_now(scene), ordinal=scene.previous + 1)
-        draft.put(Stage.FORWARD, own.key, render(named), held)
-    silence_hint(scene, location, draft, again=True)
+    ends = lead.doc.expires_at is not None and scene.look.answered >= lead.doc.expires_at
+    if ends or scene.policy.retired:
+        silence_hint(scene, own, draft, again=True)
+        remove_commits(scene, own, draft)
+        for file in reversed(own.files):
+            draft.remove(Stage.PRUNE, file.key, file.held)
+        return
+    for file in own.files:
+        if file.doc.state is State.RENAMED and file.doc.name_now is None and scene.here is not None:
+            named = replace(file.doc, name_now=_name_now(scene), ordinal=scene.previous + 1)
+            draft.put(Stage.FORWARD, file.key, render(named), file.held)
+    silence_hint(scene, own, draft, again=True)

@@ -17,7 +17,9 @@ from sfn.words import Hearing, Held, Known, Missing, Published, Step, Table, Tab
 T = TypeVar("T")
 
 LISTED = 1000
-"""Files of one folder that are looked at."""
+"""Files of other rows in one folder that are looked at."""
+FOLDER_LISTED = 10_000
+"""Files of one folder that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,17 @@ class ListFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Remember:
-    """Make the location durable on the row; who else has a live table of another uuid there?"""
+class Exists:
+    """Is there a file at this key, of whatever content?"""
 
-    location: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Make the site durable on the row; who else has a live table of another uuid at its location?"""
+
+    site: str
     uuid: str | None
 
 
@@ -84,7 +93,9 @@ class Prove:
     key: str
 
 
-Question: TypeAlias = LoadTable | ReadFile | ListFolder | Remember | WhoIsAt | WhoHas | IsListed | MayStep | Prove
+Question: TypeAlias = (
+    LoadTable | ReadFile | ListFolder | Exists | Remember | WhoIsAt | WhoHas | IsListed | MayStep | Prove
+)
 
 
 class Lacking(Exception):
@@ -129,9 +140,11 @@ class Facts:
 
     Attributes:
         relist: look at the folder even where a file of ours is in its place.
+        from_memory: it began with what an earlier publish left behind.
     """
 
     relist: bool = False
+    from_memory: bool = False
     turn: int = 0
     looks: dict[TableName, Look] = field(default_factory=dict)
     files: dict[str, Seen] = field(default_factory=dict)
@@ -144,7 +157,7 @@ class Facts:
     @classmethod
     def remembered(cls, tags: Mapping[str, Held | None]) -> Facts:
         """Facts that start from what an earlier publish left behind."""
-        return cls(files={key: Seen(held, 0) for key, held in tags.items()})
+        return cls(from_memory=bool(tags), files={key: Seen(held, 0) for key, held in tags.items()})
 
     def next_turn(self) -> int:
         """The number of the next answer."""
@@ -172,7 +185,7 @@ class Facts:
         rows = _known(self.carrying.get(uuid), WhoHas(uuid))
         return [(row, row.live) for row in rows if row.live is not None and row.table != name]
 
-    def holds(self, question: IsListed | MayStep) -> bool:
+    def holds(self, question: IsListed | MayStep | Exists) -> bool:
         """A yes or no."""
         return _known(self.yes.get(question), question)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from sfn.pointer.document import Document, State
 from sfn.pointer.hearsay import spelled
 from sfn.publish.facts import Seen
+from sfn.publish.inventory import ours, readable
 from sfn.publish.policy import Policy
-from sfn.publish.scene import ours, readable
 from sfn.words import Claim, TableName, Told, ToldTable
 
 

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from sfn.pointer.naming import MAIN
+from sfn.publish.inventory import beside
+from sfn.publish.own import Own
 from sfn.publish.policy import OnDrop
-from sfn.publish.scene import Scene, beside
+from sfn.publish.scene import Scene
 from sfn.words import Ask, TableName
 
 
-def older_files(scene: Scene, uuid: str, locations: list[str]) -> list[Ask]:
+def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
     """Rows whose file names an older pointer of the table; none where files of dropped tables stay.
 
     Those that have settled are known; one that died before it could is found by its file. Who knows of its file is not
-    woken: it looks of its own accord, and two that wake one another never rest.
+    woken: it looks of its own accord, and two that wake one another never rest. A branch's file goes with its leading
+    one, however old it is.
 
     Args:
-        uuid: a table that our live files at these locations name.
+        uuid: a table that these live files of ours name.
     """
     if scene.policy.on_drop is OnDrop.KEEP:
         return []
-    written = written_at(scene, locations)
+    written = written_at(owns)
     others = scene.facts.others_with(uuid, scene.name)
     known = [Ask(row.table, live.location) for row, live in others if live.written_at < written and not row.is_stuck]
     found = [
-        Ask(TableName(scene.name.catalog, doc.namespace, doc.name), location)
-        for location in locations
-        if (mine := scene.own[location].doc) is not None
-        for doc in beside(scene.facts, scene.name, scene.policy, location)
-        if doc.live and doc.guid == uuid and doc.catalog_id == mine.catalog_id and doc.as_of < mine.as_of
+        Ask(TableName(scene.name.catalog, doc.namespace, doc.name), own.site.text)
+        for own in owns
+        if (mine := own.doc) is not None
+        for doc in beside(scene.inventory, own.site)
+        if doc.live
+        and doc.ref == MAIN
+        and (doc.guid, doc.catalog_id) == (uuid, mine.catalog_id)
+        and doc.as_of < mine.as_of
     ]
     return list(dict.fromkeys([*known, *found]))
 
@@ -38,6 +46,6 @@ def older_first(scene: Scene) -> tuple[datetime, str]:
     return scene.look.answered + scene.policy.long_pause, "a row with an older file of the same table goes first"
 
 
-def written_at(scene: Scene, locations: list[str]) -> datetime:
-    """When the youngest of our documents at these locations was written."""
-    return max(doc.written_at for location in locations if (doc := scene.own[location].doc) is not None)
+def written_at(owns: Iterable[Own]) -> datetime:
+    """When the youngest of these documents was written."""
+    return max(own.doc.written_at for own in owns if own.doc is not None)

@@ -6,10 +6,16 @@ import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import cache
+from typing import Final
 
-from sfn.pointer.naming import dotted
-from sfn.words import TableName
+from sfn.pointer.naming import IDENTIFIER, MAIN, Naming, dotted
+from sfn.pointer.site import Placement, Site, below_root
+from sfn.words import Table, TableName
+
+MOST_COMMITS: Final = 900
+"""Files of a table's commits that stay whatever their age: with its head they are one page of a listing."""
 
 
 class OnDrop(StrEnum):
@@ -56,6 +62,12 @@ class Policy:
         min_publish_interval: from one publish of a table to the next.
         on_drop: what becomes of a dropped table's files.
         version_hint: whether to keep `version-hint.text`.
+        naming: what the files are called.
+        placement: which folder they lie in.
+        root: with `Placement.ROOT`, the canonical folder below which each table has one.
+        branches: globs of the branches that have files, where the naming gives them any; `main` always has.
+        keep: with a file for each commit, how many of the newest stay at least.
+        keep_for: and how old the others get, as far as there are no more than `MOST_COMMITS`.
         allowed: canonical prefixes that locations must lie below; empty for any.
         swept: sweeps of this catalog are made, so an absence waits for one.
         sweep_every: how often.
@@ -74,6 +86,12 @@ class Policy:
     min_publish_interval: timedelta = timedelta(seconds=1)
     on_drop: OnDrop = OnDrop.TOMBSTONE
     version_hint: bool = True
+    naming: Naming = IDENTIFIER
+    placement: Placement = Placement.INSIDE
+    root: str = ""
+    branches: tuple[str, ...] = (MAIN,)
+    keep: int = 100
+    keep_for: timedelta = timedelta(hours=24)
     allowed: tuple[str, ...] = ()
     swept: bool = True
     sweep_every: timedelta = timedelta(minutes=15)
@@ -82,6 +100,27 @@ class Policy:
     retired: bool = False
     adopted: tuple[TableName, str] | None = None
     writer: str = "iceberg-sfn"
+
+    def site(self, name: TableName, place: str) -> Site:
+        """Where the files of a table lie.
+
+        Args:
+            place: the table's canonical location.
+        """
+        if self.placement is Placement.ROOT:
+            place = below_root(self.root, name.namespace, name.name)
+        return Site(place, self.naming, self.placement)
+
+    @property
+    def has_refs(self) -> bool:
+        """Whether other branches than `main` may have files."""
+        return self.naming.has_refs and any(glob != MAIN for glob in self.branches)
+
+    def refs(self, table: Table) -> dict[str, int]:
+        """The heads of a table's branches that have a file, beside `main`."""
+        if not self.has_refs:
+            return {}
+        return {ref: head for ref, head in table.branches if any(fnmatchcase(ref, glob) for glob in self.branches)}
 
     @property
     def pause(self) -> timedelta:

@@ -7,11 +7,14 @@ from datetime import datetime, timedelta
 
 from sfn.pointer.lineage import Relation, reaches, relate
 from sfn.pointer.location import canonical
+from sfn.pointer.naming import MAIN
 from sfn.publish.changes import Draft
 from sfn.publish.facts import MayStep
+from sfn.publish.inventory import beside, is_named
 from sfn.publish.older import older_files, older_first
+from sfn.publish.own import Own
 from sfn.publish.scene import Scene
-from sfn.words import Ask, Backward, Dead, Findings, Later, Reason, Step, Table
+from sfn.words import Ask, Backward, Dead, Findings, Later, Reason, Step, Story, Table, TableName
 
 
 def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
@@ -26,9 +29,9 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
         return Dead(Reason.HELD_DROP, detail, Findings(replace(claim.story, held=True)))
     if scene.here is None or scene.here.obstacle is not None:
         return None
-    older = _older_than_replaced(scene, table)
+    older = _older_than_replaced(scene, table) + _older_of_the_name(scene, scene.here)
     if older:
-        return Later(*older_first(scene), claim.wish, Findings(claim.story, asks=older))
+        return Later(*older_first(scene), claim.wish, Findings(_as_seen(scene), asks=older))
     if is_turned(scene, table):
         draft.look_again(look.answered + policy.replica_lag, "the order of the pointers is unknown or turned")
     # What nobody can ask is made of all that was told by now: no event is ahead of it.
@@ -91,10 +94,43 @@ def _trusted_at(scene: Scene, table: Table, relation: Relation | None) -> dateti
 
 def _older_than_replaced(scene: Scene, table: Table) -> tuple[Ask, ...]:
     """Rows with older files of the table whose file makes room for another's, see `older_files`."""
-    doc = scene.here.doc if scene.here is not None else None
-    if scene.place is None or doc is None or not doc.live or doc.guid is None or doc.guid == table.uuid:
+    here = scene.here
+    doc = here.doc if here is not None else None
+    if here is None or doc is None or not doc.live or doc.guid is None or doc.guid == table.uuid:
         return ()
-    return tuple(older_files(scene, doc.guid, [scene.place]))
+    return tuple(older_files(scene, doc.guid, [here]))
+
+
+def _older_of_the_name(scene: Scene, here: Own) -> tuple[Ask, ...]:
+    """The row from which a file is taken over, while an older file there has that name too.
+
+    Without this one, whoever asks for the table by that name would go back to the older.
+    """
+    doc = here.doc
+    if doc is None or not doc.live or is_named(doc, scene.name):
+        return ()
+    name = TableName(scene.name.catalog, doc.namespace, doc.name)
+    stuck = [row.table for row, _ in scene.facts.others_with(doc.guid or "", scene.name) if row.is_stuck]
+    older = (
+        other.live and other.ref == MAIN and is_named(other, name) and other.as_of < doc.as_of
+        for other in beside(scene.inventory, here.site)
+    )
+    return (Ask(name),) if name not in stuck and any(older) else ()
+
+
+def _as_seen(scene: Scene) -> Story:
+    """What is known, with what the file says that a publish wrote and did not live to settle.
+
+    Two rows that each take the other's file for the older one would else wait for one another for ever.
+    """
+    story, here = scene.claim.story, scene.here
+    doc = here.doc if here is not None else None
+    if story.live is None or here is None or doc is None:
+        return story
+    if (doc.guid, here.site.location) != (story.live.uuid, story.live.location):
+        return story
+    seen = replace(story.live, pointer=doc.metadata_file_path, written_at=doc.written_at)
+    return replace(story, live=seen)
 
 
 def _relation(scene: Scene, table: Table) -> Relation | None:

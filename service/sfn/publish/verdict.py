@@ -8,11 +8,13 @@ from datetime import datetime
 
 from sfn.pointer import hearsay, hintfile
 from sfn.pointer.document import Document, State, parse
+from sfn.pointer.site import Site, location_of
 from sfn.publish.changes import Change, Draft, Put, Stage
 from sfn.publish.facts import Look
+from sfn.publish.own import Own
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene
-from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Memo, Published, Story, TableName, Told
+from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Memo, Published, Reason, Story, TableName, Told
 
 
 def conclude(
@@ -34,7 +36,8 @@ def conclude(
         wish = replace(wish, looked_again=wish.looked_again or draft.echo, purge=_still_purged(scene, story))
         wish = replace(wish, tellings=draft.unheard)
         return Later(at, why, wish, findings)
-    due = min([story.refresh_at or scene.look.answered, *_expiries(after.values(), scene.look.answered)])
+    ends = _expiries(after.values(), scene.look.answered)
+    due = min([story.refresh_at or scene.look.answered, *ends])
     obstacle = scene.obstacle or draft.lost
     if obstacle is not None:
         return replace(obstacle, findings=findings, look_at=due)
@@ -49,8 +52,11 @@ def _still_purged(scene: Scene, story: Story) -> bool:
 
 def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
     """Neither a table nor a file of ours: a typo, or all of it has expired."""
-    for own in scene.own.values():
+    for own in scene.owns:
         scene.facts.require_read(own.key)
+    for site in map(Site.of, scene.claim.locations):
+        if site.naming.is_by_guid:
+            scene.facts.folder(site.folder)
     policy, story, answered = scene.policy, scene.claim.story, scene.look.answered
     told = _told(scene)
     # What was told of a name is remembered too, longer than an event can be late; and where its table is for as long as
@@ -58,7 +64,8 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
     remembers = bool(scene.claim.locations) or told is not None or bool(draft.unheard)
     lives = told is not None and hearsay.current(told) is not None
     patience = policy.expire_after // policy.refresh_after + 1
-    stirs = scene.claim.locations if story.misses == 0 else frozenset()
+    places = frozenset(location_of(text) for text in scene.claim.locations)
+    stirs = places if story.misses == 0 else frozenset()
     misses = 1 if scene.claim.wish.tellings and not draft.unheard else story.misses + 1
     nothing = replace(story, live=None, foreign_hint=None, renamed_to=None, foreign_id=None)
     story = replace(nothing, misses=misses, told=told)
@@ -73,7 +80,7 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
         return Later(answered + policy.replica_lag, why, wish, findings)
     if lives or (story.misses <= patience + 1 and remembers):
         return Later(answered + policy.refresh_after, why, wish, findings)
-    return Done(answered, Findings(asks=tuple(draft.asks), stirs=scene.claim.locations), forget=True)
+    return Done(answered, Findings(asks=tuple(draft.asks), stirs=places), forget=True)
 
 
 def _told(scene: Scene) -> Told | None:
@@ -119,7 +126,7 @@ def _story(
         refresh_at=next_refresh(scene.look, scene.policy, jitter) if renew else before.refresh_at,
         misses=0,
         told=_told(scene),
-        foreign_id=scene.here.owner if scene.here is not None else None,
+        foreign_id=_foreign_id(scene),
     )
 
 
@@ -129,28 +136,43 @@ def _left(scene: Scene, after: Mapping[str, Document]) -> frozenset[str]:
     Where a live file was deleted the place is looked at for as long as a tombstone would have stayed: a writer that
     slept meanwhile may still create the file.
     """
-    gone = (at for at in scene.own if at not in after)
-    return frozenset(at for at in gone if (doc := scene.own[at].doc) is not None and not doc.live)
+    owns: dict[str, list[Own]] = {}
+    for own in scene.owns:
+        owns.setdefault(own.site.text, []).append(own)
+    return frozenset(
+        text
+        for text, there in owns.items()
+        if (files := [file for own in there for file in own.files])
+        and not any(own.doc is not None and own.doc.live for own in there)
+        and not any(file.key in after for file in files)
+    )
 
 
 def _documents_after(scene: Scene, changes: tuple[Change, ...]) -> dict[str, Document]:
-    """Our documents by location once the changes are made."""
-    bodies = {change.key: change.body if isinstance(change, Put) else None for change in changes}
-    after = {}
-    for location, own in scene.own.items():
-        body = bodies.get(own.key, own.held.body if own.held is not None else None)
-        if body is not None:
-            after[location] = parse(body)
+    """Our documents by key once the changes are made, but for those of single commits."""
+    after = {file.key: file.doc for own in scene.owns for file in own.files}
+    for change in changes:
+        is_lead = change.key in {own.key for own in scene.owns}
+        if isinstance(change, Put) and (is_lead or change.stage is Stage.BRANCH or change.key in after):
+            after[change.key] = parse(change.body)
+        elif not isinstance(change, Put):
+            after.pop(change.key, None)
     return after
 
 
 def _live(scene: Scene, after: Mapping[str, Document]) -> Published | None:
-    order = sorted(after, key=lambda location: location != scene.place)
-    for location in order:
-        doc = after[location]
-        if doc.live:
-            return Published(doc.metadata_file_path, doc.guid, location, doc.written_at, doc.catalog_id)
+    for own in sorted(scene.owns, key=lambda own: not scene.is_here(own)):
+        doc = after.get(own.key)
+        if doc is not None and doc.live:
+            return Published(doc.metadata_file_path, doc.guid, own.site.location, doc.written_at, doc.catalog_id)
     return None
+
+
+def _foreign_id(scene: Scene) -> str | None:
+    here = scene.here
+    if here is None or here.found is None or here.obstacle is not Reason.FOREIGN_CATALOG:
+        return None
+    return here.found.catalog_id
 
 
 def _renamed_to(scene: Scene, after: Mapping[str, Document]) -> TableName | None:
@@ -164,7 +186,7 @@ def _renamed_to(scene: Scene, after: Mapping[str, Document]) -> TableName | None
 def _hints(scene: Scene, changes: tuple[Change, ...]) -> dict[str, tuple[str, ...]]:
     """What the hints that we wrote say."""
     hints = dict(scene.claim.story.hints)
-    for location in scene.own:
+    for location in {own.site.location for own in scene.owns if own.site.has_hint}:
         for change in changes:
             if change.key == hintfile.key(location):
                 written = isinstance(change, Put) and change.stage is Stage.HINT
@@ -180,7 +202,7 @@ def _left_or_joined(scene: Scene, story: Story) -> set[str]:
     Where nothing is remembered the last publish did not settle, if there was one, and may have changed any of them.
     """
     if scene.claim.memo == Memo():
-        return set(scene.own)
+        return {own.site.location for own in scene.owns}
     before, now = scene.claim.story.live, story.live
     was = (before.uuid, before.location) if before is not None else None
     is_now = (now.uuid, now.location) if now is not None else None
@@ -190,7 +212,7 @@ def _left_or_joined(scene: Scene, story: Story) -> set[str]:
 def _unheard_of(scene: Scene) -> list[Ask]:
     """Our documents of other names in the same folder: after a lost inbox, a row for them may be missing."""
     return [
-        Ask(TableName(scene.name.catalog, doc.namespace, doc.name), scene.place)
+        Ask(TableName(scene.name.catalog, doc.namespace, doc.name), scene.site.text if scene.site is not None else None)
         for doc in scene.siblings
         if doc.catalog_id == scene.policy.catalog_id
     ]

@@ -98,15 +98,21 @@ class Lookup:
         """
         for site in self._sites():
             if (found := await self._by_key(site)) is not None:
-                return found
-            if (one := await self._by_listing(site.folder)) is not None:
-                return one, How.LISTING
+                one, how = found
+                return self._newest(one), how
+            if (lying := await self._by_listing(site.folder)) is not None:
+                return self._newest(lying), How.LISTING
         if self._left:
             return only(self._trust.directory, self._left), How.LISTING
         refusal = self.refusal()
         if even_dropped and isinstance(refusal, Dropped):
             return max((last for _, last in self._ended), key=lambda last: last.doc.as_of), How.LISTING
         raise refusal
+
+    def _newest(self, found: Found) -> Found:
+        """The same table's newest document: another folder's may have led on to where the table went since."""
+        same = [one for one in self._left if one.identity == found.identity]
+        return max([found, *same], key=lambda one: one.doc.as_of)
 
     def _sites(self) -> Iterator[Site]:
         directory, table = self._trust.directory, self._wanted.table
@@ -134,12 +140,15 @@ class Lookup:
         """The table that lies in a folder; those that left it are remembered."""
         here: set[Identity] = set()
         live: list[Found] = []
+        taken: NameTaken | None = None
         for key in await self._leading(folder):
             try:
                 start = await read(self._files, key)
                 found = await self._live(start) if start is not None else None
-            except NameTaken:
-                raise
+            except NameTaken as error:
+                # The table that took the name may lie here too, in a file that is called by its own uuid.
+                taken = taken or error
+                continue
             except Unreadable as error:
                 # One file that nobody can read does not hide a table that can be: only where none is it counts.
                 self._broken.append(error)
@@ -153,6 +162,8 @@ class Lookup:
         # Of every file, not of the best: `moved_to` may lead to the same one by another spelling of this folder.
         lying = [found for found in live if found.identity in here]
         self._left += [found for found in live if found.identity not in here]
+        if taken is not None and not lying:
+            raise taken
         return only(folder, lying) if lying else None
 
     async def _leading(self, folder: str) -> list[str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticKnownError
 
+from sfn.pointer.naming import MAIN
+from sfn.publish.policy import MOST_COMMITS
 from sfn.settings.kinds import (
     AtLeastOne,
     File,
     HttpHeaders,
     Pause,
+    Prefix,
     Prefixes,
     Properties,
     Secret,
@@ -20,12 +23,9 @@ from sfn.settings.kinds import (
     Texts,
     Token,
     Url,
-    only,
 )
 from sfn.settings.quantities import Duration, PositiveDuration
 from sfn.settings.section import Section
-
-_NO_OLDER: Final = "this version has no naming that keeps older files"
 
 
 def _needed_by_rest(value: str | None, info: ValidationInfo) -> str | None:
@@ -63,10 +63,10 @@ class CatalogSettings(Section):
         min_publish_interval: from one publish of a table to the next.
         naming: what the SFN files are called.
         placement: where they lie.
-        root: the folder that they lie in, with another placement.
-        branches: the branches that get files.
-        keep: how many older files stay, with a naming that has them.
-        keep_for: how long they do.
+        root: with the placement `root`, the folder in which each table has one.
+        branches: globs of the branches that get files.
+        keep: with the naming `ordinal`, how many files of commits stay at least.
+        keep_for: with that naming, how long they do.
     """
 
     type: Literal["rest", "pyiceberg", "told"] = "rest"
@@ -93,12 +93,12 @@ class CatalogSettings(Section):
     expire_after: PositiveDuration = timedelta(days=7)
     refresh_after: PositiveDuration = timedelta(hours=8)
     min_publish_interval: Pause = timedelta(seconds=1)
-    naming: Annotated[Text, only("identifier", "'identifier', the only naming of this version")] = "identifier"
-    placement: Annotated[Text, only("inside", "'inside', the only placement of this version")] = "inside"
-    root: Annotated[Text | None, only(None, "none, as no placement of this version has one")] = None
-    branches: Annotated[Texts, only(("main",), "['main'], the only branch that this version publishes")] = ("main",)
-    keep: Annotated[AtLeastOne, only(100, f"100, as {_NO_OLDER}")] = 100
-    keep_for: Annotated[Duration, only(timedelta(hours=24), f"24h, as {_NO_OLDER}")] = timedelta(hours=24)
+    naming: Literal["identifier", "ordinal", "uuid"] = "identifier"
+    placement: Literal["inside", "alongside", "root"] = "inside"
+    root: Prefix | None = None
+    branches: Texts = (MAIN,)
+    keep: Annotated[AtLeastOne, Field(le=MOST_COMMITS)] = 100
+    keep_for: Duration = timedelta(hours=24)
 
     @property
     def is_told(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 from sfn.errors import SfnError, nearest
 from sfn.settings.model import Settings
 from sfn.settings.parties import SenderSettings
+from sfn.settings.placing import misplaced
 from sfn.settings.sources import Sources, variable
 
 _RESTS: Final = frozenset(
@@ -47,6 +48,7 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
         *_two_origins(settings, sources),
         *_retry(settings, sources),
         *_stores(settings, sources),
+        *misplaced(settings, sources),
     )
 
 

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
@@ -21,9 +20,7 @@ from sfn.errors import Broken
 from sfn.inbox import Intake, Roster
 from sfn.inbox.desk import Custody
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import Terms as InboxTerms
 from sfn.inbox.whose import owner_noted
-from sfn.publish.policy import OnDrop, Policy
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
@@ -39,21 +36,16 @@ from sfn.wiring.events import concern, interest, understood
 from sfn.wiring.metering import Metering
 from sfn.wiring.places import stores_of
 from sfn.wiring.sources import Identified, adapters
+from sfn.wiring.terms import DISTRIBUTION, inbox_terms, policy, worker_terms
 from sfn.words import CatalogName, Hint
 from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
 from sfn.work.meter import Meter
-from sfn.work.retry import RetryPolicy
 from sfn.work.sources import Source
-from sfn.work.worker import Inbox, Terms, Worker
-
-DISTRIBUTION: Final = "iceberg-sfn"
+from sfn.work.worker import Inbox, Worker
 
 STARTING: Final = "starting"
 """Why a process is not ready at first."""
-
-_NEVER: Final = timedelta(days=36_500)
-"""From one sweep to the next where none is wanted: one that an event asked for is the only one."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -189,47 +181,6 @@ class Reached:
                     remedy = f"sfn adopt {catalog} --from {owner}"
                     _log.warning("catalog changed", catalog=catalog, catalog_id=catalog_id, files=owner, remedy=remedy)
             return self._sources.setdefault(catalog, source)
-
-
-def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
-    """How a catalog's tables are published."""
-    ours = settings.catalogs[catalog]
-    every = None if ours.is_told else settings.sweep.every
-    return Policy(
-        catalog_id=catalog_id,
-        replica_lag=ours.replica_lag,
-        absence_delay=ours.absence_delay,
-        expire_after=ours.expire_after,
-        refresh_after=ours.refresh_after,
-        min_publish_interval=ours.min_publish_interval,
-        on_drop=OnDrop(ours.on_drop),
-        version_hint=ours.version_hint == "auto",
-        allowed=ours.allowed_locations,
-        swept=every is not None,
-        sweep_every=_NEVER if every is None else every,
-        told=ours.is_told,
-        interest=interest(ours),
-        writer=f"{DISTRIBUTION} {version(DISTRIBUTION)}",
-    )
-
-
-def inbox_terms(settings: Settings) -> InboxTerms:
-    """What the inbox is told."""
-    limits = {name: one.max_drops for name, one in settings.catalogs.items() if one.max_drops is not None}
-    stores = tuple(one.prefix for one in settings.stores.values())
-    cap, told = settings.retry.cap, settings.told
-    return InboxTerms(lease=settings.worker.lease, cap=cap, max_drops=limits, stores=stores, told=told)
-
-
-def worker_terms(settings: Settings) -> Terms:
-    """What the worker is told."""
-    retry = settings.retry
-    return Terms(
-        concurrency=settings.worker.concurrency,
-        lease=settings.worker.lease,
-        drain=settings.listener.drain,
-        retry=RetryPolicy(retry.base, retry.cap, retry.budget, retry.max_attempts),
-    )
 
 
 def _worker(

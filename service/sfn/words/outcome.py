@@ -79,7 +79,7 @@ class Ask:
 
     Attributes:
         table: whose row; it is made where there is none.
-        location: where a file under that name was seen, to be remembered.
+        location: the text of the site where a file under that name was seen, to be remembered.
     """
 
     table: TableName
@@ -95,7 +95,7 @@ class Findings:
         memo: what to remember.
         asks: other rows that should look.
         stirs: locations whose other rows should look.
-        left: locations where none of our files lies any more.
+        left: those of the row's `locations` where none of our files lies any more.
         did: the files written or deleted, in order.
         not_before: no publish of the row may start earlier, whatever hints come.
     """

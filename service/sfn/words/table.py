@@ -58,6 +58,8 @@ class Table:
         last_updated_ms: `last-updated-ms`, Unix milliseconds; may step back by a minute between versions.
         snapshot_id: the head snapshot of branch `main`, None for an empty table.
         left_alone: why this table gets no files (encrypted, switched off), or None.
+        log_times: `metadata-log[].timestamp-ms`: when each entry of `metadata_log` was the newest, Unix milliseconds.
+        branches: the branches beside `main`, by name, each with its head snapshot.
     """
 
     uuid: str | None
@@ -67,3 +69,5 @@ class Table:
     last_updated_ms: int = 0
     snapshot_id: int | None = None
     left_alone: str | None = None
+    log_times: tuple[int, ...] = ()
+    branches: tuple[tuple[str, int], ...] = ()

@@ -14,7 +14,8 @@ from sfn.clock import Chance, Clock
 from sfn.errors import Broken, LocationRefused, Permanent, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.troubles import Troubles
-from sfn.publish.protocol import Fenced, Ports, publish
+from sfn.publish.learning import Fenced, Ports
+from sfn.publish.protocol import publish
 from sfn.store import Stores
 from sfn.words import CatalogName, Cause, Claim, Dead, Done, Hint, Outcome, Reason, Released, Retry, TableName
 from sfn.work.asked import Asked

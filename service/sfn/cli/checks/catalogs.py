@@ -16,13 +16,13 @@ from sfn.cli.pages import counted
 from sfn.cli.tables import spelled
 from sfn.errors import LocationRefused, Scope, SfnError, Trouble
 from sfn.pointer.location import checked
+from sfn.publish.inventory import Inventory
 from sfn.publish.policy import Policy
-from sfn.publish.scene import own_file
 from sfn.settings import Settings
 from sfn.store import Stores
-from sfn.wiring import assembly
+from sfn.wiring import terms
 from sfn.wiring.sources import Identified
-from sfn.words import Loaded, TableName
+from sfn.words import Loaded, Reason, TableName
 from sfn.work.survey import learnt
 
 NAMESPACES: Final = 20
@@ -65,7 +65,7 @@ class CatalogCheck:
         try:
             catalog_id = await self._catalog.identity()
             yield fine(self._where, f"reached; files carry the catalog_id {catalog_id}")
-            policy = assembly.policy(self._settings, self._name, catalog_id)
+            policy = terms.policy(self._settings, self._name, catalog_id)
             async for finding in self._walked(policy):
                 yield finding
         except Trouble as trouble:
@@ -126,7 +126,8 @@ class CatalogCheck:
         try:
             checked(answer.table.metadata_location, policy.allowed)
             place = checked(answer.table.location, policy.allowed)
-            own = await learnt(lambda facts: own_file(facts, table, policy, place), self._stores)
+            site, uuid = policy.site(table, place), answer.table.uuid
+            own = await learnt(lambda facts: Inventory(facts, policy, table).slot(site, uuid), self._stores)
         except LocationRefused as refused:
             self._refused += 1
             return wrong(f"{self._where}: {name}", refused, Severity.WARNING)
@@ -135,8 +136,8 @@ class CatalogCheck:
         self.places.append(place)
         if own.doc is not None:
             self._owners[own.doc.catalog_id] += 1
-        elif own.owner is not None:
-            self._owners[own.owner] += 1
+        elif own.found is not None and own.obstacle is Reason.FOREIGN_CATALOG:
+            self._owners[own.found.catalog_id] += 1
         return None
 
     def _extent(self) -> str:

@@ -18,6 +18,7 @@ from sfn.inbox.tellings import taken, told_of
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import asked, claimed, expired, is_poison, renewed, settled
 from sfn.inbox.turns import dealt, rotated
+from sfn.pointer.site import location_of
 from sfn.words import (
     Accepted,
     Ask,
@@ -105,16 +106,16 @@ class MemoryWorklist:
             self._bell.ring()
         return kept
 
-    async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
+    async def remember(self, claim: Claim, site: str, uuid: str | None) -> frozenset[TableName] | None:
         """See `Worklist.remember`."""
         row = self._held_by(claim)
         if row is None:
             return None
         live = self._live(claim.subject.catalog)
-        there = [name for name, (_, at) in live.items() if at.location == location and at.uuid != uuid]
+        there = [name for name, (_, at) in live.items() if at.location == location_of(site) and at.uuid != uuid]
         others = frozenset(name for name in there if name != claim.subject)
-        if location not in row.locations:
-            self._save(replace(row, locations=row.locations | {location}))
+        if site not in row.locations:
+            self._save(replace(row, locations=row.locations | {site}))
             self._ask((Ask(name) for name in sorted(others)), self._clock.now())
             self._bell.ring()
         return others
@@ -244,8 +245,9 @@ class MemoryWorklist:
         if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:
             self._ask(outcome.findings.asks, now)
             places = outcome.findings.stirs
-            rows = [row for row in self._rows.values() if row.subject.catalog == catalog and row.locations & places]
-            names = {row.subject for row in rows if isinstance(row.subject, TableName)} - {claim.subject}
+            rows = [row for row in self._rows.values() if row.subject.catalog == catalog]
+            there = [row for row in rows if not places.isdisjoint(map(location_of, row.locations))]
+            names = {row.subject for row in there if isinstance(row.subject, TableName)} - {claim.subject}
             self._ask((Ask(name) for name in sorted(names)), now)
 
     def _ask(self, asks: Iterable[Ask], now: datetime) -> None:

@@ -147,10 +147,10 @@ class SqliteInbox:
             self._bell.ring()
         return kept
 
-    async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
+    async def remember(self, claim: Claim, site: str, uuid: str | None) -> frozenset[TableName] | None:
         """See `Worklist.remember`."""
         now = self._clock.now()
-        others = await self._committer.run(lambda ledger: ledger.remember(claim, location, uuid, now))
+        others = await self._committer.run(lambda ledger: ledger.remember(claim, site, uuid, now))
         if others:
             self._bell.ring()
         return others

@@ -195,17 +195,17 @@ class Ledger:
             self._taken_back = self._expire(now, every=True)
         return self._taken_back
 
-    def remember(self, claim: Claim, location: str, uuid: str | None, now: datetime) -> frozenset[TableName] | None:
+    def remember(self, claim: Claim, site: str, uuid: str | None, now: datetime) -> frozenset[TableName] | None:
         """See `Worklist.remember`."""
         key = key_of(claim.subject)
         with self.transaction():
             row = self._rows.load(key)
             if row is None or not is_held_by(row, claim):
                 return None
-            live = self.roster.live_at(claim.subject.catalog, location)
+            live = self.roster.live_at(claim.subject.catalog, site)
             others = frozenset(name for name, other in live if other != uuid and name != claim.subject)
-            if location not in row.locations:
-                self._rows.save(key, replace(row, locations=row.locations | {location}))
+            if site not in row.locations:
+                self._rows.save(key, replace(row, locations=row.locations | {site}))
                 self._ask([Ask(name) for name in sorted(others)], now)
         return others
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sfn.inbox.sqlite.codec import keys_of_tables, parse_etag, parse_story, parse_wish, subject_of
 from sfn.inbox.sqlite.rows import Rows
+from sfn.pointer.site import location_of, sites_at
 from sfn.words import Known, Reason, TableName
 
 _KNOWN = "SELECT key, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) AS memo FROM subject"
@@ -30,19 +31,22 @@ class RosterQueries:
         found = [known for _, known in _known(self._rows.select(query, (catalog, uuid)))]
         return sorted(found, key=lambda known: known.table)
 
-    def live_at(self, catalog: str, location: str) -> list[tuple[TableName, str | None]]:
-        """Rows with a live file at a location, each with its table uuid."""
+    def live_at(self, catalog: str, site: str) -> list[tuple[TableName, str | None]]:
+        """Rows with a live file at the location of a site, each with its table uuid."""
         query = "SELECT key, live_uuid FROM subject WHERE catalog = ? AND live_location = ? ORDER BY key"
         return [
             (subject, uuid)
-            for key, uuid in self._rows.select(query, (catalog, location))
+            for key, uuid in self._rows.select(query, (catalog, location_of(site)))
             if isinstance(subject := subject_of(key), TableName)
         ]
 
     def visitors(self, catalog: str, location: str) -> list[TableName]:
         """Rows that may have a file at a location, live or not."""
-        query = "SELECT l.key FROM location l JOIN subject s ON s.key = l.key WHERE l.location = ? AND s.catalog = ?"
-        return sorted(_names(self._rows.select(query, (location, catalog))))
+        query = (
+            "SELECT DISTINCT l.key FROM location l JOIN subject s ON s.key = l.key "
+            "WHERE (l.location = ? OR (l.location > ? AND l.location < ?)) AND s.catalog = ?"
+        )
+        return sorted(_names(self._rows.select(query, (location, *sites_at(location), catalog))))
 
     def live_count(self, catalog: str) -> int:
         """How many rows have a live file."""

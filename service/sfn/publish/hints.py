@@ -1,0 +1,97 @@
+"""The version hint: whether it is ours, and when it must not speak any more (specification, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sfn.pointer import hintfile
+from sfn.pointer.document import Document
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
+from sfn.publish.changes import Draft, Stage
+from sfn.publish.facts import WhoIsAt
+from sfn.publish.inventory import beside
+from sfn.publish.own import Own
+from sfn.publish.scene import Scene, hint_at
+from sfn.words import Ask, Held, TableName
+
+
+def is_silent(hint: Held | None) -> bool:
+    """Whether it names nothing."""
+    return hint is None or hintfile.is_withdrawn(hint.body)
+
+
+def is_our_hint(scene: Scene, location: str, hint: Held | None) -> bool:
+    """Whether the hint at a location is provably ours to replace or delete; one that is not there is."""
+    if hint is None or hintfile.is_withdrawn(hint.body):
+        return True
+    said = hint.body.decode(errors="replace")
+    if said in scene.claim.story.hints.get(location, ()):
+        return True
+    here = scene.siblings if scene.site is not None and location == scene.site.location else ()
+    if said in set(spoken(doc for doc in here if doc.live and doc.catalog_id != scene.policy.catalog_id)):
+        return False
+    own = [file.doc for one in scene.at(location) for file in one.files]
+    beside = [doc for doc in here if doc.catalog_id == scene.policy.catalog_id]
+    if said in set(spoken([*beside, *own])):
+        return True
+    if scene.table is None or all(doc.guid != scene.table.uuid for doc in own):
+        return False
+    return said in {hintfile.stem(entry) for entry in scene.table.metadata_log}
+
+
+def spoken(docs: Iterable[Document]) -> Iterable[str | None]:
+    """What a hint beside these documents may say: what they name, and what they replaced."""
+    for doc in docs:
+        yield hintfile.stem(doc.metadata_file_path)
+        yield from doc.hint_was
+
+
+def withdrawal(scene: Scene, hint: Held, *, again: bool) -> bytes | None:
+    """What to write over a hint that can't be deleted; None to leave it.
+
+    One that says nothing already gets a new text the first time: it may be a placeholder that its writer still means to
+    fill.
+    """
+    if again and hintfile.is_withdrawn(hint.body):
+        return None
+    return hintfile.withdrawn(f"{scene.look.answered:%Y%m%dT%H%M%S%f}-{scene.claim.token}")
+
+
+def silence_hint(scene: Scene, own: Own, draft: Draft, *, again: bool = False) -> None:
+    """Delete the hint at a location where this row's table is no more, if it is ours.
+
+    Not where it speaks for a table that lives there under another name, be it the same table, or for another catalog's:
+    two that have registered one metadata file have the same hint.
+
+    Args:
+        own: our files there.
+        again: this was done before, so a hint that says nothing already may stay as it is.
+    """
+    location = own.site.location
+    is_still_there = scene.site is not None and scene.obstacle is None and scene.site.location == location
+    hint = hint_at(scene.facts, location) if own.site.has_hint and not is_still_there else None
+    if hint is None or own.doc is None or not is_our_hint(scene, location, hint):
+        return
+    others = scene.facts.names(WhoIsAt(location))
+    if hintfile.is_withdrawn(hint.body):
+        draft.ask(Ask(name) for name in others)
+    sites = {own.site, Site(location, scene.policy.naming, scene.policy.placement)}
+    is_spoken = any(_speaks_for(scene, name, site, own.doc.guid, hint) for name in others for site in sites)
+    if not is_spoken and not any(_is_said(scene, site, hint) for site in sites):
+        draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint, again=again))
+
+
+def _speaks_for(scene: Scene, name: TableName, site: Site, guid: str | None, hint: Held) -> bool:
+    """Whether a hint is what another row's live file there says, or said."""
+    for key in site.keys(Whose(name.namespace, name.name, guid)):
+        scene.facts.require_read(key)
+    doc = replace(scene.inventory, name=name, remembered=frozenset()).slot(site, guid).doc
+    return doc is not None and doc.live and hint.body.decode(errors="replace") in set(spoken([doc]))
+
+
+def _is_said(scene: Scene, site: Site, hint: Held) -> bool:
+    """Whether a live file beside ours, of whomever, says what the hint says, or said it."""
+    live = [doc for doc in beside(scene.inventory, site) if doc.live]
+    return hint.body.decode(errors="replace") in set(spoken(live))

@@ -1,0 +1,165 @@
+"""How a publish learns what its decision asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from sfn.catalog import Catalog
+from sfn.clock import Clock
+from sfn.errors import LocationRefused, Scope, Transient
+from sfn.inbox import Roster, Worklist
+from sfn.pointer import hintfile
+from sfn.pointer.location import canonical
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
+from sfn.publish.facts import (
+    FOLDER_LISTED,
+    Exists,
+    Facts,
+    IsListed,
+    ListFolder,
+    LoadTable,
+    Look,
+    MayStep,
+    Prove,
+    Question,
+    ReadFile,
+    Remember,
+    Seen,
+    WhoHas,
+    WhoIsAt,
+)
+from sfn.publish.inventory import ours, pointers, readable
+from sfn.publish.learnt import learnt
+from sfn.publish.policy import Policy
+from sfn.store import Stores
+from sfn.words import Claim, Loaded, Memo, Missing, NotModified, TableName, Told
+
+
+class Fenced(Exception):
+    """The lease was lost while publishing; nothing may be settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What one publish talks to."""
+
+    worklist: Worklist
+    roster: Roster
+    catalog: Catalog
+    stores: Stores
+    clock: Clock
+
+
+class Learning:
+    """Asks the world for one publish.
+
+    Attributes:
+        latest: what is remembered, with the catalog's last answer.
+    """
+
+    def __init__(self, claim: Claim, ports: Ports, policy: Policy) -> None:
+        if not isinstance(claim.subject, TableName):
+            raise TypeError(claim.subject)
+        self.claim, self.ports, self.policy, self.name = claim, ports, policy, claim.subject
+        self.latest = claim.memo
+
+    async def learn(self, question: Question, facts: Facts) -> None:
+        """Ask the world what the decision lacks."""
+        ports = self.ports
+        match question:
+            case ReadFile() | ListFolder() | Exists() | Prove():
+                await self._look(question, facts)
+            case LoadTable(table):
+                facts.looks[table] = await self._load(table, facts)
+            case IsListed(table):
+                facts.yes[question] = await ports.catalog.listed(table)
+            case MayStep(step):
+                facts.yes[question] = await ports.worklist.permit(self.claim, step, ports.clock.now())
+            case WhoHas(uuid):
+                facts.carrying[uuid] = tuple(await ports.roster.carrying(self.name.catalog, uuid))
+            case WhoIsAt(location):
+                facts.rows[question] = await ports.roster.neighbours(self.name, location)
+            case Remember(site, uuid):
+                facts.rows[question] = await self._remember(site, uuid)
+            case _:
+                assert_never(question)
+
+    async def _look(self, question: ReadFile | ListFolder | Exists | Prove, facts: Facts) -> None:
+        """Look at files."""
+        stores = self.ports.stores
+        match question:
+            case ReadFile(key):
+                held = await stores.at(key).read(key)
+                facts.files[key] = Seen(held, facts.next_turn())
+            case ListFolder(prefix):
+                facts.folders[prefix] = tuple(await stores.at(prefix).list(prefix, FOLDER_LISTED + 1))
+            case Prove(key):
+                facts.proven[key] = await stores.at(key).prove(key)
+            case Exists(key):
+                try:
+                    facts.yes[question] = await stores.at(key).part(key, 0, 1) is not None
+                except LocationRefused:
+                    facts.yes[question] = False
+            case _:
+                assert_never(question)
+
+    async def _remember(self, site: str, uuid: str | None) -> Collection[TableName]:
+        others = await self.ports.worklist.remember(self.claim, site, uuid)
+        if others is None:
+            raise Fenced
+        return others
+
+    async def _load(self, table: TableName, facts: Facts) -> Look:
+        memo = self.latest if table == self.name else Memo()
+        asked = self.ports.clock.now()
+        told = await self._told(table, facts) if self.policy.told else None
+        answer = await self.ports.catalog.load(table, memo.etag if memo.table is not None else None, told)
+        answered = self.ports.clock.now()
+        if isinstance(answer, Loaded):
+            if table == self.name:
+                self.latest = replace(self.latest, table=answer.table, etag=answer.etag)
+            return Look(answer.table, answer.etag, asked, answered, facts.next_turn(), answer.heard)
+        if isinstance(answer, NotModified) and memo.table is not None:
+            return Look(memo.table, memo.etag, asked, answered, facts.next_turn(), answer.heard)
+        if isinstance(answer, NotModified):
+            raise Transient(
+                str(table), scope=Scope.TABLE, expected="a table or its absence", found="304 without being asked for it"
+            )
+        heard = answer.heard if isinstance(answer, Missing) else None
+        return Look(answer, None, asked, answered, facts.next_turn(), heard)
+
+    async def _told(self, table: TableName, facts: Facts) -> Told | None:
+        """What was told of a table by now: the claim may be older, and a tag must be older than the answer."""
+        told, story = await self.ports.roster.told(table), self.claim.story
+        # Whatever lies at a place of a row that never settled was written for what is told.
+        is_unsettled = bool(self.claim.locations) and not story.visited
+        if table != self.name or story.told is not None or is_unsettled:
+            return told
+        for key in self._own_keys():
+            if key not in facts.files:
+                await self.learn(ReadFile(key), facts)
+        known = learnt(self.claim, self.name, facts.files.values(), self.policy)
+        return replace(known, tellings=told.tellings) if told is not None else known
+
+    def memo(self, facts: Facts) -> Memo:
+        """What the next publish may begin with."""
+        mine = set(self._own_keys())
+        tags = {key: seen.held for key, seen in facts.files.items() if key in mine or self._is_ours(seen, key)}
+        return replace(self.latest, tags=tags)
+
+    def _own_keys(self) -> list[str]:
+        """The keys of this row: only these may be remembered, others change behind its back."""
+        table, sites = self.latest.table, {Site.of(text) for text in self.claim.locations}
+        if table is not None:
+            sites.add(self.policy.site(self.name, canonical(table.location)))
+        whose = Whose(self.name.namespace, self.name.name, table.uuid if table is not None else None)
+        refs = [None, *(self.policy.refs(table) if table is not None else ())]
+        keys = [key for site in sites for ref in refs for key in site.keys(whose, ref)]
+        return sorted({*keys, *(hintfile.key(site.location) for site in sites if site.has_hint)})
+
+    def _is_ours(self, seen: Seen, key: str) -> bool:
+        doc = readable(seen.held) if pointers([key]) else None
+        return doc is not None and ours(doc, self.name, self.policy)

@@ -1,0 +1,67 @@
+"""What does not fit together of where files lie and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Final
+
+from sfn.errors import SfnError
+from sfn.pointer.naming import MAIN, NAMINGS
+from sfn.settings.catalogs import CatalogSettings
+from sfn.settings.model import Settings
+from sfn.settings.sources import Sources, variable
+
+_OF_COMMITS: Final = ("keep", "keep_for")
+
+
+def misplaced(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    """Everything of `naming`, `placement` and the keys that go with them."""
+    for name, catalog in settings.catalogs.items():
+        yield from _root(name, catalog, sources)
+        yield from _branches(name, catalog, sources)
+        for key in _OF_COMMITS:
+            value, default = getattr(catalog, key), CatalogSettings.model_fields[key].default
+            if value != default and not NAMINGS[catalog.naming].has_commits:
+                yield SfnError(
+                    sources.place(("catalogs", name, key)),
+                    expected=f"no such key with the naming {catalog.naming}, as no commit has a file of its own",
+                    found="one",
+                    remedy='remove it, or set naming = "ordinal"',
+                )
+
+
+def _root(name: str, catalog: CatalogSettings, sources: Sources) -> Iterator[SfnError]:
+    keys = ("catalogs", name, "root")
+    if catalog.placement == "root" and catalog.root is None:
+        yield SfnError(
+            sources.place(keys),
+            expected='the folder in which each table gets one, as placement is "root"',
+            found="none",
+            remedy=f"set it there or as {variable(keys)}",
+        )
+    if catalog.placement != "root" and catalog.root is not None:
+        yield SfnError(
+            sources.place(keys),
+            expected=f'none with placement = "{catalog.placement}"',
+            found=catalog.root,
+            remedy='remove it, or set placement = "root"',
+        )
+
+
+def _branches(name: str, catalog: CatalogSettings, sources: Sources) -> Iterator[SfnError]:
+    place = sources.place(("catalogs", name, "branches"))
+    if not any(fnmatchcase(MAIN, glob) for glob in catalog.branches):
+        yield SfnError(
+            place,
+            expected="main among them, whose file leads all others",
+            found=", ".join(catalog.branches) or "none",
+            remedy=f'such as branches = ["main", "{next(iter(catalog.branches), "release-*")}"]',
+        )
+    elif catalog.branches != (MAIN,) and not NAMINGS[catalog.naming].has_refs:
+        yield SfnError(
+            place,
+            expected=f'["main"], as no other branch has a file with the naming {catalog.naming}',
+            found=", ".join(catalog.branches),
+            remedy='set naming = "identifier" or "uuid"',
+        )

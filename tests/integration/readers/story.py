@@ -1,0 +1,117 @@
+"""One table of a real catalog, and the real service that follows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.table import Table
+
+import sfn
+from sfn.demo.lake import NAMESPACE
+from sfn.demo.listener import Listener
+from sfn.errors import Unreadable
+from sfn.pointer import document, hintfile
+from sfn.pointer.location import canonical
+from sfn.pointer.naming import Whose
+from sfn.pointer.site import Site
+from tests.integration.readers.readers import Place, Rows
+
+PATIENCE = 20.0
+"""Seconds that the service has for each thing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What steps are taken with.
+
+    Attributes:
+        catalog: through it tables are changed.
+        uri: where it answers.
+        warehouse: the URL of its folder.
+        service: follows it.
+    """
+
+    catalog: RestCatalog
+    uri: str
+    warehouse: str
+    service: Listener
+
+    def table(self, name: str) -> Table:
+        loaded: Table = self.catalog.load_table((NAMESPACE, name))
+        return loaded
+
+    def pointer(self, name: str) -> str:
+        return str(self.table(name).metadata_location)
+
+    def directory(self, name: str) -> Path:
+        return Path(canonical(self.table(name).location()).removeprefix("file://"))
+
+    def below_warehouse(self, *parts: str) -> Path:
+        return Path(self.warehouse.removeprefix("file://"), *parts)
+
+    def rows(self, name: str) -> Rows:
+        """What whoever asks the catalog reads."""
+        rows: Rows = self.table(name).scan().to_arrow().to_pylist()
+        return rows
+
+    def append(self, name: str, *rows: Mapping[str, object], branch: str = "main") -> None:
+        """Commit rows through the catalog."""
+        self.append_to(self.table(name), *rows, branch=branch)
+
+    def append_to(self, table: Table, *rows: Mapping[str, object], branch: str = "main") -> None:
+        """Commit rows to a table of whatever catalog."""
+        table.append(pa.Table.from_pylist(list(rows), schema=table.schema().as_arrow()), branch=branch)
+
+    def tell(self, name: str, operation: str, **more: object) -> None:
+        """Post an event."""
+        self.service.tell({"namespace": [NAMESPACE], "name": name, "operation": operation, **more})
+
+    def published(self, name: str, operation: str = "commit") -> Place:
+        """Tell of a commit, and wait until SFN file and version hint say what the catalog says."""
+        pointer, directory = self.pointer(name), self.directory(name)
+        self.tell(name, operation, metadata_location=pointer)
+
+        def said() -> bool:
+            return _resolved(directory, name) == pointer and _hint(directory) == hintfile.stem(pointer)
+
+        _until(said, f"{directory} to say {pointer}")
+        return self.place(directory, name)
+
+    def until_retired(self, directory: Path, name: str) -> None:
+        """Wait until a name's file in a directory says that the table is no more there, or not by this name."""
+        file = self.place(directory, name).file
+
+        def retired() -> bool:
+            return document.parse(file.read_bytes()).state is not document.State.CURRENT
+
+        _until(retired, f"{file} to say another state than current")
+
+    def place(self, directory: Path, name: str) -> Place:
+        return Place(name, directory, Path(Site(str(directory)).keys(Whose((NAMESPACE,), name))[0]))
+
+
+def _resolved(directory: Path, name: str) -> str | None:
+    try:
+        return sfn.resolve(directory, (NAMESPACE, name)).metadata_location
+    except Unreadable:
+        return None
+
+
+def _hint(directory: Path) -> str | None:
+    try:
+        return Path(hintfile.key(str(directory))).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"expected {what} within {PATIENCE:g} s")
+        time.sleep(0.02)

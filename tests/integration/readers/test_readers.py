@@ -1,0 +1,111 @@
+"""Directories that the service points at, read by readers that are not ours: as measured, and as the page says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.readers.matrix import EXPECTED, Matrix, installed
+from tests.integration.readers.outcome import REFUSES, SAME, outcome
+from tests.integration.readers.readers import READERS, Place, Reader, Rows
+from tests.integration.readers.rendering import PAGE, brought_up_to_date
+from tests.integration.readers.steps import STEPS, Step
+from tests.real_catalog import runtime
+
+ROOT = Path(__file__).parents[3]
+ANEW = "if that is as it should be: python -m tests.integration.readers"
+PATIENCE = 240
+"""Seconds for what takes a quarter of a minute alone on a machine."""
+HERE = Place("orders", Path("/lake/orders"), Path("/lake/orders/metadata/_sfn/shop_orders_main.ver"))
+
+
+def expected() -> Matrix:
+    return Matrix.parse(EXPECTED.read_text())
+
+
+def test_every_reader_shows_after_every_step_what_it_showed_when_it_was_measured(tmp_path: Path) -> None:
+    found, log = runtime(), tmp_path / "log"
+    into = tmp_path / "found.json"
+    command = [sys.executable, "-m", "tests.integration.readers", f"--only-into={into}"]
+    # No variable of the user's: a proxy would be asked for the catalog.
+    surroundings = {"TMPDIR": str(tmp_path), "TZ": "UTC"}
+    with log.open("wb") as output:
+        status = subprocess.run(
+            [*command, f"--java={found.java}", f"--jars={found.jars}"],
+            cwd=ROOT,
+            env=surroundings,
+            stdout=output,
+            stderr=output,
+            timeout=PATIENCE,
+            check=False,
+        ).returncode
+    assert status == 0, log.read_text(errors="replace")
+    differences = expected().differences(Matrix.parse(into.read_text()))
+    assert not differences, "\n".join([*differences, ANEW])
+
+
+def test_the_page_says_what_was_measured() -> None:
+    page = PAGE.read_text()
+    assert page == brought_up_to_date(page, expected()), ANEW
+
+
+def test_it_was_measured_with_what_is_installed() -> None:
+    assert expected().versions == installed(), ANEW
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_who_goes_by_our_files_reads_the_table_or_refuses_where_it_has_left(step: Step) -> None:
+    cells = {reader.name: expected().cells[step.name][reader.name] for reader in READERS if reader.led}
+    assert [
+        (name, cell) for name, cell in cells.items() if cell != SAME and not (step.left and cell.startswith(REFUSES))
+    ] == []
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_who_lists_the_folder_does_not_trip_on_our_files(step: Step) -> None:
+    cells = {reader.name: expected().cells[step.name][reader.name] for reader in READERS if not reader.led}
+    assert [(name, cell) for name, cell in cells.items() if cell.startswith(REFUSES)] == []
+
+
+def test_a_difference_names_its_cell() -> None:
+    one = Matrix({"daft": "1"}, {"drop": {"Daft": "refuses: no", "Polars": SAME}})
+    other = Matrix({"daft": "2"}, {"drop": {"Daft": "old rows", "Polars": SAME}, "undrop": {"Daft": SAME}})
+    assert one.differences(other) == [
+        "the version of daft: expected '1', found '2'",
+        "Daft after drop: expected 'refuses: no', found 'old rows'",
+        "Daft after undrop: expected 'nothing', found 'same rows'",
+    ]
+
+
+def reader(*rows: dict[str, Any]) -> Reader:
+    """One that shows these rows."""
+    return Reader("any", (), "", lambda _: list(rows))
+
+
+ONE, TWO = {"id": 1, "item": "pear"}, {"id": 2, "item": None}
+
+
+@pytest.mark.parametrize(
+    ("shown", "cell"),
+    [
+        ([TWO, ONE], SAME),
+        ([ONE], "old rows"),
+        ([], "wrong rows: 0 too many, 2 missing"),
+        ([ONE, ONE, TWO], "wrong rows: 1 too many, 0 missing"),
+        ([ONE, {**TWO, "item": "fig"}], "wrong rows: 1 too many, 1 missing"),
+        ([ONE, {"id": 2}], "wrong rows: 1 too many, 1 missing"),
+    ],
+)
+def test_rows_are_compared_in_any_order_with_their_names_and_number(shown: Rows, cell: str) -> None:
+    assert outcome(reader(*shown), HERE, [ONE, TWO], [ONE]) == cell
+
+
+def test_a_refusal_is_told_without_what_is_another_in_each_run() -> None:
+    def refuse(_: str) -> Rows:
+        raise OSError(f"nothing in file://{HERE.directory}/x, {HERE.file} at 2026-01-02T03:04:05.678Z\nmore")
+
+    assert outcome(Reader("any", (), "", refuse), HERE, [], []) == "refuses: nothing in <directory>/x, <file> at <time>"

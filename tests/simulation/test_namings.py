@@ -1,0 +1,198 @@
+"""Directed histories of files that are called otherwise, of commits' own files and of branches.
+
+Each is killed by a patch in `tests/mutants`, which is what shows that it can fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+from sfn.pointer.naming import ORDINAL, UUID, Whose
+from sfn.pointer.site import Site
+from sfn.words import TableName
+from tests.simulation.script import PLACE, Stage, named
+from tests.simulation.setting import Setting
+
+COMMITS = Setting(policies=({"naming": ORDINAL},))
+BY_UUID = Setting(policies=({"naming": UUID},))
+BRANCHED = Setting(policies=({"branches": ("main", "r-*")},))
+HEAD = Site(PLACE, ORDINAL).keys(Whose(("n",), "a"))[0]
+
+
+def branch(stage: Stage, name: str, **heads: int) -> None:
+    """One more version, with these branches."""
+    table = stage.commit(name)
+    branches = tuple((f"r-{ref}", head) for ref, head in heads.items())
+    stage.world.set(0, named(name), replace(table, metadata_location=_next(table.metadata_location), branches=branches))
+
+
+def _next(pointer: str) -> str:
+    return pointer.replace("/metadata/0", "/metadata/1")
+
+
+def test_a_head_is_written_and_before_the_files_of_commits() -> None:
+    """Rule 9: a writer that loses the race for the head leaves no commit behind that the head did not allot."""
+    stage = Stage(setting=COMMITS)
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        slow = stage.hold(f"before write {HEAD}")
+        stage.commit("a")
+        await stage.hint("a")
+        await slow.reached.wait()
+        await asyncio.sleep(30)
+        for _ in range(3):
+            stage.commit("a")
+            await stage.hint("a")
+            await asyncio.sleep(20)
+        slow.go.set()
+        await asyncio.sleep(20)
+
+    assert stage.run(act) == []
+
+
+def test_a_commit_whose_writer_died_gets_its_file_from_the_next_one() -> None:
+    stage = Stage(setting=COMMITS)
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        slow = stage.hold(f"after write {HEAD}")
+        for _ in range(3):
+            stage.commit("a")
+        await stage.hint("a")
+        await slow.reached.wait()
+        stage.service.crash(next(node for node in stage.service.nodes if node.alive))
+        stage.service.crash(next(node for node in stage.service.nodes if node.alive))
+        stage.service.script = None
+        stage.commit("a")
+        await stage.hint("a")
+
+    assert stage.run(act) == []
+
+
+def test_commits_that_come_as_one_are_all_in_the_timeline() -> None:
+    stage = Stage(setting=COMMITS)
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        for _ in range(3):
+            stage.commit("a")
+        await stage.hint("a")
+
+    assert stage.run(act) == []
+
+
+def test_a_purge_leaves_no_file() -> None:
+    stage = Stage(setting=COMMITS)
+
+    async def act() -> None:
+        table = stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.drop("a")
+        stage.world.purge(table)
+        await stage.hint("a", drop=True, purge=True)
+        await asyncio.sleep(60)
+        assert [key for key in stage.world.files.bodies if key.endswith(".ver")] == []
+
+    assert stage.run(act) == []
+
+
+def test_two_identifiers_with_one_plain_name_each_have_a_file() -> None:
+    """Created at the same moment, by two processes."""
+    names = [TableName("cat0", ("a_b",), "c"), TableName("cat0", ("a",), "b_c")]
+    stage = Stage(setting=Setting(shared=True))
+
+    async def act() -> None:
+        for name in names:
+            stage.create_as(name)
+        for name in names:
+            await stage.hint_as(name)
+
+    assert stage.run(act) == []
+
+
+def test_branches_end_before_what_leads_them() -> None:
+    """Else nobody would know of a branch that was left behind."""
+    stage = Stage(setting=BRANCHED)
+    lead = Site(PLACE).keys(Whose(("n",), "a"))[0]
+
+    async def act() -> None:
+        stage.create("a")
+        branch(stage, "a", x=7)
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        slow = stage.hold(f"after write {lead}")
+        stage.drop("a")
+        await stage.hint("a", drop=True)
+        await slow.reached.wait()
+        for node in list(stage.service.nodes):
+            stage.service.crash(node)
+
+    assert stage.run(act) == []
+
+
+def test_every_branch_follows_the_pointer() -> None:
+    stage = Stage(setting=BRANCHED)
+
+    async def act() -> None:
+        stage.create("a")
+        branch(stage, "a", x=7, y=8)
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.commit("a")
+        await stage.hint("a")
+
+    assert stage.run(act) == []
+
+
+def test_a_file_by_uuid_is_taken_over_only_from_who_lost_the_table() -> None:
+    """One table registered under two names: they don't take its file from one another."""
+    stage = Stage(setting=BY_UUID)
+
+    async def act() -> None:
+        table = stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.world.set(0, named("b"), table)
+        await stage.hint("b")
+        await asyncio.sleep(60)
+        file = Site(PLACE, UUID).keys(Whose((), "", table.uuid))[0]
+        assert json.loads(stage.world.files.bodies[file])["name"] == "a"
+        stage.drop("b")
+        await stage.hint("b", drop=True)
+
+    assert stage.run(act) == []
+
+
+def test_of_two_files_by_uuid_the_older_one_loses_the_name_at_once() -> None:
+    """Whatever becomes of the newer one: nobody who asks by name comes back to the table that had it before."""
+    stage = Stage(setting=BY_UUID)
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.drop("a")
+        second = stage.create("a")
+        file = Site(PLACE, UUID).keys(Whose((), "", second.uuid))[0]
+        slow = stage.hold(f"after write {file}")
+        await stage.hint("a")
+        await slow.reached.wait()
+        for node in list(stage.service.nodes):
+            stage.service.crash(node)
+        stage.service.script = None
+        stage.rename("a", "b")
+        await stage.hint("a", renamed_to=named("b"))
+        await stage.hint("b")
+        await asyncio.sleep(60)
+
+    assert stage.run(act) == []

@@ -1,0 +1,167 @@
+"""Files called by the table's uuid: they outlast a rename, and each table that had a name has its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sfn.pointer import hintfile
+from sfn.pointer.naming import UUID, Whose
+from sfn.pointer.site import Site
+from sfn.publish.policy import Policy
+from sfn.words import Dead, Hint, Reason, Table, TableName
+from tests.unit.publishing import AT, LAG, A, B, Line
+
+pytestmark = pytest.mark.anyio
+HERE = Site(AT, UUID)
+
+
+class ByUuid(Line):
+    """A line with such names; metadata files that were written are there."""
+
+    def __init__(self) -> None:
+        super().__init__(Policy("c1", replica_lag=LAG, absence_delay=LAG, swept=False, naming=UUID))
+
+    def laid(self, table: Table) -> Table:
+        """The table with its metadata file."""
+        self.store.files[table.metadata_location] = b"{}"
+        return table
+
+    def of(self, table: Table, site: Site = HERE) -> dict[str, Any]:
+        """The table's file."""
+        body: dict[str, Any] = json.loads(self.store.files[site.keys(Whose((), "", table.uuid))[0]])
+        return body
+
+    def says(self, table: Table, name: TableName, pointer: Table, site: Site = HERE) -> None:
+        """The table's file is live, under that name."""
+        body = self.of(table, site)
+        assert (body["state"], body["table_identifier"]) == ("current", name.identifier)
+        assert body["metadata_file_path"] == pointer.metadata_location
+
+    @property
+    def files(self) -> list[str]:
+        """The SFN files there are."""
+        return [key for key in self.store.files if key.endswith(".ver")]
+
+
+async def test_a_rename_keeps_the_file() -> None:
+    line = ByUuid()
+    table = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    await line.hear(Hint(A, renamed_to=B), Hint(B), seconds=60)
+    line.says(table, B, table)
+    assert len(line.files) == 1
+    after = line.laid(line.catalog.commit(B))
+    await line.hear(Hint(B), seconds=60)
+    line.says(table, B, after)
+    assert line.hint() == hintfile.content(after)
+
+
+@pytest.mark.parametrize("told", [A, B])
+async def test_a_rename_of_which_one_half_is_told_is_followed_too(told: TableName) -> None:
+    line = ByUuid()
+    table = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    await line.hear(Hint(told, renamed_to=B if told == A else None), seconds=90)
+    line.says(table, B, table)
+
+
+async def test_names_that_are_swapped_and_swapped_back() -> None:
+    line = ByUuid()
+    first = line.laid(line.catalog.create(A, AT))
+    second = line.laid(line.catalog.create(B, AT))
+    await line.hear(Hint(A), Hint(B), seconds=20)
+    between = TableName("prod", ("n",), "between")
+    for _ in range(2):
+        for old, new in ((A, between), (B, A), (between, B)):
+            line.catalog.rename(old, new)
+        await line.hear(Hint(A), Hint(B), seconds=90)
+        swapped = line.catalog.current(A) == second
+        line.says(first, B if swapped else A, first)
+        line.says(second, A if swapped else B, second)
+    assert len(line.files) == 2
+
+
+async def test_a_table_that_takes_the_name_and_the_place_of_another_has_its_own_file() -> None:
+    line = ByUuid()
+    first = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    second = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=60)
+    line.says(second, A, second)
+    assert line.of(first)["state"] == "dropped"
+    assert line.hint() == hintfile.content(second)
+    await line.work(line.policy.expire_after.total_seconds() + line.policy.refresh_after.total_seconds())
+    assert line.files == [HERE.keys(Whose((), "", second.uuid))[0]]
+
+
+async def test_a_rename_with_a_move_leads_on_from_the_old_place() -> None:
+    line = ByUuid()
+    table = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    moved = line.laid(line.catalog.commit(B, location="file:///warehouse/n/b"))
+    await line.hear(Hint(A, renamed_to=B), Hint(B), seconds=90)
+    there = Site("file:///warehouse/n/b", UUID)
+    line.says(table, B, moved, there)
+    assert line.of(table)["state"] == "renamed"
+    assert line.of(table)["moved_to"]["sfn_file_path"] == there.keys(Whose((), "", table.uuid))[0]
+    assert line.hint() is None
+
+
+async def test_a_drop_is_told_and_an_undrop_under_another_name_too() -> None:
+    line = ByUuid()
+    table = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert line.of(table)["state"] == "dropped"
+    assert line.hint() is None
+    line.catalog.register(B, table)
+    await line.hear(Hint(B), seconds=60)
+    line.says(table, B, table)
+
+
+async def test_one_table_under_two_names_has_one_file_and_the_second_name_is_refused() -> None:
+    line = ByUuid()
+    table = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.register(B, table)
+    await line.hear(Hint(B), seconds=60)
+    line.says(table, A, table)
+    (dead,) = [outcome for outcome in line.outcomes if isinstance(outcome, Dead)]
+    assert dead.reason is Reason.FOREIGN_FILE
+    assert "n.a has the same table-uuid in this catalog" in dead.detail
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), Hint(B), seconds=60)
+    line.says(table, B, table)
+
+
+async def test_a_file_of_another_catalog_is_left_alone() -> None:
+    line = ByUuid()
+    table = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    key = HERE.keys(Whose((), "", table.uuid))[0]
+    theirs = line.store.files[key].replace(b'"c1"', b'"c2"')
+    line.store.files[key] = theirs
+    line.laid(line.catalog.commit(A))
+    await line.hear(Hint(A, anew=True), seconds=60)
+    assert line.store.files[key] == theirs
+    assert isinstance(line.outcomes[-1], Dead)
+    assert line.outcomes[-1].reason is Reason.FOREIGN_CATALOG
+
+
+async def test_a_table_without_a_uuid_can_t_be_named_by_it() -> None:
+    line = ByUuid()
+    table = line.laid(line.catalog.create(A))
+    line.catalog.amend(A, Table(None, table.location, table.metadata_location))
+    await line.hear(Hint(A), seconds=60)
+    assert not line.files
+    assert isinstance(line.outcomes[-1], Dead)
+    assert line.outcomes[-1].reason is Reason.PERMANENT
+    assert "no table-uuid" in line.outcomes[-1].detail

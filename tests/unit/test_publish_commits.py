@@ -1,0 +1,251 @@
+"""A file for each commit beside a head: what is written when, rebuilt, mended and pruned."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sfn.pointer.document import render_ordinal
+from sfn.pointer.naming import ORDINAL, Whose, commit_of
+from sfn.pointer.site import Site
+from sfn.publish.policy import MOST_COMMITS, Policy
+from sfn.store import Moved
+from sfn.words import Held, Hint, Table
+from tests.unit.publishing import AT, LAG, A, Line
+
+pytestmark = pytest.mark.anyio
+SITE = Site(AT, ORDINAL)
+HEAD = SITE.keys(Whose(A.namespace, A.name))[0]
+
+
+class Timeline(Line):
+    """A line that keeps commits; metadata files that were written are there until they are deleted."""
+
+    def __init__(self, **more: Any) -> None:  # noqa: ANN401 - any setting
+        super().__init__(Policy("c1", replica_lag=LAG, swept=False, naming=ORDINAL, **{"keep_for": LAG} | more))
+
+    def commit(self, times: int = 1) -> Table:
+        """So many commits; the first creates the table."""
+        table = self.catalog.current(A)
+        for _ in range(times):
+            table = self.catalog.commit(A) if table is not None else self.catalog.create(A)
+            self.store.files[table.metadata_location] = b"{}"
+        assert table is not None
+        return table
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The head."""
+        return self.read(HEAD)
+
+    def read(self, key: str) -> dict[str, Any]:
+        """A document."""
+        body: dict[str, Any] = json.loads(self.store.files[key])
+        return body
+
+    @property
+    def commits(self) -> list[dict[str, Any]]:
+        """The documents of commits, the oldest first; each at the place that its Ordinal names."""
+        keys = sorted(key for key in self.store.files if commit_of(key) is not None)
+        found = [self.read(key) for key in keys]
+        assert keys == [f"{SITE.folder}n_a_{body['Ordinal']}.ver" for body in found]
+        return found
+
+    @property
+    def pointers(self) -> list[str]:
+        """What they name."""
+        return [body["metadata_file_path"] for body in self.commits]
+
+
+async def test_each_commit_has_a_file_and_the_head_names_the_newest() -> None:
+    line = Timeline()
+    told = []
+    for _ in range(3):
+        told.append(line.commit())
+        await line.hear(Hint(A), seconds=20)
+    assert line.pointers == [table.metadata_location for table in told]
+    assert line.head == line.commits[-1] | {"hint_was": line.head["hint_was"]}
+    assert [body["snapshot_id"] for body in line.commits] == [table.snapshot_id for table in told]
+    assert [body["Ordinal"] for body in line.commits] == [render_ordinal(table.last_updated_ms) for table in told]
+
+
+async def test_commits_that_came_as_one_are_rebuilt_from_the_log() -> None:
+    line = Timeline()
+    first = line.commit()
+    await line.hear(Hint(A), seconds=20)
+    last = line.commit(4)
+    await line.hear(Hint(A), seconds=20)
+    assert line.pointers == [*last.metadata_log, last.metadata_location]
+    assert line.pointers[0] == first.metadata_location
+    assert [body["Ordinal"] for body in line.commits[:-1]] == [render_ordinal(at) for at in last.log_times]
+    assert all("gap" not in body and "between" not in body for body in line.commits)
+    assert len(line.head["between"]) == 3
+
+
+async def test_a_table_that_is_new_to_us_has_its_past_rebuilt() -> None:
+    line = Timeline()
+    last = line.commit(5)
+    await line.hear(Hint(A), seconds=20)
+    assert line.pointers == [*last.metadata_log, last.metadata_location]
+
+
+async def test_what_cant_be_rebuilt_is_counted() -> None:
+    line = Timeline()
+    line.commit()
+    await line.hear(Hint(A), seconds=20)
+    last = line.commit(6)
+    for lost in (last.metadata_log[2], last.metadata_log[3], last.metadata_log[5]):
+        del line.store.files[lost]
+    await line.hear(Hint(A), seconds=20)
+    kept = [entry for entry in last.metadata_log if entry in line.store.files]
+    assert line.pointers == [*kept, last.metadata_location]
+    assert [body.get("gap", 0) for body in line.commits] == [0, 0, 2, 1]
+    assert line.head["gap"] == 1
+
+
+async def test_so_is_what_no_log_names_any_more() -> None:
+    """By the numbers in the files' names."""
+    line = Timeline()
+    first = line.commit()
+    await line.hear(Hint(A), seconds=20)
+    last = line.commit(9)
+    line.catalog.amend(A, replace(last, metadata_log=last.metadata_log[-3:], log_times=last.log_times[-3:]))
+    await line.hear(Hint(A), seconds=20)
+    assert line.pointers == [first.metadata_location, *last.metadata_log[-3:], last.metadata_location]
+    assert [body.get("gap", 0) for body in line.commits] == [0, 5, 0, 0, 0]
+
+
+async def test_ordinals_rise_whatever_the_clocks_say() -> None:
+    line = Timeline()
+    line.commit()
+    await line.hear(Hint(A), seconds=20)
+    last = line.commit(3)
+    times = tuple(at - 3_600_000 for at in last.log_times)
+    line.catalog.amend(A, replace(last, last_updated_ms=times[0], log_times=times))
+    await line.hear(Hint(A), seconds=20)
+    ordinals = [body["Ordinal"] for body in line.commits]
+    assert ordinals == sorted(set(ordinals))
+    assert line.pointers == [*last.metadata_log, last.metadata_location]
+    assert line.head["Ordinal"] == ordinals[-1]
+
+
+async def test_whoever_comes_next_creates_what_a_writer_that_died_did_not() -> None:
+    line = Timeline()
+    line.commit(4)
+    await line.hear(Hint(A), seconds=20)
+    written = {key: body for key, body in line.store.files.items() if commit_of(key) is not None}
+    for key in written:
+        del line.store.files[key]
+    await line.hear(Hint(A, anew=True), seconds=20)
+    assert {key: line.store.files.get(key) for key in written} == written
+
+
+async def test_also_where_the_head_moves_on_at_once_or_the_table_is_gone() -> None:
+    for is_dropped in (False, True):
+        line = Timeline()
+        past = line.commit(4)
+        await line.hear(Hint(A), seconds=20)
+        for key in [key for key in line.store.files if commit_of(key) is not None]:
+            del line.store.files[key]
+        if is_dropped:
+            line.catalog.drop(A)
+        else:
+            line.commit()
+        await line.hear(Hint(A, drop=is_dropped, anew=True), seconds=60)
+        assert line.pointers[:4] == [*past.metadata_log, past.metadata_location]
+        assert line.head["state"] == ("dropped" if is_dropped else "current")
+
+
+async def test_a_writer_that_slept_while_others_went_on_moves_nothing_back() -> None:
+    """It stopped between the read and the swap, and fifty commits passed."""
+    line = Timeline(keep=10)
+    line.commit()
+    await line.hear(Hint(A), seconds=20)
+    stale = line.store.files[HEAD]
+    slept = Held(stale, (await line.store.read(HEAD)).tag)  # type: ignore[union-attr]
+    for _ in range(50):
+        line.commit()
+        await line.hear(Hint(A), seconds=20)
+    ordinal = line.head["Ordinal"]
+    assert isinstance(await line.store.write(HEAD, stale, slept), Moved)
+    assert line.head["Ordinal"] == ordinal
+    assert len(line.commits) == 10
+
+
+async def test_only_so_many_stay_and_those_that_are_young() -> None:
+    line = Timeline(keep=3, keep_for=timedelta(seconds=2))
+    line.clock.turn(-(line.clock.now().timestamp() - 1_700_000_000))
+    for _ in range(8):
+        line.commit()
+        await line.hear(Hint(A), seconds=20)
+    assert line.pointers == [*line.commit().metadata_log[-3:]]
+    line.policy = replace(line.policy, keep_for=timedelta(days=1))
+    for _ in range(4):
+        line.commit()
+        await line.hear(Hint(A), seconds=20)
+    assert len(line.commits) == 8
+
+
+async def test_a_thousand_commits_in_an_hour_are_still_one_page() -> None:
+    line = Timeline(keep=1, keep_for=timedelta(days=9999))
+    for _ in range(MOST_COMMITS // 10 + 3):
+        last = line.commit(10)
+        line.catalog.amend(A, replace(last, metadata_log=last.metadata_log[-20:], log_times=last.log_times[-20:]))
+        line.policy = replace(line.policy, keep=20)
+        await line.hear(Hint(A), seconds=20)
+    assert len(line.commits) == MOST_COMMITS
+
+
+async def test_files_of_others_are_left_where_they_are() -> None:
+    line = Timeline(keep=1)
+    theirs = f"{SITE.folder}n_a_20200101T000000000.ver"
+    line.store.files[theirs] = b"not ours"
+    for _ in range(3):
+        line.commit()
+        await line.hear(Hint(A), seconds=20)
+    assert line.store.files.pop(theirs) == b"not ours"
+    assert len(line.commits) == 1
+
+
+async def test_what_becomes_of_a_table_goes_to_its_head_and_its_commits_go_with_it() -> None:
+    line = Timeline()
+    past = line.commit(3)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert line.head["state"] == "dropped"
+    assert line.pointers == [*past.metadata_log, past.metadata_location]
+    await line.work(line.policy.expire_after.total_seconds() + 60)
+    assert not [key for key in line.store.files if key.endswith(".ver")]
+
+
+async def test_a_refresh_writes_all_of_it_anew_and_changes_nothing() -> None:
+    line = Timeline()
+    line.commit(3)
+    await line.hear(Hint(A), seconds=20)
+    before = {key: line.read(key) for key in line.store.files if key.endswith(".ver")}
+    await line.work(line.policy.refresh_after.total_seconds() + 60)
+    written = {key for outcome in line.outcomes[-1:] for key in outcome.findings.did}  # type: ignore[union-attr]
+    assert set(before) <= written
+    for key, body in before.items():
+        assert line.read(key) | {"written_at": 0, "asked_at": 0} == body | {"written_at": 0, "asked_at": 0}
+
+
+async def test_nothing_new_costs_no_listing() -> None:
+    line = Timeline()
+    line.commit(3)
+    await line.hear(Hint(A), seconds=60)
+    listed: list[str] = []
+    known = line.store.list
+
+    async def counted(prefix: str, limit: int) -> list[str]:
+        listed.append(prefix)
+        return await known(prefix, limit)
+
+    line.store.list = counted  # type: ignore[method-assign]
+    await line.hear(Hint(A), seconds=60)
+    assert not listed

@@ -1,0 +1,134 @@
+"""Where files lie, and what becomes of them once the settings have them lie or be called otherwise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sfn.pointer import hintfile
+from sfn.pointer.naming import IDENTIFIER, NAMINGS, ORDINAL, UUID, Naming, Whose
+from sfn.pointer.site import Placement, Site, below_root
+from sfn.publish.policy import Policy
+from sfn.words import Hint, Table
+from tests.unit.publishing import AT, LAG, A, B, Line
+
+pytestmark = pytest.mark.anyio
+ROOT = "file:///sfn"
+
+
+def line_of(naming: Naming, placement: Placement) -> Line:
+    """A line with these settings."""
+    return Line(
+        Policy("c1", replica_lag=LAG, absence_delay=LAG, swept=False, naming=naming, placement=placement, root=ROOT)
+    )
+
+
+def laid(line: Line, table: Table) -> Table:
+    """The table with its metadata file."""
+    line.store.files[table.metadata_location] = b"{}"
+    return table
+
+
+def site_of(line: Line, table: Table) -> Site:
+    """Where its files belong."""
+    return line.policy.site(A, f"file://{table.location.removeprefix('file://')}")
+
+
+def document(line: Line, site: Site, table: Table) -> dict[str, Any]:
+    """A leading document."""
+    body: dict[str, Any] = json.loads(line.store.files[site.keys(Whose(A.namespace, A.name, table.uuid))[0]])
+    return body
+
+
+@pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
+@pytest.mark.parametrize("placement", Placement)
+async def test_each_naming_goes_with_each_placement(naming: Naming, placement: Placement) -> None:
+    """Created, changed, moved, dropped, and gone in the end."""
+    line = line_of(naming, placement)
+    table = laid(line, line.catalog.create(A))
+    for _ in range(2):
+        table = laid(line, line.catalog.commit(A))
+        await line.hear(Hint(A), seconds=20)
+        body = document(line, site_of(line, table), table)
+        assert (body["state"], body["metadata_file_path"]) == ("current", table.metadata_location)
+    assert line.hint() == (hintfile.content(table) if placement is not Placement.ROOT else None)
+    before = site_of(line, table)
+    table = laid(line, line.catalog.commit(A, location="file:///warehouse/n/elsewhere"))
+    await line.hear(Hint(A), seconds=20)
+    assert document(line, site_of(line, table), table)["metadata_file_path"] == table.metadata_location
+    if placement is not Placement.ROOT:
+        assert document(line, before, table)["state"] == "moved"
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert document(line, site_of(line, table), table)["state"] == "dropped"
+    await line.work(2 * line.policy.expire_after.total_seconds())
+    assert not [key for key in line.store.files if key.endswith((".ver", ".text"))]
+
+
+def test_below_a_root_each_table_has_a_folder() -> None:
+    policy = line_of(IDENTIFIER, Placement.ROOT).policy
+    assert policy.site(A, AT).folder == f"{below_root(ROOT, A.namespace, A.name)}/" == "file:///sfn/n/a/"
+
+
+@pytest.mark.parametrize("after", NAMINGS.values(), ids=NAMINGS)
+@pytest.mark.parametrize("before", NAMINGS.values(), ids=NAMINGS)
+async def test_another_naming_leads_on_from_the_files_of_the_old_one(before: Naming, after: Naming) -> None:
+    line = line_of(before, Placement.INSIDE)
+    table = laid(line, line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    line.policy = replace(line.policy, naming=after)
+    table = laid(line, line.catalog.commit(A))
+    await line.hear(Hint(A), seconds=20)
+    new = document(line, Site(AT, after), table)
+    assert (new["state"], new["metadata_file_path"]) == ("current", table.metadata_location)
+    assert line.hint() == hintfile.content(table)
+    if before != after:
+        old = document(line, Site(AT, before), table)
+        assert old["state"] == "moved"
+        assert old["moved_to"]["sfn_file_path"] == Site(AT, after).keys(Whose(A.namespace, A.name, table.uuid))[0]
+    await line.work(2 * line.policy.expire_after.total_seconds())
+    stays = {Site(AT, after).keys(Whose(A.namespace, A.name, table.uuid))[0]}
+    kept = {key for key in line.store.files if key.endswith(".ver")}
+    assert stays <= kept
+    assert all(json.loads(line.store.files[key])["state"] == "current" for key in kept)
+    assert line.hint() == hintfile.content(table)
+
+
+@pytest.mark.parametrize("after", [Placement.ALONGSIDE, Placement.ROOT])
+async def test_another_placement_leads_on_from_the_files_at_the_old_one(after: Placement) -> None:
+    line = line_of(IDENTIFIER, Placement.INSIDE)
+    table = laid(line, line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    line.policy = replace(line.policy, placement=after)
+    await line.hear(Hint(A), seconds=20)
+    assert document(line, Site(AT), table)["state"] == "moved"
+    assert document(line, site_of(line, table), table)["state"] == "current"
+    assert line.hint() == (None if after is Placement.ROOT else hintfile.content(table))
+
+
+async def test_where_a_metadata_file_is_seen_from_its_document() -> None:
+    expected = {Placement.INSIDE: "../", Placement.ALONGSIDE: "../metadata/", Placement.ROOT: None}
+    for placement, start in expected.items():
+        line = line_of(IDENTIFIER, placement)
+        table = laid(line, line.catalog.create(A))
+        await line.hear(Hint(A), seconds=20)
+        name = table.metadata_location.rpartition("/")[2]
+        relative = document(line, site_of(line, table), table).get("metadata_file_relative")
+        assert relative == (None if start is None else start + name)
+
+
+@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL, UUID], ids=lambda naming: naming.word)
+async def test_tables_that_share_a_directory_are_told_apart_and_have_no_hint(naming: Naming) -> None:
+    line = line_of(naming, Placement.INSIDE)
+    tables = {name: laid(line, line.catalog.create(name, AT)) for name in (A, B)}
+    await line.hear(Hint(A), Hint(B), seconds=60)
+    for name, table in tables.items():
+        key = Site(AT, naming).keys(Whose(name.namespace, name.name, table.uuid))[0]
+        assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
+    assert line.hint() is None
+    line.catalog.drop(B)
+    await line.hear(Hint(B, drop=True), seconds=60)
+    assert line.hint() == hintfile.content(tables[A])
