@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from fsspec import register_implementation
@@ -51,9 +52,27 @@ class Refusing(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
         raise self.error
 
 
+class Remembering(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+    """A store whose driver remembers what it listed, as those of object stores do."""
+
+    protocol = "remembering"
+
+    @override
+    def ls(self, path: str, detail: bool = True, **_: object) -> list[object]:
+        path = self._strip_protocol(path.replace("remembering://", "memory://"))
+        if path not in self.dircache:
+            self.dircache[path] = super().ls(path, detail)
+        return list(self.dircache[path])
+
+    @override
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self.dircache.clear()
+
+
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     register_implementation("refusing", Refusing, clobber=True)
+    register_implementation("remembering", Remembering, clobber=True)
     monkeypatch.setattr(Refusing, "lists", True)
 
 
@@ -87,6 +106,14 @@ def test_what_a_store_says_by_its_status_is_understood(
 ) -> None:
     monkeypatch.setattr(Refusing, "error", Answered(status))
     assert finish(FsspecFiles("refusing", {}).read("refusing://lake/x", 10)) == expected
+
+
+def test_what_a_driver_remembers_of_a_folder_is_not_believed() -> None:
+    files, folder = FsspecFiles("remembering", {}), f"lake-{uuid4()}"
+    MemoryFileSystem().pipe_file(f"/{folder}/a.ver", b"")
+    assert finish(files.list(f"remembering://{folder}/", 10)) == [f"remembering://{folder}/a.ver"]
+    MemoryFileSystem().pipe_file(f"/{folder}/b.ver", b"")
+    assert len(finish(files.list(f"remembering://{folder}/", 10))) == 2
 
 
 def test_options_reach_the_driver_of_the_directorys_scheme_alone() -> None:
