@@ -84,7 +84,10 @@ _ELSEWHERE: Final = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ELSEWHERE.get(name, "sfn.errors")), name)
+    found = getattr(import_module(_ELSEWHERE.get(name, "sfn.errors")), name)
+    # The next time it is found at once.
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

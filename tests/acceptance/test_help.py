@@ -15,6 +15,9 @@ COMMANDS = [
     ("check",),
     ("demo",),
     ("resolve",),
+    ("history",),
+    ("inspect",),
+    ("verify",),
     ("status",),
     ("audit",),
     ("healthcheck",),
@@ -29,7 +32,7 @@ COMMANDS = [
     ("adopt",),
     ("retire",),
 ]
-WITHOUT_SERVICE = {"serve", "check", "demo", "resolve", "healthcheck"}
+WITHOUT_SERVICE = {"serve", "check", "demo", "resolve", "history", "inspect", "verify", "healthcheck"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -13,7 +13,8 @@ import pytest
 
 from sfn.pointer import document
 from sfn.pointer.document import State
-from tests.unit.directory import UUID, Directory
+from sfn.pointer.naming import ORDINAL
+from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, Directory
 
 SFN = Path(sys.executable).with_name("sfn")
 
@@ -48,17 +49,71 @@ def test_a_part_of_a_name_may_be_percent_encoded(place: Directory) -> None:
 def test_it_prints_json(place: Directory) -> None:
     status, told, complaint = resolve(place.path, "--json")
     assert (status, complaint) == (0, "")
-    assert json.loads(told) == {
+    found = json.loads(told)
+    assert found.pop("age_seconds") > 0
+    assert found == {
         "metadata_location": f"file:{place.path}/metadata/00001-a.metadata.json",
         "table_identifier": "sales.orders",
         "namespace": ["sales"],
         "name": "orders",
         "guid": UUID,
         "catalog_id": "0123456789abcdef0123456789abcdef",
+        "ref": "main",
+        "snapshot_id": None,
         "Ordinal": "20231114T221320000",
         "written_at": "2026-08-21T12:00:00.000Z",
         "sfn_file": place.sfn_file().as_uri(),
+        "how": "listing",
+        "via": [],
+        "lost": 0,
+        "requests": {"gets": 2, "lists": 1},
     }
+
+
+def test_a_branch_of_one_of_several_tables_is_asked_for(place: Directory) -> None:
+    place.write("sales.other", guid=OTHER_UUID)
+    place.metadata(refs={"v1": {"snapshot-id": 7, "type": "tag"}})
+    for whose in (("--table", "sales.orders"), ("--uuid", UUID)):
+        status, told, complaint = resolve(place.path, *whose, "--ref", "v1", "--json")
+        assert (status, complaint, json.loads(told)["snapshot_id"]) == (0, "", 7)
+    status, _, complaint = resolve(place.path, "--table", "sales.orders", "--ref", "v2")
+    assert (status, "expected a branch or tag v2, found main, v1; name one of them" in complaint) == (1, True)
+
+
+def test_what_was_current_then_is_told_with_what_nobody_knows(tmp_path: Path) -> None:
+    place = Directory(tmp_path / "log", naming=ORDINAL)
+    for minutes in (1, 3):
+        place.commit(minutes, gap=minutes - 1)
+    place.metadata()
+    place.write(ordinal=FIRST_ORDINAL + 3 * 60_000)
+    status, told, complaint = resolve(place.path, "--as-of", "20231114T221500")
+    assert (status, told) == (0, f"file:{place.path}/metadata/00001-a.metadata.json\n")
+    assert complaint == "2 commits right after this one can't be known: any may have been current then\n"
+
+
+def test_a_mount_and_a_copy_are_read_as_they_are(place: Directory, tmp_path: Path) -> None:
+    there = Directory(tmp_path / "there")
+    pointer = f"file:{there.metadata()}"
+    place.write(metadata_file_path=pointer, metadata_file_relative="../00001-a.metadata.json")
+    assert resolve(place.path)[1] == f"{pointer}\n"
+    assert resolve(place.path, "--relative")[1] == f"file://{place.path}/metadata/00001-a.metadata.json\n"
+    assert resolve(place.path, "--allow", "/nowhere", "--allow", str(there.path))[1] == f"{pointer}\n"
+    status, _, complaint = resolve(place.path, "--allow", "/nowhere")
+    assert (status, "expected a location below" in complaint) == (1, True)
+
+
+def test_a_store_has_its_options_from_a_file(tmp_path: Path) -> None:
+    options = tmp_path / "options.json"
+    options.write_text('{"use_listings_cache": false}')
+    status, _, complaint = resolve("memory://lake/orders", "--storage-options", str(options))
+    assert (status, "memory://lake/orders: expected a table's directory, found no such" in complaint) == (1, True)
+
+
+def test_a_message_does_not_steer_the_terminal(place: Directory) -> None:
+    place.write(guid=None, name="\x1b[2Jorders")
+    place.write("sales.b", guid=None)
+    _, _, complaint = resolve(place.path)
+    assert ("\x1b" in complaint, "\\x1b[2Jorders" in complaint) == (False, True)
 
 
 def test_its_help_promises_no_more_than_it_prints(place: Directory) -> None:
@@ -85,7 +140,17 @@ def test_a_directory_that_is_missing_is_told_from_one_without_our_files(tmp_path
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("a", "b"), ("a", "--table", "sales."), ("a", "--table", "a.%ff"), ("a", "--uuidd", "x")]
+    "arguments",
+    [
+        (),
+        ("a", "b"),
+        ("a", "--table", "sales."),
+        ("a", "--table", "a.%ff"),
+        ("a", "--uuidd", "x"),
+        ("a", "--as-of", "yesterday"),
+        ("a", "--storage-options", "/nowhere"),
+        ("a", "--storage-options", "/dev/null"),
+    ],
 )
 def test_wrong_usage_is_2(arguments: tuple[str, ...]) -> None:
     status, told, complaint = resolve(*arguments)

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from sfn.clock import SystemClock
-from tests.bench import accept, backlog, coalescing, freshness, fsyncs, soak
+from tests.bench import accept, backlog, coalescing, freshness, fsyncs, resolving, soak
 from tests.bench.record import ROOT, Figure, Record, Unmeasured
 from tests.bench.table import shown
 
@@ -55,6 +55,7 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
         "fsyncs": partial(fsyncs.measure, fsyncs.REQUESTS),
         "coalescing": partial(coalescing.measure, chosen.events),
         "backlog": partial(backlog.measure, chosen.letters),
+        "resolve": partial(resolving.measure, chosen.resolve_runs),
         "soak": partial(soak.measure, chosen.soak_seconds),
     }
 
@@ -66,7 +67,7 @@ def _arguments() -> argparse.Namespace:
         description="Measure, print a table, keep the figures. 1 where a goal is missed or something went wrong.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    names = ["accept", "freshness", "fsyncs", "coalescing", "backlog", "soak"]
+    names = ["accept", "freshness", "fsyncs", "coalescing", "backlog", "resolve", "soak"]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; without any all but the last")
     parser.add_argument("--runs", type=int, default=whole.runs, help="paired runs")
     parser.add_argument("--seconds", type=int, default=whole.seconds, help="of each run of accept")
@@ -74,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--commits", type=int, default=fresh.commits, help="of each run of freshness")
     parser.add_argument("--events", type=int, default=coalescing.EVENTS, help="of coalescing")
     parser.add_argument("--letters", type=int, default=backlog.LETTERS, help="of backlog")
+    parser.add_argument("--resolve-runs", type=int, default=resolving.RUNS, help="paired runs of resolve")
     parser.add_argument("--soak-seconds", type=float, default=soak.SECONDS, help="of soak")
     parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")
     parser.add_argument("--folder", type=Path, help="the disk to measure on; by default that of temporary files")

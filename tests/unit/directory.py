@@ -10,25 +10,40 @@ from typing import Any
 
 from sfn.pointer import document
 from sfn.pointer.document import Document, Link, State
-from sfn.pointer.naming import IDENTIFIER, Whose
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming, Whose
 
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 OTHER_UUID = "00000000-03fe-4693-9a96-a0705ddf69c1"
+FIRST_ORDINAL = 1_700_000_000_000
 WRITTEN_AT = datetime(2026, 8, 21, 12, tzinfo=UTC)
 
 
 class Directory:
-    """One directory."""
+    """One directory.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.folder = path / "metadata" / "_sfn"
-        self.folder.mkdir(parents=True)
+    Args:
+        folder: where its SFN files lie, below it.
+        naming: what they are called.
+    """
 
-    def metadata(self, name: str = "00001-a.metadata.json", body: bytes | None = None, uuid: str = UUID) -> Path:
-        """Write a metadata file."""
+    def __init__(self, path: Path, folder: str = "metadata/_sfn", naming: Naming = IDENTIFIER) -> None:
+        self.path, self.naming = path, naming
+        self.folder = path / folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (path / "metadata").mkdir(exist_ok=True)
+
+    def metadata(
+        self,
+        name: str = "00001-a.metadata.json",
+        body: bytes | None = None,
+        uuid: str = UUID,
+        **more: Any,  # noqa: ANN401 - any JSON
+    ) -> Path:
+        """Write a metadata file; its other keys have `_` for `-`."""
         file = self.path / "metadata" / name
-        file.write_bytes(json.dumps({"format-version": 2, "table-uuid": uuid}).encode() if body is None else body)
+        keys = {"format-version": 2, "table-uuid": uuid, "last-updated-ms": FIRST_ORDINAL}
+        keys |= {key.replace("_", "-"): value for key, value in more.items()}
+        file.write_bytes(json.dumps(keys).encode() if body is None else body)
         return file
 
     def document(self, identifier: str = "sales.orders", **more: Any) -> Document:  # noqa: ANN401 - any attribute
@@ -41,20 +56,33 @@ class Directory:
             name=name,
             guid=UUID,
             metadata_file_path=f"file:{self.path}/metadata/00001-a.metadata.json",
-            ordinal=1_700_000_000_000,
+            ordinal=FIRST_ORDINAL,
             written_at=WRITTEN_AT + minutes,
         )
         return replace(plain, **more)
 
-    def sfn_file(self, identifier: str = "sales.orders", *, strict: bool = False) -> Path:
+    def sfn_file(
+        self, identifier: str = "sales.orders", *, strict: bool = False, ref: str | None = None, guid: str | None = UUID
+    ) -> Path:
         """Where a table's SFN file lies."""
         *namespace, name = identifier.split(".")
-        return self.folder / IDENTIFIER.names(Whose(tuple(namespace), name))[-1 if strict else 0]
+        return self.folder / self.naming.names(Whose(tuple(namespace), name, guid), ref)[-1 if strict else 0]
 
     def write(self, identifier: str = "sales.orders", *, strict: bool = False, **more: Any) -> Path:  # noqa: ANN401
         """Write a table's SFN file."""
-        file = self.sfn_file(identifier, strict=strict)
+        ref = more.get("ref")
+        file = self.sfn_file(identifier, strict=strict, ref=ref, guid=more.get("guid", UUID))
         file.write_bytes(document.render(self.document(identifier, **more)))
+        return file
+
+    def commit(self, minutes: int, identifier: str = "sales.orders", **more: Any) -> Path:  # noqa: ANN401
+        """Write the file of one commit, and its metadata file."""
+        *namespace, name = identifier.split(".")
+        metadata = self.metadata(f"{minutes:05d}-a.metadata.json", uuid=more.get("guid", UUID))
+        ordinal = FIRST_ORDINAL + 60_000 * minutes
+        doc = self.document(identifier, minutes=minutes, ordinal=ordinal, metadata_file_path=f"file:{metadata}", **more)
+        file = self.folder / ORDINAL.commit_names(Whose(tuple(namespace), name), ordinal)[0]
+        file.write_bytes(document.render(doc))
         return file
 
     def raw(self, body: bytes, identifier: str = "sales.orders") -> Path:

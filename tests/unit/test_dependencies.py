@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGE = ROOT / "service" / "sfn"
 DEMO = sorted(PACKAGE.glob("demo/*.py"))
 LIBRARY = sorted(PACKAGE.glob("catalog/library/*.py"))
-TABLES = [PACKAGE / "reader" / f"{name}.py" for name in ("fileio", "table")]
+TABLES = [PACKAGE / "reader" / f"{name}.py" for name in ("fileio", "table", "walk")]
 SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(TABLES))
 
 BY_NAME = {"httptools", "uvloop"}

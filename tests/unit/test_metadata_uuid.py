@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.reader.files import PART, finish
+from sfn.reader.files import BEGINNING, PART, finish
 from sfn.reader.identity import MOST, table_uuid
 from tests.unit.directory import UUID
 
@@ -32,7 +32,7 @@ class Bytes:
 
 
 def found(body: bytes, most: int = MOST) -> str | None:
-    return finish(table_uuid(Bytes(body), "k", body[:PART], most))
+    return finish(table_uuid(Bytes(body), "k", body[:BEGINNING], most))
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -51,7 +51,7 @@ def test_it_is_what_a_json_parser_finds(content: dict[str, object], escaped: boo
     assert found(gzip.compress(body) if compressed else body) == (expected if isinstance(expected, str) else None)
 
 
-@pytest.mark.parametrize("before", range(PART - 60, PART + 2))
+@pytest.mark.parametrize("before", range(BEGINNING - 60, BEGINNING + 2))
 def test_it_may_lie_across_two_parts(before: int) -> None:
     start = b'{"' + b"a" * (before - 20) + b'": "\\"\\\\", '
     assert found(b'%b"table\\u002duuid" : "%b"}' % (start, UUID.encode())) == UUID

@@ -18,6 +18,8 @@ from sfn.cli import (
     dead_letters,
     demo,
     healthcheck,
+    history,
+    inspect,
     notify,
     reconcile,
     release,
@@ -25,6 +27,7 @@ from sfn.cli import (
     retire,
     serve,
     status,
+    verify,
 )
 
 DISTRIBUTION = "iceberg-sfn"
@@ -54,6 +57,9 @@ app.command("serve")(serve.serve)
 app.command("check")(check.check)
 app.command("demo")(demo.demo)
 app.command("resolve", rich_help_panel=_LOOK)(resolve.resolve)
+app.command("history", rich_help_panel=_LOOK)(history.history)
+app.command("inspect", rich_help_panel=_LOOK)(inspect.inspect)
+app.command("verify", rich_help_panel=_LOOK)(verify.verify)
 app.command("status", rich_help_panel=_LOOK)(status.status)
 app.command("audit", rich_help_panel=_LOOK)(audit.audit)
 app.command("healthcheck", rich_help_panel=_LOOK)(healthcheck.healthcheck)

@@ -2,54 +2,79 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from sfn.cli import directory as given
 
 if TYPE_CHECKING:
     from sfn.reader.resolve import Resolved
 
-FAILED = 1
-_TOLD = "metadata_location, table_identifier, namespace, name, guid, catalog_id, Ordinal, written_at, sfn_file"
+_TOLD = (
+    "metadata_location, table_identifier, namespace, name, guid, catalog_id, ref, snapshot_id, Ordinal, written_at, "
+    "age_seconds, sfn_file, how, via, lost, requests"
+)
 
 
 def resolve(
-    directory: Annotated[str, typer.Argument(help="The table's directory: a path or a file: URL.", show_default=False)],
-    table: Annotated[
-        str | None,
-        typer.Option(metavar="NS.NAME", help="Which table, where several share the directory.", show_default=False),
-    ] = None,
+    directory: given.Directory,
+    table: given.Table = None,
+    uuid: given.Uuid = None,
+    ref: given.Ref = "main",
+    as_of: given.AsOf = None,
     *,
+    relative: given.Relative = False,
+    allow: given.Allowed = None,
+    storage_options: given.StorageOptions = None,
     as_json: Annotated[bool, typer.Option("--json", help=f"Print as JSON: {_TOLD}.")] = False,
 ) -> None:
     """Print the location of a table's current metadata file, read from its directory alone."""
-    from sfn.cli.tables import identifier
-    from sfn.errors import Unreadable
+    from sfn.cli.pages import counted, safe
+    from sfn.cli.printing import complain, show_json
     from sfn.reader import blocking
 
-    named = None if table is None else identifier(table, "--table")
-    try:
-        found = blocking.resolve(directory, named)
-    except Unreadable as refusal:
-        typer.echo(str(refusal), err=True)
-        raise typer.Exit(FAILED) from None
-    typer.echo(_told(found) if as_json else found.metadata_location)
+    named = given.named(table)
+    with given.refusals():
+        found = blocking.resolve(
+            directory,
+            named,
+            uuid,
+            ref,
+            as_of,
+            relative=relative,
+            allowed=allow or (),
+            storage_options=storage_options,
+        )
+    if as_json:
+        show_json(told(found))
+        return
+    if found.lost:
+        complain(f"{counted(found.lost, 'commit')} right after this one can't be known: any may have been current then")
+    typer.echo(safe(found.metadata_location) if sys.stdout.isatty() else found.metadata_location)
 
 
-def _told(found: Resolved) -> str:
+def told(found: Resolved) -> dict[str, Any]:
+    """What was resolved, as JSON has it."""
     from sfn.pointer.document import moment, render_ordinal
 
     document = found.document
-    told = {
+    return {
         "metadata_location": found.metadata_location,
         "table_identifier": ".".join((*document.namespace, document.name)),
         "namespace": document.namespace,
         "name": document.name,
         "guid": document.guid,
         "catalog_id": document.catalog_id,
+        "ref": found.ref,
+        "snapshot_id": found.snapshot_id,
         "Ordinal": render_ordinal(document.ordinal),
         "written_at": moment(document.written_at),
+        "age_seconds": round(found.age.total_seconds(), 3),
         "sfn_file": found.sfn_file,
+        "how": found.how,
+        "via": found.via,
+        "lost": found.lost,
+        "requests": {"gets": found.requests.gets, "lists": found.requests.lists},
     }
-    return json.dumps(told, indent=2, ensure_ascii=False)

@@ -62,6 +62,7 @@ def checked(location: str, allowed: Sequence[str] = ()) -> str:
     return place
 
 
+@lru_cache(4096)
 def sound(location: str) -> str:
     """The canonical form of a location of any scheme, whose path leads where it seems to.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfn.errors import Malformed, NotPermitted
-from sfn.pointer.naming import IDENTIFIER, MAIN, UUID, Whose
+from sfn.pointer.naming import IDENTIFIER, UUID, Whose
 from sfn.pointer.site import Site
 from sfn.reader.documents import Found, followed, read
 from sfn.reader.files import Files
@@ -19,7 +19,7 @@ class Branch:
     Args:
         files: how to read.
         trust: the directory, and where documents may lead.
-        ref: its name.
+        ref: its name; not `main`, whose document leads.
     """
 
     def __init__(self, files: Files, trust: Trust, ref: str) -> None:
@@ -28,7 +28,7 @@ class Branch:
 
     async def by_name(self, wanted: Wanted) -> Found | None:
         """Its live document, where the table's name is known and the file lies where most do."""
-        if self._ref == MAIN or wanted.table is None or wanted.whose is None:
+        if wanted.table is None or wanted.whose is None:
             return None
         for key in Site(self._trust.directory).keys(wanted.whose, self._ref):
             found = await self._at(key)
@@ -40,8 +40,6 @@ class Branch:
 
     async def beside(self, leading: Found) -> Found | None:
         """Its live document, beside the leading one of its table."""
-        if self._ref == MAIN:
-            return None
         for key in _keys(leading, self._ref):
             found = await self._at(key)
             if found is not None and found.identity == leading.identity and self._is_it(found):

@@ -1,17 +1,23 @@
-"""PyIceberg's access to files through the drivers, and with the options, that a directory was opened with."""
+"""PyIceberg's access to files: through the drivers, and with the options, that a directory was opened with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from io import BytesIO
+from typing import Any, Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.io.fsspec import FsspecInputFile
 from pyiceberg.typedef import Properties
 from typing_extensions import override
 
+from sfn.errors import MalformedMetadata, NotFound
 from sfn.pointer.location import canonical
+from sfn.reader.files import Storage, finish
 from sfn.reader.remote import FsspecFiles
+
+LARGEST: Final = 256 << 20
+"""Bytes of a file of metadata that is read."""
 
 
 class OpenedIO(FileIO):
@@ -45,3 +51,59 @@ class OpenedIO(FileIO):
     def __reduce__(self) -> tuple[type[OpenedIO], tuple[Any, ...]]:
         """Engines send tables to other processes; open drivers can't be sent."""
         return type(self), self._made_of
+
+
+class MetadataIO(FileIO):
+    """Reads files of metadata, each as a whole, through a `Storage`: what is missing or too large is its refusal.
+
+    Args:
+        storage: whose verbs never suspend.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__()
+        self._storage = storage
+
+    @override
+    def new_input(self, location: str) -> InputFile:
+        """The file.
+
+        Raises:
+            NotFound: it is not there.
+            MalformedMetadata: it is larger than `LARGEST`.
+            Unreadable: of the storage.
+        """
+        body = finish(self._storage.read(canonical(location), LARGEST + 1))
+        if body is None:
+            raise NotFound(location, expected="a file that the table's metadata names", found="no such file")
+        if len(body) > LARGEST:
+            raise MalformedMetadata(location, expected=f"at most {LARGEST >> 20} MiB", found="more")
+        return _Held(location, body)
+
+    @override
+    def new_output(self, location: str) -> OutputFile:
+        raise PermissionError(f"metadata is only looked at: {location}")
+
+    @override
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        raise PermissionError("metadata is only looked at")
+
+
+class _Held(InputFile):
+    """A file that was read."""
+
+    def __init__(self, location: str, body: bytes) -> None:
+        super().__init__(location)
+        self._body = body
+
+    @override
+    def __len__(self) -> int:
+        return len(self._body)
+
+    @override
+    def exists(self) -> bool:
+        return True
+
+    @override
+    def open(self, seekable: bool = True) -> BytesIO:
+        return BytesIO(self._body)

@@ -14,6 +14,8 @@ from sfn.pointer.location import canonical
 
 T = TypeVar("T")
 
+BEGINNING: Final = 1 << 14
+"""Bytes of a metadata file that tell whose it is, nearly always."""
 PART: Final = 1 << 20
 """Bytes of a large file that are read at a time."""
 
@@ -77,27 +79,29 @@ class Counted:
         """What was asked until now."""
         return Requests(self._gets, self._lists)
 
-    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+    def read(self, key: str, most: int, start: int = 0) -> Coroutine[Any, Any, bytes | None]:
         self._gets += 1
-        return await self._files.read(key, most, start)
+        return self._files.read(key, most, start)
 
-    async def list(self, prefix: str, limit: int) -> list[str]:
+    def list(self, prefix: str, limit: int) -> Coroutine[Any, Any, list[str]]:
         self._lists += 1
-        return await self._files.list(prefix, limit)
+        return self._files.list(prefix, limit)
 
 
-async def parts(files: Files, key: str, first: bytes) -> AsyncIterator[bytes]:
+async def parts(files: Files, key: str, first: bytes, most: int) -> AsyncIterator[bytes]:
     """A file, part by part, none empty.
 
     Args:
-        first: its first `PART` bytes.
+        first: what was read of it.
+        most: how much was asked for.
     """
     part: bytes | None = first
     start = 0
     while part:
         yield part
         start += len(part)
-        part = await files.read(key, PART, start) if len(part) == PART else None
+        part = await files.read(key, PART, start) if len(part) == most else None
+        most = PART
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
@@ -119,6 +123,7 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
 def directory_url(directory: str | os.PathLike[str]) -> str:
     """The canonical URL of a directory given as a path, relative or not, or as a URL."""
     text = os.fspath(directory)
-    if ":" in text.split("/", 1)[0]:
+    is_plain = text.startswith("/") and "//" not in text and "/." not in text
+    if is_plain or ":" in text.split("/", 1)[0]:
         return canonical(text)
     return canonical(str(Path(text).absolute()))

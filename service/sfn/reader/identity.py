@@ -8,7 +8,7 @@ import zlib
 from typing import Final
 
 from sfn.pointer.inflate import inflated
-from sfn.reader.files import PART, Files, parts
+from sfn.reader.files import BEGINNING, PART, Files, parts
 
 MOST: Final = 1 << 30
 """Bytes of JSON that are looked through: what inflates to more is no metadata."""
@@ -22,6 +22,16 @@ _STRING_SIGN: Final = re.compile(rb'["\\]')
 _FLAT: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 """Whole strings and whatever else neither opens nor closes anything."""
 
+_NEAR: Final = re.compile(
+    rb"""
+    \s*+ \{ \s*+
+    (?> "(?!table-uuid")[^"\\]*+" \s*+ : \s*+ (?: "[^"\\]*+" | [-+.0-9A-Za-z]++ ) \s*+ , \s*+ )*+
+    "table-uuid" \s*+ : \s*+ "([-0-9A-Za-z]++)"
+    """,
+    re.VERBOSE,
+)
+"""A file that has it behind nothing but plain numbers and texts, as nearly all have."""
+
 
 async def table_uuid(files: Files, key: str, first: bytes, most: int = MOST) -> str | None:
     """The file's `table-uuid`; None where it has none, or is no metadata.
@@ -29,13 +39,15 @@ async def table_uuid(files: Files, key: str, first: bytes, most: int = MOST) -> 
     Args:
         files: how to read the rest, as far as it is needed.
         key: the file's canonical URL.
-        first: its first `PART` bytes.
+        first: its first `BEGINNING` bytes.
         most: bytes of JSON that are looked through, to the end of their part.
     """
+    if (near := _NEAR.match(first)) is not None:
+        return near[1].decode()
     search = _Search()
     left = most
     try:
-        async for part in inflated(parts(files, key, first), PART):
+        async for part in inflated(parts(files, key, first, BEGINNING), PART):
             search.feed(part)
             left -= len(part)
             if search.over or left <= 0:

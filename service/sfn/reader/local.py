@@ -25,7 +25,7 @@ class LocalFiles:
             descriptor = os.open(_path(key), _FLAGS)
         except _MISSING:
             return None
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise _refusal(key, error) from error
         try:
             return _content(descriptor, most, start)
@@ -40,7 +40,7 @@ class LocalFiles:
                 names = nsmallest(limit, (entry.name for entry in entries if not entry.name.startswith(".")))
         except _MISSING:
             return []
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise _refusal(prefix, error) from error
         return [prefix + name for name in names]
 
@@ -54,17 +54,18 @@ class LocalFiles:
 
 
 def _content(descriptor: int, most: int, start: int) -> bytes | None:
-    kind = os.fstat(descriptor).st_mode
-    if stat.S_ISDIR(kind):
+    found = os.fstat(descriptor)
+    if stat.S_ISDIR(found.st_mode):
         return None
-    if not stat.S_ISREG(kind):
+    if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "a pipe or a device")
-    parts, at = [], start
-    # A file system may give less than it is asked for.
-    while part := os.pread(descriptor, most - (at - start), at):
-        parts.append(part)
-        at += len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    # Memory is had for as much as there is, not for as much as there might be.
+    left = min(most, found.st_size - start)
+    body = os.pread(descriptor, left, start) if left > 0 else b""
+    while len(body) < left and (more := os.pread(descriptor, left - len(body), start + len(body))):
+        # A file system may give less than it is asked for.
+        body += more
+    return body
 
 
 def _stat(key: str) -> os.stat_result | None:
@@ -72,23 +73,20 @@ def _stat(key: str) -> os.stat_result | None:
         return Path(_path(key)).stat()
     except _MISSING:
         return None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _refusal(key, error) from error
 
 
 def _path(key: str) -> str:
-    if not key.startswith(f"{_SCHEME}/"):
+    if not key.startswith("file:///"):
         raise Unreachable(key, expected="a path or a file: URL of this machine", found="another scheme or host")
-    if "\0" in key:
-        raise Unreachable(key, expected="a path", found="a NUL in it")
-    try:
-        os.fsencode(key)
-    except UnicodeEncodeError as error:
-        raise Unreachable(key, expected="a path of this machine", found="a lone surrogate in it") from error
-    return key.removeprefix(_SCHEME)
+    return key[len(_SCHEME) :]
 
 
-def _refusal(key: str, error: OSError) -> Unreadable:
+def _refusal(key: str, error: OSError | ValueError) -> Unreadable:
+    if isinstance(error, ValueError):
+        found = "a lone surrogate in it" if isinstance(error, UnicodeEncodeError) else "a NUL in it"
+        return Unreachable(key, expected="a path of this machine", found=found)
     found = f"{type(error).__name__}: {error.strerror or error}"
     if isinstance(error, PermissionError):
         remedy = "give the user who reads the right to read it and to pass through the folders above"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from sfn.errors import Dropped, Malformed, NameTaken, NotFound, NotPermitted, TooManyFiles, Unreachable, Unreadable
 from sfn.pointer.document import Document
-from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN, ORDINAL, UUID, Whose, owner_of
+from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN, ORDINAL, UUID, Naming, Whose, owner_of
 from sfn.pointer.site import Placement, Site, below_root
 from sfn.reader.choice import only
 from sfn.reader.documents import Found, Identity, called, ended, followed, named, read
@@ -59,7 +60,7 @@ class Wanted:
     def is_meant_by(self, doc: Document) -> bool:
         """Whether a document speaks of it."""
         is_named = self.table is None or (*doc.namespace, doc.name) == self.table
-        return is_named and (self.uuid is None or doc.guid == self.uuid)
+        return is_named and (self.uuid is None or (doc.guid or "").lower() == self.uuid.lower())
 
     @property
     def text(self) -> str:
@@ -83,6 +84,7 @@ class Lookup:
         self._looked_at: set[str] = set()
         self._ended: list[tuple[Found, Found]] = []
         self._broken: list[Unreadable] = []
+        self._crowded: list[Unreadable] = []
         self._left: list[Found] = []
 
     async def leading(self, *, even_dropped: bool = False) -> tuple[Found, How]:
@@ -174,6 +176,10 @@ class Lookup:
                 raise
             self._broken.append(error)
             return []
+        except TooManyFiles as error:
+            # It may be a table's own directory, full of its data: that hides nothing of what was found elsewhere.
+            self._crowded.append(error)
+            return []
         leading = [key for key in keys if key.endswith(_LEADS) and key not in self._looked_at]
         if self._wanted.table is not None:
             # Files that are called by the name have been looked for; in a uuid there is no underscore.
@@ -194,7 +200,7 @@ class Lookup:
                 found=f"that it is now {called(doc.moved_to)}, and that another table is {named(doc)}",
                 remedy=f"name the one you mean: {called(doc.moved_to)}, or read {doc.name_now.sfn_file_path}",
             )
-        last = await followed(self._files, self._trust, start)
+        last = start if doc.live else await followed(self._files, self._trust, start)
         if last.doc.live:
             return last
         self._ended.append((start, last))
@@ -207,8 +213,8 @@ class Lookup:
             others = ", nor is the table of any other file there live" if len(self._ended) > 1 else ""
             where = self._trust.directory if self._wanted.is_any else start.key
             return Dropped(where, expected="a live table", found=f"{ended(start.doc)}{others}")
-        if self._broken:
-            return self._broken[0]
+        if self._broken or self._crowded:
+            return [*self._broken, *self._crowded][0]
         where, remedy = " or ".join(self._folders), "check the directory and the identifier"
         if self._wanted.is_any:
             return NotFound(where, expected="an SFN file", found="none", remedy="check the directory")
@@ -227,15 +233,22 @@ async def listed(files: Files, folder: str) -> list[str]:
     return keys
 
 
-def _keys(site: Site, wanted: Wanted) -> Sequence[tuple[str, How]]:
+def _keys(site: Site, wanted: Wanted) -> Iterator[tuple[str, How]]:
     """Where the table's leading file is if its name is known."""
     whose = wanted.whose
     if whose is None:
-        return []
+        return
     by_name = (IDENTIFIER, ORDINAL) if wanted.table is not None else ()
-    names = [(name, How.NAME) for naming in by_name for name in naming.names(whose)]
-    names += [(name, How.UUID) for name in UUID.names(whose)]
-    return [(site.folder + name, how) for name, how in names]
+    for naming in by_name:
+        for name in _names(naming, whose):
+            yield site.folder + name, How.NAME
+    for name in _names(UUID, whose):
+        yield site.folder + name, How.UUID
+
+
+@lru_cache(4096)
+def _names(naming: Naming, whose: Whose) -> Sequence[str]:
+    return naming.names(whose)
 
 
 def _too_many(folder: str, expected: str, found: str) -> TooManyFiles:

@@ -16,7 +16,7 @@ from sfn.pointer import document
 from sfn.pointer.document import LAST_ORDINAL, Document
 from sfn.pointer.inflate import inflated
 from sfn.pointer.naming import MAIN
-from sfn.reader.files import PART, Files, parts
+from sfn.reader.files import BEGINNING, PART, Files, parts
 from sfn.reader.identity import table_uuid
 
 LONGEST: Final = 256 << 20
@@ -36,6 +36,13 @@ class Ref(msgspec.Struct, rename="kebab", frozen=True):
     type: str = "branch"
 
 
+class Listed(msgspec.Struct, rename="kebab", frozen=True):
+    """A snapshot, and where its manifests are listed; an old table has no such list."""
+
+    snapshot_id: int
+    manifest_list: str | None = None
+
+
 class Logged(msgspec.Struct, rename="kebab", frozen=True):
     """An entry of the metadata-log: an earlier metadata file, and its `last-updated-ms`."""
 
@@ -46,11 +53,12 @@ class Logged(msgspec.Struct, rename="kebab", frozen=True):
 class Metadata(msgspec.Struct, rename="kebab", frozen=True):
     """What a reader needs of a table's metadata (Iceberg specification, "Table Metadata Fields")."""
 
-    last_updated_ms: _Milliseconds
+    last_updated_ms: _Milliseconds | None = None
     table_uuid: str | None = None
     current_snapshot_id: int | None = None
     refs: dict[str, Ref] | None = None
     metadata_log: list[Logged] | None = None
+    snapshots: list[Listed] | None = None
 
     def head(self, ref: str) -> int | None:
         """The snapshot of a branch or tag; None for branch `main` of an empty table.
@@ -77,7 +85,7 @@ async def check(files: Files, key: str, doc: Document, said_by: str, now: dateti
         Stale: it is gone.
         WrongTable: it is another table's, or none at all.
     """
-    first = await files.read(key, PART)
+    first = await files.read(key, BEGINNING)
     if first is None:
         raise gone(key, doc, said_by, now)
     if doc.guid is not None:
@@ -120,7 +128,7 @@ async def whole(files: Files, key: str) -> bytes | None:
         return None
     kept = bytearray()
     try:
-        async for part in inflated(parts(files, key, first), PART):
+        async for part in inflated(parts(files, key, first, PART), PART):
             kept += part
             if len(kept) > LONGEST:
                 raise malformed(key, f"at most {LONGEST >> 20} MiB of JSON", "more")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,17 +44,17 @@ class Anywhere:
         self._local = LocalFiles()
         self._others: FsspecFiles | None = None
 
-    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
-        return await self._of(key).read(key, most, start)
+    def read(self, key: str, most: int, start: int = 0) -> Coroutine[Any, Any, bytes | None]:
+        return self._of(key).read(key, most, start)
 
-    async def list(self, prefix: str, limit: int) -> list[str]:
-        return await self._of(prefix).list(prefix, limit)
+    def list(self, prefix: str, limit: int) -> Coroutine[Any, Any, list[str]]:
+        return self._of(prefix).list(prefix, limit)
 
-    async def size(self, key: str) -> int | None:
-        return await self._of(key).size(key)
+    def size(self, key: str) -> Coroutine[Any, Any, int | None]:
+        return self._of(key).size(key)
 
-    async def is_folder(self, url: str) -> bool:
-        return await self._of(url).is_folder(url)
+    def is_folder(self, url: str) -> Coroutine[Any, Any, bool]:
+        return self._of(url).is_folder(url)
 
     def _of(self, key: str) -> Storage:
         if key.startswith("file:"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -140,14 +140,12 @@ async def answer(files: Files, question: Question, opening: Opening, clock: Cloc
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
     """
-    counted = Counted(files)
-    search = _Search(counted, question, clock.now())
+    search = _Search(Counted(files), question, clock.now())
     try:
-        found = await search.run()
+        return await search.run(opening)
     except Stale:
         # It may have been replaced while it was read.
-        found = await search.run()
-    return replace(found, requests=counted.requests, opening=opening)
+        return await search.run(opening)
 
 
 async def history(files: Files, question: Question, limit: int, clock: Clock = _CLOCK) -> list[Entry]:
@@ -156,7 +154,7 @@ async def history(files: Files, question: Question, limit: int, clock: Clock = _
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
     """
-    search = _Search(files, question, clock.now())
+    search = _Search(Counted(files), question, clock.now())
     try:
         return await search.timeline(limit)
     except Stale:
@@ -166,23 +164,27 @@ async def history(files: Files, question: Question, limit: int, clock: Clock = _
 class _Search:
     """One search for an answer."""
 
-    def __init__(self, files: Files, question: Question, now: datetime) -> None:
+    def __init__(self, files: Counted, question: Question, now: datetime) -> None:
         self._files, self._question, self._now = files, question, now
         self._trust = question.trust
 
-    async def run(self) -> Resolved:
+    async def run(self, opening: Opening) -> Resolved:
         """The answer."""
-        question = self._question
-        lookup = Lookup(self._files, self._trust, question.wanted)
-        branch = Branch(self._files, self._trust, question.ref)
+        question, wanted = self._question, self._question.wanted
+        lookup = Lookup(self._files, self._trust, wanted)
         if question.as_of is not None:
             then, how = await self._then(lookup, question.as_of)
-        elif (found := await branch.by_name(question.wanted)) is not None:
-            then, how = Then(found), How.NAME
+        elif question.ref == MAIN:
+            found, how = await lookup.leading()
+            then = Then(found)
         else:
-            leading, how = await lookup.leading()
-            then = Then(await branch.beside(leading) or leading)
-        return await self._opened(then, how)
+            branch = Branch(self._files, self._trust, question.ref)
+            if (named := await branch.by_name(wanted)) is not None:
+                then, how = Then(named), How.NAME
+            else:
+                leading, how = await lookup.leading()
+                then = Then(await branch.beside(leading) or leading)
+        return await self._opened(then, how, opening)
 
     async def timeline(self, limit: int) -> list[Entry]:
         """The commits."""
@@ -214,7 +216,7 @@ class _Search:
         metadata.compare(key, contents.table_uuid, found.doc, found.key)
         return contents
 
-    async def _opened(self, then: Then, how: How) -> Resolved:
+    async def _opened(self, then: Then, how: How, opening: Opening) -> Resolved:
         """What is found, once its metadata file was looked into."""
         found, ref = then.found, self._question.ref
         location = relative.location(found) if self._question.relative else found.doc.metadata_file_path
@@ -225,7 +227,19 @@ class _Search:
         else:
             snapshot = _head(await self._contents(key, found), ref, key)
         age = self._now - found.doc.written_at
-        return Resolved(location, found.doc, found.key, ref, snapshot, how, found.via, then.lost, Requests(0, 0), age)
+        return Resolved(
+            location,
+            found.doc,
+            found.key,
+            ref,
+            snapshot,
+            how,
+            found.via,
+            then.lost,
+            self._files.requests,
+            age,
+            opening,
+        )
 
 
 def _head(contents: Metadata, ref: str, key: str) -> int | None:

@@ -108,7 +108,7 @@ class Commits:
             Malformed, TooManyFiles: as of `entries`.
         """
         head = self._leading
-        if head.doc.ordinal <= ordinal:
+        if head.doc.live and head.doc.ordinal <= ordinal:
             return Then(head)
         keys = await self._keys()
         known = sorted({*keys, *self._between})
@@ -169,7 +169,8 @@ class Log:
     def __init__(self, leading: Found, metadata: Metadata) -> None:
         self._leading = leading
         logged = [(logged.timestamp_ms, logged.metadata_file) for logged in metadata.metadata_log or ()]
-        self._files = [*logged, (metadata.last_updated_ms, leading.doc.metadata_file_path)]
+        last = leading.doc.ordinal if metadata.last_updated_ms is None else metadata.last_updated_ms
+        self._files = [*logged, (last, leading.doc.metadata_file_path)]
 
     def entries(self, limit: int) -> list[Entry]:
         """The newest, in order."""

@@ -1,0 +1,113 @@
+"""What commands have in common that read a table's directory: the options, and how a refusal ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from sfn.cli.exits import FAILED
+from sfn.cli.tables import identifier
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn a reader's refusal into its message, and exit code 1."""
+    from sfn.cli.pages import safe
+    from sfn.errors import Unreadable
+
+    try:
+        yield
+    except Unreadable as refusal:
+        # It may quote a file that somebody else wrote.
+        typer.echo(safe(str(refusal)), err=True)
+        raise typer.Exit(FAILED) from None
+
+
+def named(table: str | None) -> tuple[str, ...] | None:
+    """The identifier that `--table` was given.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    return None if table is None else identifier(table, "--table")
+
+
+def _ordinal(text: str) -> str:
+    from sfn.pointer.document import parse_ordinal
+
+    try:
+        parse_ordinal(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return text
+
+
+def _options(text: str) -> Mapping[str, Any]:
+    try:
+        options = json.loads(Path(text).read_bytes())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"expected a file with a JSON object: {error}") from None
+    if not isinstance(options, dict):
+        raise typer.BadParameter(f"expected a file with a JSON object, found a {type(options).__name__}: {text}")
+    return options
+
+
+Directory: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        help="The table's directory: a path, or a URL such as s3://lake/sales/orders.",
+        show_default=False,
+    ),
+]
+Table: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        metavar="NS.NAME",
+        help="Which table, where several share the directory; nothing is listed then.",
+        show_default=False,
+    ),
+]
+Uuid: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--uuid", metavar="UUID", help="Which table, by its table-uuid.", show_default=False),
+]
+Ref: TypeAlias = Annotated[str, typer.Option("--ref", metavar="REF", help="A branch or tag.")]
+AsOf: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        parser=_ordinal,
+        metavar="ORDINAL",
+        help="What was current then: YYYYMMDDTHHMMSSmmm, UTC.",
+        show_default=False,
+    ),
+]
+Relative: TypeAlias = Annotated[
+    bool,
+    typer.Option("--relative", help="Take the metadata file where it lies beside the SFN file: in a copy, on a mount."),
+]
+Allowed: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="PREFIX",
+        help="Follow files below it, and below the directory, alone; may be repeated.",
+        show_default=False,
+    ),
+]
+StorageOptions: TypeAlias = Annotated[
+    Mapping[str, Any] | None,
+    typer.Option(
+        "--storage-options",
+        parser=_options,
+        metavar="FILE",
+        help="What fsspec's driver is given, as a JSON object in a file.",
+        show_default=False,
+    ),
+]

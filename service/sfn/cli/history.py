@@ -1,0 +1,83 @@
+"""`sfn history`: the commits of a table, as far as its directory tells of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfn.cli import directory as given
+from sfn.cli import options
+
+if TYPE_CHECKING:
+    from sfn.cli.pages import Grid, Line
+    from sfn.reader.timeline import Entry
+
+
+def history(
+    directory: given.Directory,
+    table: given.Table = None,
+    uuid: given.Uuid = None,
+    *,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="As many of the newest.")] = 1_000,
+    allow: given.Allowed = None,
+    storage_options: given.StorageOptions = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Print a table's commits, oldest first, read from its directory alone.
+
+    Where each commit has a file (naming `ordinal`) these tell of them; elsewhere the metadata file's own log does.
+    """
+    from sfn.cli.printing import show, show_json
+    from sfn.reader import blocking
+
+    named = given.named(table)
+    with given.refusals():
+        found = blocking.history(
+            directory, named, uuid, limit=limit, allowed=allow or (), storage_options=storage_options
+        )
+    if as_json:
+        show_json({"commits": [_told(entry) for entry in found]})
+    else:
+        show(_page(found, limit))
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    from sfn.pointer.document import moment, render_ordinal
+
+    return {
+        "Ordinal": render_ordinal(entry.ordinal),
+        "metadata_location": entry.metadata_location,
+        "snapshot_id": entry.snapshot_id,
+        "gap": entry.gap,
+        "written_at": None if entry.written_at is None else moment(entry.written_at),
+        "state": entry.state,
+        "source": entry.source,
+    }
+
+
+def _page(entries: list[Entry], limit: int) -> list[Line | Grid]:
+    from sfn.cli.pages import Grid, Line, Tone, counted
+
+    page: list[Line | Grid] = [
+        Grid(
+            ("ORDINAL", "SNAPSHOT", "GAP", "STATE", "TOLD BY", "METADATA FILE"),
+            [_row(entry) for entry in entries],
+            numbers=frozenset({"SNAPSHOT", "GAP"}),
+            long="METADATA FILE",
+        )
+    ]
+    if lost := sum(entry.gap for entry in entries):
+        page.append(Line(f"{counted(lost, 'commit')} in the gaps can't be known any more", Tone.WARNING))
+    if len(entries) >= limit:
+        page.append(Line(f"the newest {limit:,}; --limit shows more, if there are any", Tone.QUIET))
+    return page
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    from sfn.cli.pages import safe
+    from sfn.pointer.document import render_ordinal
+
+    snapshot = "?" if entry.snapshot_id is None else str(entry.snapshot_id)
+    location = safe(entry.metadata_location)
+    return render_ordinal(entry.ordinal), snapshot, str(entry.gap or ""), entry.state, entry.source, location

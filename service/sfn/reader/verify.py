@@ -1,0 +1,170 @@
+"""Whether what lies in a directory is right, as far as the directory itself can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from sfn.errors import SfnError, Unreadable
+from sfn.pointer.location import canonical
+from sfn.reader import metadata
+from sfn.reader.files import Storage, finish
+from sfn.reader.resolve import Resolved
+from sfn.reader.table import at_ref, loaded, needed
+
+MISSING_NAMED: Final = 100
+"""Files that are named of those that are missing."""
+
+_WIDTH: Final = 16
+"""Files that are looked at, at a time."""
+_BATCH: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one thing.
+
+    Attributes:
+        what: that was looked at.
+        ok: it is right.
+        text: what is so, or what is wrong.
+    """
+
+    what: str
+    ok: bool
+    text: str
+
+
+Moved = Callable[[int, int], None]
+"""Told how many of how many manifests were looked through."""
+
+
+def verify(resolving: Callable[[], Resolved], *, deep: bool, moved: Moved) -> tuple[Resolved | None, list[Finding]]:
+    """Look at the SFN file, the metadata file and the files that its head needs.
+
+    Args:
+        resolving: finds the table.
+        deep: look at every manifest, data and delete file too; needs PyIceberg.
+
+    Returns:
+        What was resolved, None where nothing was, and what was found.
+
+    Raises:
+        NotInstalled: PyIceberg is missing.
+    """
+    if deep:
+        needed("pyiceberg")
+    try:
+        found = resolving()
+    except Unreadable as refusal:
+        return None, [Finding("SFN file", ok=False, text=str(refusal))]
+    return found, list(_findings(found, deep=deep, moved=moved))
+
+
+def _findings(found: Resolved, *, deep: bool, moved: Moved) -> Iterator[Finding]:
+    guid, storage = found.document.guid, found.opening.storage()
+    yield Finding("SFN file", ok=True, text=found.sfn_file)
+    same = f"its table-uuid is {guid}" if guid else "the table has no uuid to be known by"
+    yield Finding("metadata file", ok=True, text=f"{found.metadata_location}: {same}")
+    try:
+        contents = finish(metadata.contents(storage, canonical(found.metadata_location)))
+    except Unreadable as refusal:
+        yield Finding("metadata file", ok=False, text=str(refusal))
+        return
+    if contents is None:
+        yield Finding("metadata file", ok=False, text=f"{found.metadata_location}: gone meanwhile")
+        return
+    yield from _head(found, contents, storage)
+    if deep:
+        yield from _deep(found, storage, moved)
+
+
+def _head(found: Resolved, contents: metadata.Metadata, storage: Storage) -> Iterator[Finding]:
+    """The snapshot that the document names, and where its manifests are listed."""
+    try:
+        head = contents.head(found.ref)
+    except KeyError:
+        refusal = metadata.no_such_ref(found.ref, contents.refs or (), found.metadata_location)
+        yield Finding("ref", ok=False, text=str(refusal))
+        return
+    if found.snapshot_id not in {None, head}:
+        text = f"{found.sfn_file}: expected the snapshot {head}, as the metadata file says, found {found.snapshot_id}"
+        yield Finding("ref", ok=False, text=text)
+    else:
+        yield Finding("ref", ok=True, text=f"{found.ref} is at {'no snapshot' if head is None else head}")
+    listed = next((one.manifest_list for one in contents.snapshots or () if one.snapshot_id == head), None)
+    if listed is not None:
+        yield _file("manifest list", listed, None, storage=storage)
+    elif head is not None:
+        text = f"{found.metadata_location}: expected a manifest list of {head}, found none"
+        yield Finding("manifest list", ok=False, text=text)
+
+
+def _deep(found: Resolved, storage: Storage, moved: Moved) -> Iterator[Finding]:
+    """Every file below the head."""
+    from sfn.reader.walk import Walk
+
+    try:
+        whole = loaded(found)
+        head = at_ref(whole, found.ref, found.metadata_location).current_snapshot_id
+        walk = Walk(found.metadata_location, whole, storage)
+        manifests, problem = ([], "") if head is None else walk.manifests(walk.snapshot(head))
+    except Unreadable as refusal:
+        yield Finding("manifest list", ok=False, text=str(refusal))
+        return
+    if problem:
+        yield Finding("manifest list", ok=False, text=problem)
+        return
+    seen = _Seen()
+    for number, manifest in enumerate(manifests):
+        inside, problem = walk.files(manifest)
+        seen.take(Finding("manifest", ok=not problem, text=problem))
+        for finding in _looked_at(((one.file_path, one.file_size_in_bytes) for one in inside), storage):
+            seen.take(finding)
+        moved(number + 1, len(manifests))
+    yield from seen.findings()
+
+
+class _Seen:
+    """What was found of many files: the first that are wrong, and how many there are."""
+
+    def __init__(self) -> None:
+        self._files = self._wrong = 0
+        self._named: list[Finding] = []
+
+    def take(self, finding: Finding) -> None:
+        self._files += 1
+        self._wrong += not finding.ok
+        if not finding.ok and len(self._named) < MISSING_NAMED:
+            self._named.append(finding)
+
+    def findings(self) -> Iterator[Finding]:
+        yield from self._named
+        if more := self._wrong - len(self._named):
+            yield Finding("files", ok=False, text=f"and {more:,} more")
+        if not self._wrong:
+            text = f"{self._files:,} manifests, data and delete files are there, each as large as it was"
+            yield Finding("files", ok=True, text=text)
+
+
+def _looked_at(files: Iterable[tuple[str, int]], storage: Storage) -> Iterator[Finding]:
+    remaining = iter(files)
+    with ThreadPoolExecutor(_WIDTH, "sfn-verify") as threads:
+        while batch := list(islice(remaining, _BATCH)):
+            yield from threads.map(lambda one: _file("data file", *one, storage=storage), batch)
+
+
+def _file(what: str, location: str, size: int | None, *, storage: Storage) -> Finding:
+    """Whether a file is there, and as large as it was written."""
+    try:
+        found = finish(storage.size(canonical(location)))
+    except SfnError as refusal:
+        return Finding(what, ok=False, text=str(refusal))
+    if found is None:
+        return Finding(what, ok=False, text=f"{location}: expected a file, found none")
+    if size is not None and found != size:
+        return Finding(what, ok=False, text=f"{location}: expected {size:,} bytes, found {found:,}")
+    return Finding(what, ok=True, text=location)

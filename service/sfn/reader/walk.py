@@ -1,0 +1,216 @@
+"""The walk from a metadata file to the data, with PyIceberg's own readers, as far as it is wanted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from pyiceberg import manifest as avro
+from pyiceberg.conversions import from_bytes
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import IcebergType, PrimitiveType
+
+from sfn.errors import CommitNotFound, SfnError
+from sfn.reader import tree
+from sfn.reader.fileio import MetadataIO
+from sfn.reader.files import Storage
+
+T = TypeVar("T")
+
+_CONTENTS = {
+    avro.DataFileContent.DATA: "data",
+    avro.DataFileContent.POSITION_DELETES: "position deletes",
+    avro.DataFileContent.EQUALITY_DELETES: "equality deletes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is looked at.
+
+    Attributes:
+        limit: snapshots, refs, manifests of a snapshot, and files of a manifest, each.
+        files: list the files of each manifest.
+        moved: told after each manifest how many of how many are done.
+    """
+
+    limit: int
+    files: bool = False
+    moved: Callable[[int, int], None] = lambda _done, _total: None
+
+
+class Walk:
+    """A table's metadata, and how to look into the files that it names.
+
+    Args:
+        location: where the metadata is.
+        whole: what stands in it.
+        storage: whose verbs never suspend.
+    """
+
+    def __init__(self, location: str, whole: TableMetadata, storage: Storage) -> None:
+        self._location, self._whole, self._io = location, whole, MetadataIO(storage)
+
+    def metadata(self, snapshot_id: int | None, extent: Extent) -> tree.Metadata:
+        """What there is.
+
+        Args:
+            snapshot_id: the one to be walked; None where the table is empty.
+
+        Raises:
+            CommitNotFound: the table has no such snapshot.
+        """
+        whole = self._whole
+        walked = None if snapshot_id is None else self.snapshot(snapshot_id)
+        newest = sorted(whole.snapshots, key=lambda one: one.timestamp_ms)[-extent.limit :]
+        shown = newest if walked is None or walked in newest else [walked, *newest[1:]]
+        refs = [
+            tree.Ref(name, ref.snapshot_ref_type.value, ref.snapshot_id) for name, ref in sorted(whole.refs.items())
+        ]
+        return tree.Metadata(
+            path=self._location,
+            format_version=whole.format_version,
+            table_uuid=str(whole.table_uuid),
+            location=whole.location,
+            last_updated_ms=whole.last_updated_ms,
+            columns=[f"{column.name}: {column.field_type}" for column in whole.schema().fields],
+            partition_fields=[f"{one.name}: {one.transform}" for one in whole.spec().fields],
+            refs=refs[: extent.limit],
+            refs_left_out=max(0, len(refs) - extent.limit),
+            snapshots=[self._told(one, refs, self.walked(one, extent) if one is walked else None) for one in shown],
+            snapshots_left_out=len(whole.snapshots) - len(shown),
+        )
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """A snapshot by its id.
+
+        Raises:
+            CommitNotFound: the table has none.
+        """
+        found = self._whole.snapshot_by_id(snapshot_id)
+        if found is None:
+            known = ", ".join(str(one.snapshot_id) for one in self._whole.snapshots[-10:]) or "none"
+            raise CommitNotFound(self._location, expected=f"a snapshot {snapshot_id}", found=f"the newest: {known}")
+        return found
+
+    def walked(self, snapshot: Snapshot, extent: Extent) -> tree.Walked:
+        """What a snapshot consists of."""
+        manifests, problem = self.manifests(snapshot)
+        chosen = manifests[: extent.limit]
+        seen = []
+        for number, one in enumerate(chosen):
+            seen.append(self._manifest(one, extent))
+            extent.moved(number + 1, len(chosen))
+        return tree.Walked(snapshot.manifest_list, seen, len(manifests) - len(chosen), problem)
+
+    def manifests(self, snapshot: Snapshot) -> tuple[list[avro.ManifestFile], str]:
+        """The manifests that a snapshot's list names, or why there are none."""
+        where = snapshot.manifest_list
+        return self._tried(lambda: list(avro.read_manifest_list(self._io.new_input(where))), where)
+
+    def files(self, one: avro.ManifestFile) -> tuple[list[avro.DataFile], str]:
+        """The live files of a manifest, or why there are none."""
+        entries, problem = self._tried(lambda: one.fetch_manifest_entry(self._io), one.manifest_path)
+        return [entry.data_file for entry in entries], problem
+
+    def _manifest(self, one: avro.ManifestFile, extent: Extent) -> tree.Manifest:
+        spec = self._whole.specs().get(one.partition_spec_id)
+        told = tree.Manifest(
+            path=one.manifest_path,
+            content="deletes" if one.content is avro.ManifestContent.DELETES else "data",
+            bytes=one.manifest_length,
+            sequence_number=one.sequence_number,
+            added=one.added_files_count,
+            existing=one.existing_files_count,
+            deleted=one.deleted_files_count,
+            partitions=[] if spec is None else self._bounds(spec, one.partitions or []),
+        )
+        files, problem = self.files(one)
+        listed = files[: extent.limit] if extent.files else []
+        return replace(
+            told,
+            kinds=_kinds(files),
+            files=[self._file(file, spec) for file in listed],
+            files_left_out=len(files) - len(listed) if extent.files else 0,
+            problem=problem,
+        )
+
+    def _file(self, file: avro.DataFile, spec: PartitionSpec | None) -> tree.DataFile:
+        fields = () if spec is None else spec.fields
+        partition = {one.name: str(self._human(one, file.partition[at])) for at, one in enumerate(fields)}
+        return tree.DataFile(file.file_path, *_kind(file), file.record_count, file.file_size_in_bytes, partition)
+
+    def _bounds(self, spec: PartitionSpec, summaries: Iterable[avro.PartitionFieldSummary]) -> list[tree.Bound]:
+        return [
+            tree.Bound(
+                one.name,
+                self._bound(one, summary.lower_bound),
+                self._bound(one, summary.upper_bound),
+                summary.contains_null,
+            )
+            for one, summary in zip(spec.fields, summaries, strict=False)
+        ]
+
+    def _bound(self, one: PartitionField, encoded: bytes | None) -> str | None:
+        if encoded is None:
+            return None
+        source = self._source(one)
+        result = None if source is None else one.transform.result_type(source)
+        if not isinstance(result, PrimitiveType):
+            return encoded.hex()
+        return self._human(one, from_bytes(result, encoded))
+
+    def _human(self, one: PartitionField, value: Any) -> str | None:  # noqa: ANN401 - of the field's type
+        source = self._source(one)
+        return str(value) if source is None else one.transform.to_human_string(source, value)
+
+    def _source(self, one: PartitionField) -> IcebergType | None:
+        """The type of the column that a partition field is made of; None where no schema has it any more."""
+        for schema in reversed(self._whole.schemas):
+            try:
+                return schema.find_type(one.source_id)
+            except ValueError:
+                continue
+        return None
+
+    @staticmethod
+    def _tried(work: Callable[[], list[T]], where: str) -> tuple[list[T], str]:
+        """The result, or why there is none."""
+        try:
+            return work(), ""
+        except SfnError as error:
+            return [], str(error)
+        except Exception as error:  # noqa: BLE001 - a decoder raises whatever it stumbles over
+            found = f"{type(error).__name__}: {error}"[:300]
+            return [], f"{where}: expected a readable file of metadata, found {found}"
+
+    @staticmethod
+    def _told(snapshot: Snapshot, refs: Iterable[tree.Ref], walked: tree.Walked | None) -> tree.Snapshot:
+        summary = snapshot.summary
+        return tree.Snapshot(
+            snapshot_id=snapshot.snapshot_id,
+            parent_snapshot_id=snapshot.parent_snapshot_id,
+            timestamp_ms=snapshot.timestamp_ms,
+            operation="" if summary is None else summary.operation.value,
+            refs=[ref.name for ref in refs if ref.snapshot_id == snapshot.snapshot_id],
+            summary={} if summary is None else dict(summary.additional_properties),
+            walked=walked,
+        )
+
+
+def _kinds(files: Iterable[avro.DataFile]) -> list[tree.Kind]:
+    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for file in files:
+        sums_of_kind = sums[_kind(file)]
+        for at, number in enumerate((1, file.record_count, file.file_size_in_bytes)):
+            sums_of_kind[at] += number
+    return [tree.Kind(content, form, *numbers) for (content, form), numbers in sorted(sums.items())]
+
+
+def _kind(file: avro.DataFile) -> tuple[str, str]:
+    """Content and format; files of an old table, which had no deletes, tell no content."""
+    return _CONTENTS.get(file.content, "data"), file.file_format.value.lower()

@@ -1,0 +1,238 @@
+"""The timeline: of the files of single commits, of what the head tells besides, and of a metadata-log."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sfn
+from sfn.errors import CommitNotFound, Dropped, Malformed, Stale, TooManyFiles
+from sfn.pointer.document import Commit, State, render_ordinal
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
+from sfn.reader import timeline
+from sfn.reader.timeline import Source
+from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, WRITTEN_AT, Directory
+from tests.unit.directory import UUID as GUID
+
+MINUTE = 60_000
+
+
+def ordinal(minutes: int) -> int:
+    return FIRST_ORDINAL + minutes * MINUTE
+
+
+def text(minutes: int) -> str:
+    return render_ordinal(ordinal(minutes))
+
+
+def head(place: Directory, minutes: int, **more: Any) -> Path:  # noqa: ANN401 - any attribute
+    """Write the head that names a commit."""
+    metadata = place.metadata(f"{minutes:05d}-a.metadata.json", uuid=more.get("guid", GUID))
+    return place.write(minutes=minutes, ordinal=ordinal(minutes), metadata_file_path=f"file:{metadata}", **more)
+
+
+@pytest.fixture(name="place")
+def fixture_place(tmp_path: Path) -> Directory:
+    """Commits in minutes 1, 3, 5 and 7; two before that of minute 5 could not be rebuilt."""
+    place = Directory(tmp_path / "orders", naming=ORDINAL)
+    for minutes in (1, 3, 5, 7):
+        place.commit(minutes, snapshot_id=minutes, gap=2 if minutes == 5 else 0)
+    head(place, 7, snapshot_id=7)
+    return place
+
+
+def minutes(entries: list[sfn.Entry]) -> list[int]:
+    return [(entry.ordinal - FIRST_ORDINAL) // MINUTE for entry in entries]
+
+
+@pytest.mark.parametrize(("table", "uuid"), [(None, None), ("sales.orders", None), (None, GUID)])
+async def test_every_commit_is_told_in_order(place: Directory, table: str | None, uuid: str | None) -> None:
+    found = sfn.history(place.path, table, uuid)
+    assert minutes(found) == [1, 3, 5, 7]
+    assert {entry.source for entry in found} == {Source.COMMIT}
+    third = found[2]
+    assert third.metadata_location == f"file:{place.path}/metadata/00005-a.metadata.json"
+    assert (third.snapshot_id, third.gap, third.state) == (5, 2, State.CURRENT)
+    assert third.written_at == WRITTEN_AT + timedelta(minutes=5)
+    assert third.at == datetime(2023, 11, 14, 22, 18, 20, tzinfo=UTC)
+    assert await sfn.ahistory(place.path, table, uuid) == found
+
+
+def test_commits_whose_files_are_still_to_be_created_are_told_by_the_head(place: Directory) -> None:
+    paths = {number: f"file:{place.metadata(f'{number:05d}-a.metadata.json')}" for number in (8, 9)}
+    head(place, 10, snapshot_id=10, between=(Commit(ordinal(8), paths[8]), Commit(ordinal(9), paths[9], gap=3)))
+    found = sfn.history(place.path)
+    assert minutes(found) == [1, 3, 5, 7, 8, 9, 10]
+    assert [entry.source for entry in found[4:]] == [Source.LEADING] * 3
+    assert [(entry.metadata_location, entry.snapshot_id, entry.gap) for entry in found[4:6]] == [
+        (paths[8], None, 0),
+        (paths[9], None, 3),
+    ]
+    place.commit(8, snapshot_id=8)
+    assert [(entry.snapshot_id, entry.source) for entry in sfn.history(place.path)[4:6]] == [
+        (8, Source.COMMIT),
+        (None, Source.LEADING),
+    ]
+
+
+def test_only_the_newest_are_told_where_no_more_are_wanted(place: Directory) -> None:
+    assert minutes(sfn.history(place.path, limit=2)) == [5, 7]
+    with pytest.raises(ValueError, match="a limit of 1 or more"):
+        sfn.history(place.path, limit=0)
+
+
+def test_another_tables_commits_are_not_told(place: Directory) -> None:
+    place.commit(2, guid=OTHER_UUID)
+    place.commit(4, catalog_id="another")
+    place.commit(6, "sales.orders_x")
+    assert minutes(sfn.history(place.path)) == [1, 3, 5, 7]
+
+
+def test_a_broken_file_of_a_commit_is_told_of(place: Directory) -> None:
+    place.commit(3).write_bytes(b"{")
+    with pytest.raises(Malformed, match=text(3)):
+        sfn.history(place.path)
+
+
+def test_a_dropped_table_has_its_timeline(place: Directory) -> None:
+    head(place, 7, snapshot_id=7, state=State.DROPPED)
+    found = sfn.history(place.path)
+    assert minutes(found) == [1, 3, 5, 7]
+    assert [entry.state for entry in found] == [State.CURRENT] * 3 + [State.DROPPED]
+
+
+def test_a_renamed_tables_former_commits_are_told_to_who_comes_by_its_former_name(place: Directory) -> None:
+    head(place, 7, state=State.RENAMED, moved_to=place.link("sales.archive"))
+    place.commit(9, "sales.archive")
+    metadata = place.metadata("00009-a.metadata.json")
+    place.write("sales.archive", minutes=9, ordinal=ordinal(9), metadata_file_path=f"file:{metadata}")
+    assert minutes(sfn.history(place.path, "sales.orders")) == [1, 3, 5, 7, 9]
+    assert minutes(sfn.history(place.path, "sales.archive")) == [9]
+
+
+@pytest.mark.parametrize(
+    ("at", "expected", "lost"),
+    [(1, 1, 0), (2, 1, 0), (3, 3, 2), (4, 3, 2), (5, 5, 0), (6, 5, 0), (7, 7, 0), (99, 7, 0)],
+)
+@pytest.mark.parametrize("table", [None, "sales.orders"])
+def test_what_was_current_at_a_time(place: Directory, table: str | None, at: int, expected: int, lost: int) -> None:
+    found = sfn.resolve(place.path, table, as_of=text(at))
+    assert found.metadata_location == f"file:{place.path}/metadata/{expected:05d}-a.metadata.json"
+    assert (found.snapshot_id, found.lost) == (expected, lost)
+    moment = datetime.fromtimestamp(ordinal(at) / 1000, UTC)
+    assert sfn.resolve(place.path, table, as_of=moment) == found
+
+
+def test_before_the_first_known_commit_there_is_none(place: Directory) -> None:
+    with pytest.raises(
+        CommitNotFound, match=f"at or before {text(0)}, found none; the first that is known is {text(1)}"
+    ):
+        sfn.resolve(place.path, as_of=text(0))
+
+
+def test_a_commit_that_only_the_head_tells_of_is_found_too(place: Directory) -> None:
+    path = f"file:{place.metadata('00008-a.metadata.json')}"
+    file = head(place, 9, between=(Commit(ordinal(8), path, gap=4),))
+    found = sfn.resolve(place.path, as_of=text(8))
+    assert (found.metadata_location, found.snapshot_id, found.sfn_file) == (path, None, file.as_uri())
+    assert sfn.resolve(place.path, as_of=text(7)).lost == 4
+
+
+def test_another_tables_commits_were_never_current(place: Directory) -> None:
+    place.commit(0, guid=OTHER_UUID)
+    place.commit(4, guid=OTHER_UUID)
+    assert sfn.resolve(place.path, as_of=text(4)).snapshot_id == 3
+    with pytest.raises(CommitNotFound):
+        sfn.resolve(place.path, as_of=text(0))
+
+
+def test_a_dropped_table_is_found_as_it_was_and_not_as_it_is(place: Directory) -> None:
+    head(place, 7, snapshot_id=7, state=State.DROPPED)
+    assert sfn.resolve(place.path, as_of=text(5)).snapshot_id == 5
+    assert sfn.resolve(place.path, as_of=text(7)).document.state is State.CURRENT
+    for as_of in (text(8), None):
+        with pytest.raises(Dropped):
+            sfn.resolve(place.path, as_of=as_of)
+
+
+def test_a_commit_whose_metadata_is_gone_is_stale(place: Directory) -> None:
+    (place.path / "metadata" / "00003-a.metadata.json").unlink()
+    with pytest.raises(Stale, match="no such file"):
+        sfn.resolve(place.path, as_of=text(3))
+
+
+def test_so_many_foreign_commits_are_looked_through_and_no_more(
+    place: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "READ", 3)
+    for number in (60, 61, 62, 63):
+        place.commit(number, guid=OTHER_UUID)
+    head(place, 70)
+    with pytest.raises(TooManyFiles, match="at most 3 files of commits"):
+        sfn.resolve(place.path, as_of=text(65))
+
+
+@pytest.mark.parametrize("as_of", ["", "now", "20231114", "20231399T000000000", "20231114T221320000Z"])
+def test_a_time_that_is_none_is_the_callers_mistake(place: Directory, as_of: str) -> None:
+    with pytest.raises(ValueError, match=r"form YYYYMMDDTHHMMSSmmm|month"):
+        sfn.resolve(place.path, as_of=as_of)
+    with pytest.raises(ValueError, match="time zone"):
+        sfn.resolve(place.path, as_of=datetime(2026, 1, 1))  # noqa: DTZ001 - that is the mistake
+
+
+def logged(tmp_path: Path, naming: Naming, *times: int) -> Directory:
+    """A table whose metadata remembers earlier files, of these minutes; the last is the present one."""
+    place = Directory(tmp_path / "orders", naming=naming)
+    files = [place.metadata(f"{number:05d}-a.metadata.json") for number in range(len(times))]
+    log = [
+        {"timestamp-ms": ordinal(at), "metadata-file": f"file:{file}"} for at, file in zip(times, files, strict=True)
+    ]
+    place.metadata(files[-1].name, last_updated_ms=ordinal(times[-1]), metadata_log=log[:-1])
+    place.write(metadata_file_path=f"file:{files[-1]}", ordinal=ordinal(times[-1]), snapshot_id=9)
+    return place
+
+
+@pytest.mark.parametrize("naming", [IDENTIFIER, UUID], ids=lambda naming: naming.word)
+def test_elsewhere_the_metadata_itself_tells_the_timeline(tmp_path: Path, naming: Naming) -> None:
+    place = logged(tmp_path, naming, 1, 3, 5)
+    found = sfn.history(place.path)
+    assert minutes(found) == [1, 3, 5]
+    assert [entry.source for entry in found] == [Source.LOG, Source.LOG, Source.LEADING]
+    assert [entry.snapshot_id for entry in found] == [None, None, 9]
+    assert (found[0].written_at, found[2].written_at) == (None, WRITTEN_AT)
+    assert minutes(sfn.history(place.path, limit=2)) == [3, 5]
+
+
+@pytest.mark.parametrize(("at", "expected"), [(1, 0), (2, 0), (3, 1), (5, 2), (9, 2)])
+def test_elsewhere_the_metadata_itself_tells_what_was_current(tmp_path: Path, at: int, expected: int) -> None:
+    place = logged(tmp_path, IDENTIFIER, 1, 3, 5)
+    found = sfn.resolve(place.path, as_of=text(at))
+    assert found.metadata_location == f"file:{place.path}/metadata/{expected:05d}-a.metadata.json"
+
+
+def test_times_that_are_in_no_order_tell_nothing_that_is_not_certain(tmp_path: Path) -> None:
+    place = logged(tmp_path, IDENTIFIER, 1, 5, 3, 7)
+    assert sfn.resolve(place.path, as_of=text(2)).metadata_location.endswith("00000-a.metadata.json")
+    assert sfn.resolve(place.path, as_of=text(6)).metadata_location.endswith("00002-a.metadata.json")
+    with pytest.raises(CommitNotFound, match="not in order"):
+        sfn.resolve(place.path, as_of=text(4))
+    with pytest.raises(CommitNotFound, match=f"nothing before {text(1)}"):
+        sfn.resolve(place.path, as_of=text(0))
+
+
+def test_a_dropped_table_without_files_of_commits_has_no_timeline(tmp_path: Path) -> None:
+    place = logged(tmp_path, IDENTIFIER, 1, 3)
+    place.write(state=State.DROPPED)
+    for ask in (sfn.history, lambda path: sfn.resolve(path, as_of=text(1))):
+        with pytest.raises(Dropped):
+            ask(place.path)
+
+
+def test_a_timeline_whose_metadata_is_gone_is_stale(tmp_path: Path) -> None:
+    place = logged(tmp_path, IDENTIFIER, 1, 3)
+    (place.path / "metadata" / "00001-a.metadata.json").unlink()
+    with pytest.raises(Stale, match="no such file"):
+        sfn.history(place.path)
