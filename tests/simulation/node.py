@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 
@@ -17,14 +16,7 @@ from sfn.inbox.bell import Bell
 from sfn.inbox.letters import Letter
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.publish.policy import Policy
-from sfn.words import (
-    CatalogName,
-    Claim,
-    Hint,
-    Outcome,
-    Subject,
-)
-from sfn.work.retry import RetryPolicy
+from sfn.words import CatalogName, Claim, Hint, Outcome, Subject
 from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Terms, Worker
 from tests.simulation.loop import SimulatedLoop
@@ -86,7 +78,7 @@ class Service:
         self.truth, self.files, self.policy, self.weather = truth, files, policy, weather
         self.loop, self.rng, self.terms, self.count, self.say, self.looked = loop, rng, terms, count, say, looked
         self._new_ledger = ledger
-        self.started = False
+        self.started = self.is_away = False
         self._busy_until = 0.0
         self.script: Callable[[Node, str], Awaitable[None]] | None = None
         self.ledger = ledger()
@@ -96,9 +88,10 @@ class Service:
 
     def boot(self) -> None:
         """Start one more process."""
-        node = Node(self)
-        self.nodes.append(node)
-        self.loop.create_task(node.run())
+        if not self.is_away:
+            node = Node(self)
+            self.nodes.append(node)
+            self.loop.create_task(node.run())
 
     def crash(self, node: Node) -> None:
         """Kill a process; another one comes soon."""
@@ -114,6 +107,16 @@ class Service:
         for node in list(self.nodes):
             self.crash(node)
         self.count("resettled")
+
+    async def leave(self, seconds: float) -> None:
+        """All processes die, and none comes for so long."""
+        self.is_away = True
+        for node in list(self.nodes):
+            self.crash(node)
+        await asyncio.sleep(seconds)
+        self.is_away = False
+        for _ in range(2):
+            self.boot()
 
     def lose_inbox(self) -> None:
         """All processes die and the inbox is gone."""
@@ -270,32 +273,3 @@ class Tally:
 
     def surprised(self, claim: Claim, error: Exception) -> None:
         raise AssertionError(f"{claim.subject}: unexpected {error!r}") from error
-
-
-def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> Policy:
-    """The times of the simulation: short enough to pass many of them in one history.
-
-    Args:
-        files: what they are called and where they lie.
-    """
-    return Policy(
-        catalog_id=truth.catalog_id,
-        replica_lag=timedelta(seconds=6),
-        absence_delay=timedelta(seconds=30),
-        expire_after=timedelta(seconds=3000),
-        refresh_after=timedelta(seconds=1000),
-        min_publish_interval=timedelta(seconds=1),
-        sweep_every=timedelta(seconds=120),
-        swept=not told,
-        told=told,
-        keep_for=timedelta(0),
-        **files,
-    )
-
-
-TERMS = Terms(
-    concurrency=6,
-    lease=timedelta(seconds=20),
-    drain=timedelta(seconds=10),
-    retry=RetryPolicy(base=timedelta(seconds=2), cap=timedelta(seconds=20), max_attempts=10_000),
-)

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.simulation.node import TERMS
 from tests.simulation.script import PLACE, Stage
+from tests.simulation.times import TERMS
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
 LEASE = TERMS.lease.total_seconds()

@@ -1,0 +1,44 @@
+"""The times of the simulation: short enough to pass many of them in one history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from sfn.publish.policy import Policy
+from sfn.work.retry import RetryPolicy
+from sfn.work.worker import Terms
+from tests.simulation.truth import CatalogTruth
+
+DAY = timedelta(seconds=3000)
+"""As long in comparison with `refresh_after` as a day is with eight hours."""
+
+
+def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> Policy:
+    """How a simulated catalog's tables are published.
+
+    Args:
+        files: what they are called and where they lie.
+    """
+    return Policy(
+        catalog_id=truth.catalog_id,
+        replica_lag=timedelta(seconds=6),
+        absence_delay=timedelta(seconds=30),
+        expire_after=timedelta(seconds=3000),
+        refresh_after=timedelta(seconds=1000),
+        min_publish_interval=timedelta(seconds=1),
+        sweep_every=timedelta(seconds=120),
+        swept=not told,
+        told=told,
+        keep_for=timedelta(0),
+        **files,
+    )
+
+
+TERMS = Terms(
+    concurrency=6,
+    lease=timedelta(seconds=20),
+    drain=timedelta(seconds=10),
+    retry=RetryPolicy(base=timedelta(seconds=2), cap=timedelta(seconds=20), max_attempts=10_000),
+)
