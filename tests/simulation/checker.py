@@ -114,6 +114,11 @@ class Checker:
             if here in folders or key == hintfile.key(place) or self._points_to(place, here):
                 self.look(place)
 
+    def cleaned(self, key: str, body: bytes, cleaner: str) -> None:
+        """A file was deleted by somebody who did not know what it is for."""
+        if key.endswith((".ver", "/version-hint.text")):
+            self.blame("cleaned away", f"{key} by {cleaner}: {body.decode()}")
+
     def look(self, place: str) -> None:
         """Read a directory in every way."""
         self._look_naively(place)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from sfn.inbox.letters import Order, Wanted
 from sfn.words import Hint, Reason, Table
+from tests.simulation.cleaners import CLEANERS
 from tests.simulation.life import Life
+from tests.simulation.times import DAY
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -41,6 +44,10 @@ class Disasters:
             self.world.loop.create_task(self._register(lives))
         for number in range(1, len(setting.policies)):
             self.world.loop.call_later(rng.uniform(20, 300), self.world.resettle, number)
+        if setting.cleaned:
+            self.world.loop.create_task(self._clean())
+        if setting.away:
+            self.world.loop.call_later(start, self._leave)
         if rng.random() < OPERATED:
             self.world.loop.create_task(self._operate())
 
@@ -48,6 +55,32 @@ class Disasters:
         self.world.say("the inbox is lost")
         self.world.acknowledged.clear()
         self.world.services[0].lose_inbox()
+
+    def _leave(self) -> None:
+        """No service runs for more than a day, and nobody's fault is what cleaners delete then."""
+        for service in self.world.services:
+            self.world.loop.create_task(service.leave(self.world.rng.uniform(1, 2) * DAY.total_seconds()))
+
+    async def _clean(self) -> None:
+        """Every cleaner comes to every place where a table lives or lived, each set as strictly as it can be.
+
+        It spares what any live table knows: that one that is run for a table takes another's metadata from the same
+        folder is so, and the tables' loss, not of their files here.
+        """
+        world = self.world
+        while True:
+            await asyncio.sleep(world.rng.uniform(30, 200))
+            live = [table for truth in world.truths for table in truth.live().values()]
+            known = {key for table in live for key in (*table.metadata_log, table.metadata_location)}
+            for cleaner in CLEANERS:
+                strict = replace(cleaner, age=cleaner.least / timedelta(days=1) * DAY)
+                for place in sorted(world.checker.places):
+                    for key in strict.condemned(place, world.files.ages(), known):
+                        world.say(f"  {cleaner.name} deletes {key}")
+                        world.count("cleaned")
+                        body = world.files.bodies.pop(key)
+                        if world.weather.calm or not world.setting.away:
+                            world.checker.cleaned(key, body, cleaner.name)
 
     async def _operate(self) -> None:
         """Somebody replays dead letters, whatever else goes on; but who waives the brake in an outage is to blame."""

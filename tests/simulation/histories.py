@@ -69,6 +69,12 @@ KINDS = {
     "root": Setting(policies=(BELOW_ROOT,)),
     "root-uuid": Setting(policies=(BELOW_ROOT | BY_UUID_NAMED,)),
     "root-commits": Setting(policies=(BELOW_ROOT | FEW_COMMITS,)),
+    "cleaned": Setting(cleaned=True),
+    "cleaned-alongside": Setting(cleaned=True, policies=(ALONGSIDE,)),
+    "cleaned-uuid": Setting(OPERATIONS | BRANCHES, cleaned=True, policies=(BY_UUID_NAMED | BRANCHED,)),
+    "cleaned-commits": Setting(cleaned=True, policies=(FEW_COMMITS,)),
+    "cleaned-away": Setting(cleaned=True, away=True),
+    "cleaned-away-commits": Setting(cleaned=True, away=True, policies=(FEW_COMMITS,)),
     "resettled": Setting(OPERATIONS | BRANCHES, policies=(BRANCHED, BY_UUID_NAMED | ALONGSIDE, FEW_COMMITS, {})),
 }
 

@@ -16,13 +16,7 @@ from sfn.inbox.bell import Bell
 from sfn.inbox.letters import Letter
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.publish.policy import Policy
-from sfn.words import (
-    CatalogName,
-    Claim,
-    Hint,
-    Outcome,
-    Subject,
-)
+from sfn.words import CatalogName, Claim, Hint, Outcome, Subject
 from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Terms, Worker
 from tests.simulation.loop import SimulatedLoop
@@ -84,7 +78,7 @@ class Service:
         self.truth, self.files, self.policy, self.weather = truth, files, policy, weather
         self.loop, self.rng, self.terms, self.count, self.say, self.looked = loop, rng, terms, count, say, looked
         self._new_ledger = ledger
-        self.started = False
+        self.started = self.is_away = False
         self._busy_until = 0.0
         self.script: Callable[[Node, str], Awaitable[None]] | None = None
         self.ledger = ledger()
@@ -94,9 +88,10 @@ class Service:
 
     def boot(self) -> None:
         """Start one more process."""
-        node = Node(self)
-        self.nodes.append(node)
-        self.loop.create_task(node.run())
+        if not self.is_away:
+            node = Node(self)
+            self.nodes.append(node)
+            self.loop.create_task(node.run())
 
     def crash(self, node: Node) -> None:
         """Kill a process; another one comes soon."""
@@ -112,6 +107,16 @@ class Service:
         for node in list(self.nodes):
             self.crash(node)
         self.count("resettled")
+
+    async def leave(self, seconds: float) -> None:
+        """All processes die, and none comes for so long."""
+        self.is_away = True
+        for node in list(self.nodes):
+            self.crash(node)
+        await asyncio.sleep(seconds)
+        self.is_away = False
+        for _ in range(2):
+            self.boot()
 
     def lose_inbox(self) -> None:
         """All processes die and the inbox is gone."""

@@ -26,6 +26,8 @@ class Setting:
         crashes: leases that may run out in a row before a table counts as poison.
         told: nobody can ask the catalogs, and no event is lost; "by uuid" events say whose they are and come in any
             order, "in order" they come as they happened and say no more than they must.
+        cleaned: those who delete what a table does not know come by, again and again.
+        away: once no service runs for so long that they may delete its files.
         slow_inbox: its disk hangs every now and then, for longer than a lease lasts.
         inboxes: how many services follow each catalog, each with an inbox of its own: it was installed twice.
         policies: what files are called and where they lie; of several, the service is restarted with each in turn.
@@ -42,6 +44,8 @@ class Setting:
     told: str = ""
     store_outage: bool = False
     slow_inbox: bool = False
+    cleaned: bool = False
+    away: bool = False
     inbox_lost: bool = False
     conditional_delete: bool = True
     max_drops: int = 10**6

@@ -250,7 +250,7 @@ def test_two_refused_tables_do_not_stir_each_other_for_ever() -> None:
         for name, (was, place) in places.items():
             key = f"metadata/_sfn/n_{name}_main.ver"
             theirs = stage.world.files.bodies[f"{was}/{key}"].replace(b"cat0", b"cat9")
-            stage.world.files.bodies[f"{place}/{key}"] = theirs
+            stage.world.files.lay(f"{place}/{key}", theirs)
             stage.commit(name, place=place)
             await stage.hint(name)
         await asyncio.sleep(600)

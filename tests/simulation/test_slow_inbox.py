@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.simulation.script import PLACE, Stage
-from tests.simulation.terms import TERMS
+from tests.simulation.times import TERMS
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
 LEASE = TERMS.lease.total_seconds()

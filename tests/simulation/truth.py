@@ -7,7 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sfn.words import Missing, Table, TableName
@@ -15,9 +15,11 @@ from sfn.words import Missing, Table, TableName
 
 @dataclass(slots=True)
 class Files:
-    """One object store's content, by key; `watch` is called after every change with the key."""
+    """One object store's content, by key; `watch` is called after every change of a service's with the key."""
 
+    now: Callable[[], datetime]
     bodies: dict[str, bytes] = field(default_factory=dict)
+    modified: dict[str, datetime] = field(default_factory=dict)
     watch: Callable[[str, bytes | None, bytes | None, str], None] = lambda _key, _old, _new, _writer: None
 
     def put(self, key: str, body: bytes | None, writer: str) -> None:
@@ -26,8 +28,18 @@ class Files:
         if body is None:
             self.bodies.pop(key, None)
         else:
-            self.bodies[key] = body
+            self.lay(key, body)
         self.watch(key, old, body, writer)
+
+    def lay(self, key: str, body: bytes) -> None:
+        """Write as somebody else does."""
+        self.bodies[key] = body
+        self.modified[key] = self.now()
+
+    def ages(self) -> dict[str, timedelta]:
+        """How long ago each file was written, by key."""
+        now = self.now()
+        return {key: now - self.modified[key] for key in sorted(self.bodies)}
 
     def below(self, prefix: str) -> list[str]:
         """Keys directly below a prefix."""

@@ -25,7 +25,7 @@ from tests.simulation.node import Service, Weather
 from tests.simulation.rest import Resting, at_rest
 from tests.simulation.setting import Report, Setting
 from tests.simulation.telling import Post, ToldLife
-from tests.simulation.terms import TERMS, policy_of
+from tests.simulation.times import DAY, TERMS, policy_of
 from tests.simulation.truth import CatalogTruth, Files, Ranks, metadata_file
 
 QUIET = 420.0
@@ -46,7 +46,7 @@ class World:
         self.weather = weather or Weather(
             conditional_delete=setting.conditional_delete, slow=0.01 if setting.slow_inbox else 0.0
         )
-        self.files = Files()
+        self.files = Files(self.loop.now)
         self.ranks = Ranks()
         self.counts: Counter[str] = Counter()
         self.trace: list[str] = []
@@ -81,7 +81,8 @@ class World:
                 self.checker.places.update(places)
             if value.left_alone is not None:
                 self._switched.add(value.uuid)
-            self.files.bodies.setdefault(value.metadata_location, metadata_file(value))
+            if value.metadata_location not in self.files.bodies:
+                self.files.lay(value.metadata_location, metadata_file(value))
             self.say(f"{name} = {value.metadata_location} {value.uuid} at {value.location}")
         else:
             self.say(f"{name} is gone")
@@ -144,7 +145,9 @@ class World:
         self.services = [self._service(truth) for truth in self.truths for _ in range(self.setting.inboxes)]
 
     async def settle_down(self) -> None:
-        """No more faults; a held table is released."""
+        """No more faults, and whoever was away is back; a held table is released."""
+        if self.setting.away:
+            await asyncio.sleep(2 * DAY.total_seconds())
         self.weather.calm = True
         self.say("calm")
         if self.setting.outage == "blank":

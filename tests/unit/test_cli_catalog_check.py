@@ -13,6 +13,7 @@ from sfn.catalog.memory import MemoryCatalog
 from sfn.cli.checks import catalogs
 from sfn.cli.checks.catalogs import CatalogCheck, is_local
 from sfn.cli.checks.findings import Finding, Severity
+from sfn.cli.checks.retention import Lag, assumed
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.pointer import document
 from sfn.pointer.document import Document
@@ -58,11 +59,16 @@ class Known(MemoryCatalog):
 
 
 class World:
-    """A catalog, a store and settings."""
+    """A catalog, a store and settings.
+
+    Attributes:
+        lag: how late files are; None for as late as they may be by the settings.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.catalog, self.store, self.ground = Known(), MemoryStore(), Ground(folder)
         self.places: list[str] = []
+        self.lag: Lag | None = None
         self.create("orders")
 
     def create(self, name: str, *namespace: str, location: str | None = None) -> TableName:
@@ -78,9 +84,9 @@ class World:
         self.store.files[Site(place).keys(Whose(("sales",), name))[0]] = document.render(doc)
 
     async def found(self, text: str = LOCAL, *, thorough: bool = False) -> list[Finding]:
-        check = CatalogCheck(
-            "prod", self.catalog, Router({"file:///warehouse": self.store}), self.ground.load(text), thorough=thorough
-        )
+        settings, router = self.ground.load(text), Router({"file:///warehouse": self.store})
+        lag = self.lag or assumed(settings)
+        check = CatalogCheck("prod", self.catalog, router, settings, thorough=thorough, lag=lag)
         found = [one async for one in check.findings()]
         self.places = check.places
         return found

@@ -148,7 +148,9 @@ table = st.fixed_dictionaries(
         "table-uuid": st.text() | st.none(),
         "current-snapshot-id": st.integers(-1, 9) | st.none(),
         "metadata-log": st.lists(st.fixed_dictionaries({"metadata-file": st.text(), "timestamp-ms": values})),
-        "properties": st.dictionaries(st.sampled_from(["encryption.key-id", "sfn.enabled", "x"]), scalars),
+        "properties": st.dictionaries(
+            st.sampled_from(["encryption.key-id", "sfn.enabled", "write.metadata.previous-versions-max", "x"]), scalars
+        ),
         "refs": st.dictionaries(st.sampled_from(["main", "x"]), st.fixed_dictionaries({"snapshot-id": st.integers(-1)}))
         | st.none(),
         "schemas": values,

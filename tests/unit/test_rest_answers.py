@@ -43,6 +43,8 @@ KEYS = st.sampled_from(
         "properties",
         "encryption.key-id",
         "sfn.enabled",
+        "write.metadata.delete-after-commit.enabled",
+        "write.metadata.previous-versions-max",
         "defaults",
         "overrides",
         "prefix",
@@ -163,6 +165,34 @@ def test_properties_say_what_is_left_alone(properties: object, reason: str | Non
     left_alone = read(table(properties=properties)).left_alone
     assert left_alone is None if reason is None else (left_alone or "").startswith(reason)
     assert "kms/1" not in str(left_alone)
+
+
+@pytest.mark.parametrize(
+    ("deletes", "most", "kept"),
+    [
+        ("true", "20", 20),
+        ("TRUE", 20, 20),
+        (True, None, 100),
+        ("true", "0", 1),
+        ("true", "-3", 1),
+        ("true", "9" * 5000, 100),
+        ("true", "many", 100),
+        ("true", {"of": ["any", "kind"]}, 100),
+        ("true", 2.5, 100),
+        ("false", "20", None),
+        ("yes", "20", None),
+        (None, "20", None),
+        ([], "20", None),
+        (1, "20", None),
+    ],
+)
+def test_properties_say_how_many_metadata_files_stay(deletes: object, most: object, kept: int | None) -> None:
+    properties = {
+        "write.metadata.delete-after-commit.enabled": deletes,
+        "write.metadata.previous-versions-max": most,
+    }
+    assert read(table(properties=properties)).versions_kept == kept
+    assert read(table(properties=None)).versions_kept is None
 
 
 def test_only_a_table_of_version_1_may_lack_a_uuid() -> None:

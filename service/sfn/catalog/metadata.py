@@ -6,7 +6,7 @@ Fields not named here are skipped without being built: 8 MiB of snapshots take 6
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, inspect
@@ -16,6 +16,12 @@ from sfn.words import Table
 
 LAST_MILLISECOND: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z: past it no date of ours can be written."""
+
+_PREVIOUS_VERSIONS: Final = 100
+"""`write.metadata.previous-versions-max` where it is not set (Iceberg documentation, "Table properties")."""
+
+_MOST_VERSIONS: Final = 2**31 - 1
+"""What writers in Java can count."""
 
 _MAIN: Final = "main"
 _BRANCH: Final = "branch"
@@ -40,6 +46,8 @@ class _Ref(msgspec.Struct, rename="kebab", gc=False):
 class _Properties(msgspec.Struct):
     key: str | bool | None = msgspec.field(name="encryption.key-id", default=None)
     enabled: str | bool | None = msgspec.field(name="sfn.enabled", default=None)
+    deletes: Any = msgspec.field(name="write.metadata.delete-after-commit.enabled", default=None)
+    versions: Any = msgspec.field(name="write.metadata.previous-versions-max", default=None)
 
 
 class Metadata(msgspec.Struct, rename="kebab"):
@@ -61,6 +69,7 @@ def table_of(metadata: Metadata, metadata_location: str) -> Table:
     Raises:
         Unintelligible: it lacks what its format version requires.
     """
+    properties = metadata.properties or _Properties()
     if metadata.table_uuid is None and metadata.format_version > 1:
         # Iceberg specification, "Table Metadata Fields": required from version 2 on.
         raise Unintelligible("no table-uuid in metadata of format version 2 or higher")
@@ -73,7 +82,8 @@ def table_of(metadata: Metadata, metadata_location: str) -> Table:
         last_updated_ms=metadata.last_updated_ms,
         snapshot_id=_head(metadata),
         branches=_branches(metadata.refs or {}),
-        left_alone=_left_alone(metadata.properties or _Properties()),
+        left_alone=_left_alone(properties),
+        versions_kept=_versions_kept(properties),
     )
 
 
@@ -143,6 +153,16 @@ def _branches(refs: Mapping[str, _Ref]) -> tuple[tuple[str, int], ...]:
 def _written_ms(entry: _Logged) -> int:
     # Nothing but the order of a timeline rests on it, and that is ours: nonsense in it is no reason to refuse a table.
     return min(max(entry.timestamp_ms, 0), LAST_MILLISECOND)
+
+
+def _versions_kept(properties: _Properties) -> int | None:
+    # As TableMetadata takes them: at least one. Nonsense fails whoever writes, and is no reason to refuse a table.
+    if str(properties.deletes).strip().lower() != "true":
+        return None
+    try:
+        return min(max(1, int(str(properties.versions))), _MOST_VERSIONS)
+    except ValueError:
+        return _PREVIOUS_VERSIONS
 
 
 def _left_alone(properties: _Properties) -> str | None:

@@ -11,6 +11,9 @@ from sfn.cli import options
 from sfn.cli.exits import FAILED, WRONG_USAGE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sfn.cli.answers import Status
     from sfn.cli.checks.findings import Finding
     from sfn.cli.pages import Line
     from sfn.settings import Settings
@@ -27,8 +30,8 @@ def check(
     """Prove a configuration before it is served: every finding with its remedy.
 
     Looked at are the settings, files of tokens, the inbox's folder, the address, each catalog (reached, who we are,
-    listed, a sample of its tables loaded) and each store (written, swapped and deleted on conditions). Nothing is
-    changed but for probes, which are removed again.
+    listed, a sample of its tables loaded, and whether their metadata files live as long as ours may be late) and each
+    store (written, swapped and deleted on conditions). Nothing is changed but for probes, which are removed again.
 
     Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
     """
@@ -43,13 +46,13 @@ def check(
         _finish([wrong(problem.where, problem) for problem in error.problems], as_json=as_json, shown=False)
         raise typer.Exit(WRONG_USAGE) from None
     first = fine("settings", f"{config or 'environment and defaults'}: {_extent(settings)}")
-    found = _run(settings, first, thorough=thorough, as_json=as_json)
+    found = _run(settings, first, config, thorough=thorough, as_json=as_json)
     _finish(found, as_json=as_json, shown=True)
     if any(one.severity is Severity.ERROR for one in found):
         raise typer.Exit(FAILED)
 
 
-def _run(settings: Settings, first: Finding, *, thorough: bool, as_json: bool) -> list[Finding]:
+def _run(settings: Settings, first: Finding, config: Path | None, *, thorough: bool, as_json: bool) -> list[Finding]:
     """All findings; for people each is printed as it comes."""
     import anyio
 
@@ -62,11 +65,24 @@ def _run(settings: Settings, first: Finding, *, thorough: bool, as_json: bool) -
 
     async def run() -> None:
         _take(first, found, as_json=as_json)
-        async for one in findings(settings, thorough=thorough):
+        async for one in findings(settings, thorough=thorough, running=lambda: _running(config)):
             _take(one, found, as_json=as_json)
 
     anyio.run(run)
     return found
+
+
+def _running(config: Path | None) -> Status | None:
+    """How the service is; None where none answers, or not to us."""
+    from sfn.cli.access import operators
+    from sfn.cli.service import Service
+    from sfn.errors import SfnError
+
+    try:
+        with Service(operators(options.Flags(config))) as service:
+            return service.status()
+    except SfnError:
+        return None
 
 
 def _take(finding: Finding, found: list[Finding], *, as_json: bool) -> None:

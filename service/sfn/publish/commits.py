@@ -25,7 +25,7 @@ from sfn.publish.inventory import ours, readable
 from sfn.publish.own import Own
 from sfn.publish.policy import MOST_COMMITS
 from sfn.publish.scene import Scene
-from sfn.words import Table
+from sfn.words import Held, Table
 
 LONGEST_BETWEEN = 48_000
 """Bytes that a head may spend on naming commits: a document has its limit."""
@@ -63,16 +63,13 @@ class _Timeline:
         return max((ordinal for ordinal in self.keys or () if ordinal <= LAST_ORDINAL), default=0)
 
 
-def keep_commits(
-    scene: Scene, table: Table, own: Own, doc: Document, draft: Draft, *, anew: bool, refresh: bool
-) -> Document:
+def keep_commits(scene: Scene, table: Table, own: Own, doc: Document, draft: Draft, *, anew: bool) -> Document:
     """Bring the commits' files in line with the head.
 
     Args:
         own: the table's files so far.
         doc: the head, as it is or would be written.
         anew: it is written now.
-        refresh: all that is there is to be written anew.
 
     Returns:
         The head with the Ordinal and the commits that its swap allots.
@@ -89,7 +86,7 @@ def keep_commits(
             created.append(commit.ordinal)
     elif own.doc is not None:
         doc = replace(doc, gap=own.doc.gap, between=own.doc.between)
-    _prune(timeline, created, draft, refresh=refresh)
+    _prune(timeline, created, draft)
     return doc
 
 
@@ -101,13 +98,30 @@ def finish_commits(scene: Scene, own: Own, draft: Draft) -> None:
 
 def remove_commits(scene: Scene, own: Own, draft: Draft, *, but: tuple[int, ...] = ()) -> None:
     """Delete the files of all commits but some."""
-    if not own.site.naming.has_commits:
-        return
-    for ordinal, key in sorted((_timeline(scene, own).keys or {}).items()):
-        held = scene.facts.file(key) if ordinal not in but else None
-        doc = readable(held)
-        if held is not None and doc is not None and ours(doc, scene.name, scene.policy):
+    for ordinal, key in _commit_keys(scene, own):
+        held = _ours_at(scene, key) if ordinal not in but else None
+        if held is not None:
             draft.remove(Stage.PRUNE, key, held)
+
+
+def touch_commits(scene: Scene, own: Own, draft: Draft) -> None:
+    """Write the files of all commits once more, unchanged; beside a tombstone too they stay until it expires."""
+    changed = {change.key for change in draft.changes}
+    for _, key in _commit_keys(scene, own):
+        held = _ours_at(scene, key) if key not in changed else None
+        if held is not None:
+            draft.put(Stage.FORWARD, key, held.body, held)
+
+
+def _commit_keys(scene: Scene, own: Own) -> list[tuple[int, str]]:
+    """Ordinals and keys of the commits' files that are known to be there, the oldest first."""
+    return sorted((_timeline(scene, own).keys or {}).items()) if own.site.naming.has_commits else []
+
+
+def _ours_at(scene: Scene, key: str) -> Held | None:
+    held = scene.facts.file(key)
+    doc = readable(held)
+    return held if doc is not None and ours(doc, scene.name, scene.policy) else None
 
 
 def _timeline(scene: Scene, own: Own) -> _Timeline:
@@ -227,8 +241,8 @@ def _is_there(scene: Scene, entry: str) -> bool:
     return scene.facts.holds(Exists(canonical(entry)))
 
 
-def _prune(timeline: _Timeline, created: list[int], draft: Draft, *, refresh: bool) -> None:
-    """Delete what is neither among the newest nor young; what stays is written anew on a refresh."""
+def _prune(timeline: _Timeline, created: list[int], draft: Draft) -> None:
+    """Delete what is neither among the newest nor young."""
     scene = timeline.scene
     policy, now = scene.policy, scene.look.answered
     all_of_them = sorted({*(timeline.keys or ()), *created}, reverse=True)
@@ -238,8 +252,3 @@ def _prune(timeline: _Timeline, created: list[int], draft: Draft, *, refresh: bo
         if rank < policy.keep or now - (_EPOCH + timedelta(milliseconds=ordinal)) < policy.keep_for
     ]
     remove_commits(scene, timeline.own, draft, but=tuple(young))
-    for ordinal, key in (timeline.keys or {}).items() if refresh else ():
-        held = scene.facts.file(key) if ordinal in young else None
-        doc = readable(held)
-        if held is not None and doc is not None and ours(doc, scene.name, scene.policy):
-            draft.put(Stage.FORWARD, key, held.body, held)

@@ -17,6 +17,7 @@ from sfn.pointer.naming import Whose
 from sfn.pointer.site import Site
 from sfn.publish.absence import settle_absent
 from sfn.publish.changes import Change, Draft, Plan, Put, Stage
+from sfn.publish.commits import touch_commits
 from sfn.publish.elsewhere import find_heirs, settle_elsewhere, withdraw
 from sfn.publish.facts import Facts, Lacking, Question
 from sfn.publish.hints import is_our_hint
@@ -113,9 +114,8 @@ def _held(scene: Scene, dead: Dead, *, refresh: bool, jitter: float) -> Plan | D
     if refresh or story.refresh_at is None:
         story = replace(story, refresh_at=next_refresh(scene.look, scene.policy, jitter))
     draft = Draft()
-    for own in scene.owns if refresh else ():
-        for file in own.files:
-            draft.put(Stage.FORWARD, file.key, file.held.body, file.held)
+    if refresh:
+        _touch(scene, draft)
     for location in {own.site.location for own in scene.owns if own.site.has_hint} if refresh else ():
         hint = hint_at(scene.facts, location)
         if hint is not None and is_our_hint(scene, location, hint):
@@ -175,6 +175,8 @@ def _touch(scene: Scene, draft: Draft) -> None:
     for file in (file for own in scene.owns for file in own.files):
         if file.key not in changed:
             draft.put(Stage.FORWARD, file.key, file.held.body, file.held)
+    for own in scene.owns:
+        touch_commits(scene, own, draft)
 
 
 def _possible(changes: Iterable[Change], facts: Facts) -> tuple[Change, ...]:

@@ -38,7 +38,7 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
         known = hint.body.decode(errors="replace") if hint and hint_is_ours else None
         doc = pointed(scene, table, own, hint=known, turned=turned)
     if site.naming.has_commits:
-        doc = keep_commits(scene, table, own, doc, draft, anew=anew, refresh=refresh)
+        doc = keep_commits(scene, table, own, doc, draft, anew=anew)
     if anew:
         draft.put(Stage.POINT, own.key, render(doc), own.held)
     point_refs(scene, table, own, doc, draft, anew=anew)

@@ -60,6 +60,7 @@ class Table:
         left_alone: why this table gets no files (encrypted, switched off), or None.
         log_times: `metadata-log[].timestamp-ms`: when each entry of `metadata_log` was the newest, Unix milliseconds.
         branches: the branches beside `main`, by name, each with its head snapshot.
+        versions_kept: how many metadata files before the current one a commit leaves, at least 1; None: all of them.
     """
 
     uuid: str | None
@@ -71,3 +72,4 @@ class Table:
     left_alone: str | None = None
     log_times: tuple[int, ...] = ()
     branches: tuple[tuple[str, int], ...] = ()
+    versions_kept: int | None = None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 
+import anyio.to_thread
+
+from sfn.cli.answers import Status
 from sfn.cli.checks.catalogs import CatalogCheck
 from sfn.cli.checks.findings import Finding, fine, wrong
 from sfn.cli.checks.parties import parties
 from sfn.cli.checks.place import inbox, listener
+from sfn.cli.checks.retention import assumed, observed
 from sfn.cli.checks.stores import store
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
@@ -17,11 +21,14 @@ from sfn.store.router import Router
 from sfn.wiring import places, sources
 
 
-async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Finding]:
+async def findings(
+    settings: Settings, *, thorough: bool, running: Callable[[], Status | None] = lambda: None
+) -> AsyncIterator[Finding]:
     """Everything, in the order in which a start needs it.
 
     Args:
         thorough: look at every table.
+        running: asks the service how it is, if one runs; may block.
     """
     lacking: set[str] = set()
     for finding in parties(settings):
@@ -31,6 +38,9 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
     yield finding
     for finding in listener(settings, holder):
         yield finding
+    standing = await anyio.to_thread.run_sync(running) if holder is not None else None
+    clock, worst = SystemClock(), assumed(settings)
+    lags = {one.name: observed(one, settings, clock.now()) for one in standing.catalogs} if standing is not None else {}
     stores = places.stores_of(settings)
     if not stores:
         remedy = 'set one: [stores.NAME] prefix = "/…"'
@@ -38,7 +48,7 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
     locations: list[str] = []
     async with AsyncExitStack() as stack:
         router = Router(stores)
-        for name, catalog in sources.adapters(settings, SystemClock(), router.part).items():
+        for name, catalog in sources.adapters(settings, clock, router.part).items():
             stack.push_async_callback(catalog.close)
             if name in settings.told:
                 yield fine(f"catalogs.{name}", "told of by events alone: there is nothing to ask")
@@ -46,7 +56,7 @@ async def findings(settings: Settings, *, thorough: bool) -> AsyncIterator[Findi
             if any(where.rpartition(".")[0] == f"catalogs.{name}" for where in lacking):
                 # It would be refused for that very reason.
                 continue
-            check = CatalogCheck(name, catalog, router, settings, thorough=thorough)
+            check = CatalogCheck(name, catalog, router, settings, thorough=thorough, lag=lags.get(name, worst))
             async for finding in check.findings():
                 yield finding
             locations += check.places

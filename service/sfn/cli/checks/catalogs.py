@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from sfn.catalog import Withheld
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
+from sfn.cli.checks.retention import Lag, short_lived
 from sfn.cli.pages import counted
 from sfn.cli.tables import spelled
 from sfn.errors import LocationRefused, Scope, SfnError, Trouble
@@ -44,12 +45,16 @@ class CatalogCheck:
 
     Args:
         thorough: look at every table.
+        lag: how late its files may be.
 
     Attributes:
         places: canonical locations of the tables that were loaded, and lie below a store.
     """
 
-    def __init__(self, name: str, catalog: Identified, stores: Stores, settings: Settings, *, thorough: bool) -> None:
+    def __init__(
+        self, name: str, catalog: Identified, stores: Stores, settings: Settings, *, thorough: bool, lag: Lag
+    ) -> None:
+        self._lag = lag
         self._name, self._catalog, self._stores, self._settings = name, catalog, stores, settings
         self._where, self._thorough = f"catalogs.{name}", thorough
         self._namespaces: set[tuple[str, ...]] = set()
@@ -138,7 +143,7 @@ class CatalogCheck:
             self._owners[own.doc.catalog_id] += 1
         elif own.found is not None and own.obstacle is Reason.FOREIGN_CATALOG:
             self._owners[own.found.catalog_id] += 1
-        return None
+        return short_lived(f"{self._where}: {name}", answer.table, self._lag)
 
     def _extent(self) -> str:
         """How much was looked at: of each namespace the first table, unless all are wanted."""

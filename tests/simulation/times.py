@@ -11,9 +11,12 @@ from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Terms
 from tests.simulation.truth import CatalogTruth
 
+DAY = timedelta(seconds=3000)
+"""As long in comparison with `refresh_after` as a day is with eight hours."""
+
 
 def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> Policy:
-    """How a catalog's tables are published.
+    """How a simulated catalog's tables are published.
 
     Args:
         files: what they are called and where they lie.

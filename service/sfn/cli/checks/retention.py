@@ -1,0 +1,63 @@
+"""Tables whose metadata files are deleted sooner than a file of ours may come to name the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sfn.cli.answers import Catalog
+from sfn.cli.checks.findings import Finding, doubtful
+from sfn.cli.pages import counted
+from sfn.clock import lasting
+from sfn.pointer.retention import lifetime
+from sfn.settings import Settings
+from sfn.words import Table
+
+_CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How late our files may be.
+
+    Attributes:
+        time: how late; None: without bound.
+        source: where that is known from, for people.
+    """
+
+    time: timedelta | None
+    source: str
+
+
+def assumed(settings: Settings, why: str = "where no event comes") -> Lag:
+    """How late they are at the worst, while nothing is in trouble: the next sweep finds what no event told of."""
+    every = settings.sweep.every
+    return Lag(every, "sweep.every is off" if every is None else f"sweep.every, {why}")
+
+
+def observed(standing: Catalog, settings: Settings, now: datetime) -> Lag:
+    """How late they are by what the running service says of a catalog."""
+    unheard = [one for one in standing.sweep.differed if one.kind == _CHANGED] if standing.sweep is not None else []
+    if unheard:
+        return assumed(settings, f"and the last sweep found {counted(len(unheard), 'table')} that no event had told of")
+    if standing.oldest_due_at is None:
+        return Lag(timedelta(), "nothing waits in the running service")
+    return Lag(now - standing.oldest_due_at, "so long the oldest waits in the running service")
+
+
+def short_lived(where: str, table: Table, lag: Lag) -> Finding | None:
+    """A warning of a table whose files may lead to nothing; None for any other."""
+    lives = lifetime(table)
+    if lives is None or (lag.time is not None and lives >= lag.time):
+        return None
+    kept = counted(table.versions_kept or 0, "previous file")
+    late = "without bound" if lag.time is None else f"by up to {lasting(lag.time)}"
+    text = (
+        f"its metadata files are deleted {lasting(lives)} after the next commit (write.metadata.delete-after-commit"
+        f".enabled, {kept}), and ours may be late {late} ({lag.source}): readers may be led to one that is gone"
+    )
+    remedy = (
+        "raise the table's write.metadata.previous-versions-max, or set write.metadata.delete-after-commit.enabled to "
+        "false; or be in time: send events, shorten sweep.every"
+    )
+    return doubtful(where, text, remedy)
