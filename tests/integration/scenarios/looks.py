@@ -72,6 +72,16 @@ def file_of(table: Known, ref: str) -> Look:
     return Look(f"file of {ref}", lambda stage: _state(stage, table, ref))
 
 
+def by_letters(table: Known) -> Look:
+    """Whoever operates the other environment's service: why it has no file of the table."""
+    return Look("the other one's dead letter", lambda stage: _letter(stage, table))
+
+
+def _letter(stage: Stage, table: Known) -> str:
+    row = stage.world.rival.row(stage.naming, table.identifier)
+    return str(row["reason"]) if row is not None and row["reason"] is not None else NONE
+
+
 def _how(what: str, of: str) -> str:
     return f"{of}: {what}" if of else what
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from sfn.demo.fixture import RestCatalogServer, Runtime
 from sfn.pointer.naming import NAMINGS
-from tests.integration.scenarios import commits, ends, renames
+from tests.integration.scenarios import commits, ends, leftalone, names, places, renames, rivals, several, stopped
 from tests.integration.scenarios.pauses import Pauses
 from tests.integration.scenarios.scenario import Scenario
 from tests.integration.scenarios.service import Followed, Service
@@ -20,7 +20,8 @@ from tests.integration.scenarios.stage import Pause, Stage, World
 from tests.integration.scenarios.truth import catalog_id, untrue
 
 EXPECTED = Path(__file__).with_name("expected.json")
-SCENARIOS = (*commits.SCENARIOS, *renames.SCENARIOS, *ends.SCENARIOS)
+_THEMES = (commits, renames, ends, places, several, leftalone, names, stopped)
+SCENARIOS: tuple[Scenario, ...] = tuple(one for theme in _THEMES for one in theme.SCENARIOS)
 AT_A_TIME = 12
 """Scenarios that play beside each other: most of their time they wait."""
 
@@ -75,16 +76,20 @@ def measured(folder: Path, runtime: Runtime, scenarios: Sequence[Scenario] = SCE
     with ExitStack() as stack:
         server = stack.enter_context(RestCatalogServer(folder / "catalog", runtime))
         service = Service(folder / "service", server.warehouse, [_followed(server, naming) for naming in NAMINGS])
+        rival = Service(folder / "rival", server.warehouse, rivals.followed(folder))
         stack.enter_context(closing(service))
+        stack.enter_context(closing(rival))
         warehouse = Path(server.warehouse.removeprefix("file://"))
-        world = World(server.client, warehouse, service, service, folder)
+        world = World(server.client, warehouse, service, rival, folder)
         service.start()
+        rival.start()
         parts = [one for one in scenarios if not one.stops], [one for one in scenarios if one.stops]
         cells = _played(world, parts[0], nullcontext, AT_A_TIME)
         if parts[1]:
             pauses = Pauses(service, len(parts[1]) * len(NAMINGS))
             cells |= _played(world, parts[1], pauses.pause, len(parts[1]) * len(NAMINGS), pauses)
         service.stop()
+        rival.stop()
     return Matrix({one.title: {naming: cells[one.title, naming] for naming in NAMINGS} for one in scenarios})
 
 

@@ -24,6 +24,8 @@ PATIENCE: Final = 60.0
 _FAR: Final = timedelta(minutes=1)
 """No setting makes it wait that long for anything but a file's refresh or expiry."""
 _LOOK_EVERY: Final = 0.1
+# The service ends an idle connection at the very moment that somebody uses it again.
+_NONE_KEPT: Final = httpx.Limits(max_keepalive_connections=0)
 _DRAIN: Final = 20.0
 _SEPARATOR: Final = "\x1f"
 _TOKEN: Final = "a-token-for-tests"
@@ -67,7 +69,7 @@ class Service:
     def __init__(self, folder: Path, warehouse: str, catalogs: Sequence[Followed]) -> None:
         self._folder = folder
         self._log = folder / "service.log"
-        self._client = httpx.Client(timeout=20.0, trust_env=False)
+        self._client = httpx.Client(timeout=20.0, trust_env=False, limits=_NONE_KEPT)
         self._process: Guarded | None = None
         self._catalogs = [followed.name for followed in catalogs]
         named = ", ".join(f'{name} = "{name}"' for name in self._catalogs)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import CreateTableTransaction, Table
 from pyiceberg.types import LongType, NestedField, StringType
@@ -113,20 +112,28 @@ class Stage:
 
     def staged(self, name: Name) -> CreateTableTransaction:
         """Begin to make a table, of which the catalog knows nothing before it is committed."""
-        self.tables[self.identifier(name)] = None
         return self.catalog.create_table_transaction(self.identifier(name), SCHEMA)
 
     def append(self, name: Name, branch: str = "main") -> Known:
         """Commit a row that no other commit has."""
-        table = self.load(name)
+        self.append_to(self.load(name), branch)
+        return self.committed(name)
+
+    def append_to(self, table: Table, branch: str = "main") -> None:
+        """Commit such a row to a table of whatever catalog, and tell nobody."""
         row, self._next = {"id": self._next, "item": f"item {self._next}"}, self._next + 1
         table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()), branch=branch)
-        return self.committed(name)
 
     def filled(self, name: Name, *, at: Path | None = None) -> Known:
         """A new table with a row."""
         self.create(name, at=at)
         return self.append(name)
+
+    def set(self, name: Name, properties: Mapping[str, str]) -> Known:
+        """Commit properties."""
+        with self.load(name).transaction() as change:
+            change.set_properties(dict(properties))
+        return self.committed(name)
 
     def committed(self, name: Name) -> Known:
         """Tell the service of what was done to a table."""
@@ -151,6 +158,16 @@ class Stage:
     def register(self, name: Name, pointer: str) -> Known:
         identifier = self.identifier(name)
         return self._changed(identifier, self.catalog.register_table(identifier, pointer), "register")
+
+    def tell_of(self, name: Name) -> None:
+        """Tell the service of a table that the catalog may not have."""
+        self.tables[self.identifier(name)] = None
+        self._told(self.identifier(name), "create")
+
+    def tell_rival(self, name: Name) -> None:
+        """Tell the other environment's service of a table of its own."""
+        self.world.rival.tell(self._event(self.identifier(name), "commit"))
+        self.world.rival.until_settled(self.naming, [self.identifier(name)])
 
     def at_once(self) -> AbstractContextManager[None]:
         """What is done in it is told at once: the service need not be done with the one before the next."""
@@ -184,14 +201,6 @@ class Stage:
         table = self.load(name)
         return [*(entry.metadata_file for entry in table.metadata.metadata_log), str(table.metadata_location)]
 
-    def is_gone(self, name: Name) -> bool:
-        """Whether the catalog has no such table."""
-        try:
-            self.load(name)
-        except NoSuchTableError:
-            return True
-        return False
-
     def place(self, name: str) -> Path:
         """A place for tables that is not the catalog's own choice."""
         return self.world.warehouse / "places" / self.namespace / name
@@ -211,21 +220,28 @@ class Stage:
         pointer = str(table.metadata_location)
         log = [entry.metadata_file for entry in table.metadata.metadata_log]
         self.had |= {canonical(location) for location in (*log, pointer)}
-        directory = Path(canonical(table.location()).removeprefix("file://"))
+        directory = folder(table.location())
         self.directories.add(directory)
         self.tables[identifier] = None
         return Known(identifier, directory, str(table.metadata.table_uuid), pointer)
 
     def _told(self, table: Identifier, operation: str, **more: object) -> None:
         if self._tells:
-            event = {"catalog": self.naming, "namespace": list(table[:-1]), "name": table[-1], "operation": operation}
-            self.world.service.tell({**event, **more})
+            self.world.service.tell({**self._event(table, operation), **more})
         if self._settles:
             self.settle()
+
+    def _event(self, table: Identifier, operation: str) -> dict[str, object]:
+        return {"catalog": self.naming, "namespace": list(table[:-1]), "name": table[-1], "operation": operation}
 
     @staticmethod
     def _location(place: Path | None) -> str | None:
         return None if place is None else f"file://{place}"
+
+
+def folder(location: str) -> Path:
+    """The folder of this machine that a location is."""
+    return Path(canonical(location).removeprefix("file://"))
 
 
 _LONGEST = 40
