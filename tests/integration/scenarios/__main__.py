@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfn.demo.fixture import locate
+from tests.integration.scenarios import rendering
 from tests.integration.scenarios.matrix import EXPECTED, SCENARIOS, measured
 
 
@@ -28,6 +29,7 @@ def main() -> None:
         chosen.only_into.write_text(found.text())
     else:
         EXPECTED.write_text(found.text())
+        rendering.PAGE.write_text(rendering.brought_up_to_date(rendering.PAGE.read_text(), found))
 
 
 if __name__ == "__main__":

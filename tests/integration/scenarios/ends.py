@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.scenarios.looks import Look, by_name, everywhere
+from tests.integration.scenarios.looks import Look, by_name, by_uuid, everywhere
 from tests.integration.scenarios.scenario import Scenario
 from tests.integration.scenarios.stage import Stage
 
@@ -27,8 +27,7 @@ def again_here(stage: Stage) -> list[Look]:
     first = stage.filled("t", at=stage.place("t"))
     stage.drop("t")
     second = stage.filled("t", at=stage.place("t"))
-    old_uuid = everywhere(first, "old")[2]
-    return [*everywhere(second), old_uuid]
+    return [*everywhere(second), by_uuid(first, "old")]
 
 
 def again_elsewhere(stage: Stage) -> list[Look]:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from pyiceberg.view.metadata import SQLViewRepresentation, ViewVersion
+from pyiceberg.view.metadata import ViewVersion
 
 from tests.integration.scenarios.looks import Look, everywhere
 from tests.integration.scenarios.scenario import Scenario
 from tests.integration.scenarios.stage import SCHEMA, Known, Stage, folder
 
 OFF, ON = {"sfn.enabled": "false"}, {"sfn.enabled": "true"}
-ENCRYPTED = {"encryption.key-id": "a-key"}
+ENCRYPTED = {"encryption.key-id": "a-key", "format-version": "3"}
 
 
 def view(stage: Stage) -> list[Look]:
-    query = SQLViewRepresentation(type="sql", sql="SELECT 1 AS id, 'x' AS item", dialect="spark")
-    version = ViewVersion(
-        version_id=1,
-        timestamp_ms=1_700_000_000_000,
-        schema_id=0,
-        summary={},
-        representations=[query],
-        default_namespace=[stage.namespace],
-    )
+    query = {"type": "sql", "sql": "SELECT 1 AS id, 'x' AS item", "dialect": "spark"}
+    namespace = {"default-namespace": [stage.namespace], "schema-id": 0}
+    version = ViewVersion.model_validate({"version-id": 1, "representations": [query], **namespace})
     made = stage.catalog.create_view(stage.identifier("v"), SCHEMA, version)
     stage.tell_of("v")
     return everywhere(Known(stage.identifier("v"), folder(made.location()), str(made.uuid()), ""))

@@ -17,7 +17,7 @@ from tests.integration.scenarios.pauses import Pauses
 from tests.integration.scenarios.scenario import Scenario
 from tests.integration.scenarios.service import Followed, Service
 from tests.integration.scenarios.stage import Pause, Stage, World
-from tests.integration.scenarios.truth import catalog_id, untrue
+from tests.integration.scenarios.truth import Truth, catalog_id
 
 EXPECTED = Path(__file__).with_name("expected.json")
 _THEMES = (commits, renames, ends, places, several, leftalone, names, stopped)
@@ -134,6 +134,10 @@ def _played(
 
 def _cell(stage: Stage, scenario: Scenario) -> Cell:
     looks = scenario.play(stage)
-    if wrong := untrue(stage):
+    truth = Truth(stage)
+    if wrong := truth.untrue():
         raise AssertionError("\n".join(wrong))
-    return {look.how: look.see(stage) for look in looks}
+    cell = {look.how: look.see(truth) for look in looks}
+    if len(cell) < len(looks):
+        raise AssertionError(f"looks with names of their own, not {[look.how for look in looks]}")
+    return cell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction
 from pyiceberg.table.update import (
@@ -16,7 +17,7 @@ from pyiceberg.types import LongType, NestedField
 
 from tests.integration.scenarios.looks import Look, everywhere
 from tests.integration.scenarios.scenario import Scenario
-from tests.integration.scenarios.stage import Known, Stage, folder
+from tests.integration.scenarios.stage import SCHEMA, Known, Stage, folder
 
 _OTHER_SCHEMA = Schema(NestedField(3, "day", LongType(), required=False), schema_id=1)
 
@@ -32,9 +33,9 @@ def replace(stage: Stage) -> list[Look]:
     """As CREATE OR REPLACE does it: the uuid stays, schema and location are others, no row is left."""
     old = stage.filled("t")
     location = SetLocationUpdate(location=f"file://{stage.place('t')}")
-    schema = AddSchemaUpdate(schema=_OTHER_SCHEMA), SetCurrentSchemaUpdate(schema_id=-1)
+    schema = AddSchemaUpdate(schema=_OTHER_SCHEMA), SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
     with stage.load("t").transaction() as change:
-        _apply(change, location, *schema, RemoveSnapshotRefUpdate(ref_name="main"))
+        _apply(change, location, *schema, RemoveSnapshotRefUpdate.model_validate({"ref-name": "main"}))
     table = stage.load("t")
     table.append(pa.table({"day": [1]}))
     return [*everywhere(stage.committed("t")), *everywhere(old, "old place")]
@@ -47,11 +48,15 @@ def metadata_path(stage: Stage) -> list[Look]:
 
 
 def register(stage: Stage) -> list[Look]:
-    """What lies there from another catalog: its last owner let go of it without a trace."""
-    with stage.at_once():
-        table = stage.filled("from")
-        stage.catalog.drop_table(table.identifier)
-    return everywhere(stage.register("t", table.pointer))
+    """What another catalog, of which the service knows nothing, has made."""
+    other = SqlCatalog("other", uri="sqlite:///:memory:")
+    try:
+        other.create_namespace("theirs")
+        table = other.create_table(("theirs", "t"), SCHEMA, f"file://{stage.place('t')}")
+        stage.append_to(table)
+    finally:
+        other.close()
+    return everywhere(stage.register("t", str(table.metadata_location)))
 
 
 def staged(stage: Stage) -> list[Look]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tests.integration.scenarios.looks import Look, by_name, everywhere
+from tests.integration.scenarios.looks import Look, by_history, by_name, everywhere
 from tests.integration.scenarios.scenario import Scenario
 from tests.integration.scenarios.stage import Stage
 
 
 def rename(stage: Stage) -> list[Look]:
     a = stage.filled("a")
-    return [*everywhere(stage.rename("a", "b")), by_name(a, "old")]
+    b = stage.rename("a", "b")
+    return [*everywhere(b), by_history(b), by_name(a, "old"), by_history(a, b)]
 
 
 def back(stage: Stage) -> list[Look]:

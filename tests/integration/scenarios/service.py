@@ -28,7 +28,7 @@ _LOOK_EVERY: Final = 0.1
 _NONE_KEPT: Final = httpx.Limits(max_keepalive_connections=0)
 _DRAIN: Final = 20.0
 _SEPARATOR: Final = "\x1f"
-_TOKEN: Final = "a-token-for-tests"
+_TOKEN: Final = "a-token-for-tests"  # noqa: S105 - it opens nothing
 _PARTIES: Final = f"""\
 [listener]
 port = 0
@@ -88,7 +88,7 @@ class Service:
             TimeoutError: it takes too long.
         """
         self._log.write_text("")
-        command = [sys.executable, "-m", "sfn", "serve", "--config", self._configuration]
+        command = [sys.executable, "-m", "sfn", "serve", "--config", str(self._configuration)]
         # No environment: a variable of the user's would win over the file.
         process = self._process = Guarded(command, env={}, log=self._log)
         url = ""

@@ -112,7 +112,8 @@ class Stage:
 
     def staged(self, name: Name) -> CreateTableTransaction:
         """Begin to make a table, of which the catalog knows nothing before it is committed."""
-        return self.catalog.create_table_transaction(self.identifier(name), SCHEMA)
+        change: CreateTableTransaction = self.catalog.create_table_transaction(self.identifier(name), SCHEMA)
+        return change
 
     def append(self, name: Name, branch: str = "main") -> Known:
         """Commit a row that no other commit has."""
@@ -190,11 +191,10 @@ class Stage:
         """Wait until the service has nothing left to do for the tables."""
         self.world.service.until_settled(self.naming, list(self.tables))
 
-    def live(self) -> dict[str, Known]:
-        """All tables that the catalog has, by their pointers."""
+    def live(self) -> list[Table]:
+        """All tables that the catalog has."""
         found = [self.catalog.list_tables(namespace) for namespace in self._namespaces]
-        known = [self.known(identifier) for identifiers in found for identifier in identifiers]
-        return {canonical(table.pointer): table for table in known}
+        return [self.load(identifier) for identifiers in found for identifier in identifiers]
 
     def history(self, name: Name) -> list[str]:
         """Every pointer that a table had, as its metadata-log has them."""

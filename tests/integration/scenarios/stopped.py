@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.scenarios.looks import Look, by_history, by_name, everywhere
+from tests.integration.scenarios.looks import Look, by_history, by_name, by_uuid, everywhere
 from tests.integration.scenarios.places import moved
 from tests.integration.scenarios.scenario import Scenario
 from tests.integration.scenarios.stage import Stage
@@ -13,7 +13,7 @@ def rename_commit(stage: Stage) -> list[Look]:
     with stage.while_stopped():
         stage.rename("a", "b")
         b = stage.append("b")
-    return [*everywhere(b), by_name(a, "old"), by_history(b)]
+    return [*everywhere(b), by_history(b), by_name(a, "old"), by_history(a, b)]
 
 
 def drop_create(stage: Stage) -> list[Look]:
@@ -21,7 +21,7 @@ def drop_create(stage: Stage) -> list[Look]:
     with stage.while_stopped():
         stage.drop("t")
         second = stage.filled("t")
-    return [*everywhere(second), everywhere(first, "old")[2]]
+    return [*everywhere(second), by_uuid(first, "old")]
 
 
 def relocate_rename(stage: Stage) -> list[Look]:
