@@ -1,0 +1,143 @@
+"""What readers see, in words that are the same in each run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.table import StaticTable
+
+import sfn
+from sfn.errors import NameTaken, Unreadable
+from sfn.pointer import document, hintfile
+from sfn.pointer.naming import MAIN, NAMINGS, Whose
+from sfn.pointer.site import Site
+from tests.integration.scenarios.service import Identifier
+from tests.integration.scenarios.stage import Known
+from tests.integration.scenarios.truth import Truth
+
+NONE = "none"
+FOLLOWS = "→ "
+DIRECTORY, NAME, UUID, HINT = STANDARD = ("directory", "name", "uuid", "hint")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look of one reader.
+
+    Attributes:
+        of: which table or place it is, where a scenario has several; may be empty.
+        by: what the reader goes by.
+        see: what it sees.
+    """
+
+    of: str
+    by: str
+    see: Callable[[Truth], str]
+
+    @property
+    def how(self) -> str:
+        """Which of its cell's looks it is."""
+        return f"{self.of}: {self.by}" if self.of else self.by
+
+
+def everywhere(table: Known, of: str = "") -> list[Look]:
+    """Whoever remembers a table, and looks at its place in each way that there is."""
+    return [
+        Look(of, DIRECTORY, lambda truth: _resolved(truth, table.directory)),
+        by_name(table, of),
+        by_uuid(table, of),
+        Look(of, HINT, lambda truth: _hinted(truth, table.directory)),
+    ]
+
+
+def by_name(table: Known, of: str = "") -> Look:
+    return Look(of, NAME, lambda truth: _resolved(truth, table.directory, table.identifier))
+
+
+def by_uuid(table: Known, of: str = "") -> Look:
+    return Look(of, UUID, lambda truth: _resolved(truth, table.directory, uuid=table.uuid))
+
+
+def by_ref(table: Known, ref: str) -> Look:
+    """Whoever wants a branch or tag."""
+    return Look("", f"ref {ref}", lambda truth: _resolved(truth, table.directory, table.identifier, ref=ref))
+
+
+def by_history(table: Known, now: Known | None = None) -> Look:
+    """Whoever wants every commit of a table, which may have another name now."""
+    of = "" if now is None else "old"
+    return Look(of, "history", lambda truth: _history(truth, table, now or table))
+
+
+def file_of(table: Known, ref: str) -> Look:
+    """The state that a branch's own file has."""
+    return Look("", f"file of {ref}", lambda truth: _state(truth, table, ref))
+
+
+def by_letters(table: Known) -> Look:
+    """Whoever operates the other environment's service: why it has no file of the table."""
+    return Look("", "the other one's dead letter", lambda truth: _letter(truth, table))
+
+
+def _resolved(
+    truth: Truth, directory: Path, table: Identifier | None = None, *, uuid: str | None = None, ref: str = MAIN
+) -> str:
+    try:
+        found = sfn.resolve(directory, table, uuid, ref)
+    except Unreadable as refusal:
+        return _refused(truth, refusal)
+    identifier = truth.confirm(found.sfn_file, found.metadata_location, found.table(), ref)
+    by = "" if ref == MAIN else " by its own file" if found.document.ref == ref else " by the metadata"
+    return f"{FOLLOWS if found.via else ''}{truth.stage.short(identifier)}{by}"
+
+
+def _hinted(truth: Truth, directory: Path) -> str:
+    """By a reader that knows of nothing else."""
+    hint = hintfile.key(str(directory))
+    if not Path(hint).exists():
+        return NONE
+    try:
+        table = StaticTable.from_metadata(str(directory))
+    except OSError:
+        return "refuses"
+    return truth.stage.short(truth.confirm(hint, table.metadata_location, table))
+
+
+def _history(truth: Truth, table: Known, now: Known) -> str:
+    had = truth.stage.history(now.identifier)
+    try:
+        told = sfn.history(table.directory, table.identifier)
+    except Unreadable as refusal:
+        return _refused(truth, refusal)
+    found = [entry.metadata_location for entry in told]
+    if found != [location for location in had if location in found]:
+        raise AssertionError(f"{table.directory}: expected commits of {had} in that order, found {found}")
+    sources = " and ".join(sorted({entry.source.value for entry in told}))
+    lost = sum(entry.gap for entry in told)
+    return f"{len(found)} of {len(had)} commits by {sources}" + (f", {lost} told of as lost" if lost else "")
+
+
+def _state(truth: Truth, table: Known, ref: str) -> str:
+    site = Site(f"file://{table.directory}", NAMINGS[truth.stage.naming])
+    whose = Whose(table.identifier[:-1], table.identifier[-1], table.uuid)
+    files = [Path(key.removeprefix("file://")) for key in site.keys(whose, ref)]
+    states = [document.parse(file.read_bytes()).state.value for file in files if file.exists()]
+    return " and ".join(states) or NONE
+
+
+def _letter(truth: Truth, table: Known) -> str:
+    row = truth.stage.world.rival.row(truth.stage.naming, table.identifier)
+    return str(row["reason"]) if row is not None and row["reason"] is not None else NONE
+
+
+def _refused(truth: Truth, refusal: Unreadable) -> str:
+    """The kind of error; of one that speaks of several tables also which of the scenario's it names."""
+    kind = type(refusal).__name__
+    if not isinstance(refusal, NameTaken):
+        return kind
+    tables = {truth.stage.short(table): re.escape(".".join(table)) for table in truth.stage.tables}
+    said = [short for short, dotted in tables.items() if re.search(rf"(?<![\w.]){dotted}(?![\w.])", str(refusal))]
+    return f"{kind} ({' and '.join(sorted(said))})"

@@ -1,0 +1,71 @@
+"""What was seen, as the page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sfn.pointer.naming import NAMINGS
+from tests.integration.scenarios.looks import STANDARD
+from tests.integration.scenarios.matrix import Cell, Matrix
+
+PAGE = Path(__file__).parents[3] / "service" / "SCENARIOS.md"
+_BEGIN, _END = (
+    "<!-- measured: written by python -m tests.integration.scenarios -->\n",
+    "<!-- end of what was measured -->\n",
+)
+_LETTERS = {how: how[0].upper() for how in STANDARD}
+_ESCAPED = str.maketrans({"|": r"\|", "&": "&amp;", "<": "&lt;", "`": "'"})
+
+
+def brought_up_to_date(page: str, matrix: Matrix) -> str:
+    """A page with what was seen between its markers.
+
+    Raises:
+        ValueError: it has no markers.
+    """
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"a page with the lines {_BEGIN!r} and {_END!r}")
+    return f"{before}{_BEGIN}{rendered(matrix)}{_END}{after}"
+
+
+def rendered(matrix: Matrix) -> str:
+    """One table: a row for each scenario, a column for each naming."""
+    lines = [["what happened", *NAMINGS], ["---"] * (1 + len(NAMINGS))]
+    lines += [[title.translate(_ESCAPED), *_columns(row)] for title, row in matrix.cells.items()]
+    return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+
+
+def _columns(row: Mapping[str, Cell]) -> Iterator[str]:
+    """Cells; one that is the same as the first is not told twice."""
+    first = _told(row[next(iter(NAMINGS))])
+    yield first
+    for naming in [*NAMINGS][1:]:
+        told = _told(row[naming])
+        yield "same" if told == first else told
+
+
+def _told(cell: Cell) -> str:
+    places: dict[str, dict[str, str]] = {}
+    for how, seen in cell.items():
+        of, _, by = how.rpartition(": ")
+        places.setdefault(of, {})[by] = seen
+    return "<br>".join(f"{of}: {_seen(looks)}" if of else _seen(looks) for of, looks in places.items())
+
+
+def _seen(looks: Mapping[str, str]) -> str:
+    """Looks that show the same, together."""
+    alike: dict[str, list[str]] = {}
+    for by, seen in looks.items():
+        alike.setdefault(seen, []).append(by)
+    return ", ".join(f"{_called(bys)} {seen.translate(_ESCAPED)}" for seen, bys in alike.items())
+
+
+def _called(bys: list[str]) -> str:
+    if tuple(bys) == STANDARD:
+        return "✓"
+    letters = [_LETTERS[by] for by in bys if by in _LETTERS]
+    others = [by for by in bys if by not in _LETTERS]
+    return " ".join([*letters, *([f"{' and '.join(others)}:"] if others else [])])

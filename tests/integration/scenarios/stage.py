@@ -1,0 +1,248 @@
+"""One scenario in one naming: a real writer changes tables through the catalog, and tells the service of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import CreateTableTransaction, Table
+from pyiceberg.types import LongType, NestedField, StringType
+
+from sfn.pointer.location import canonical
+from tests.integration.scenarios.service import Identifier, Service
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "item", StringType(), required=False),
+)
+Name = str | Identifier
+Rows = list[dict[str, Any]]
+Pause = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A table as it was at some moment: what a reader may remember of it.
+
+    Attributes:
+        identifier: namespace levels and name.
+        directory: its location.
+        uuid: its `table-uuid`.
+        pointer: its metadata file.
+    """
+
+    identifier: Identifier
+    directory: Path
+    uuid: str
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all scenarios share.
+
+    Attributes:
+        open: a client of the catalog.
+        warehouse: where it puts tables.
+        service: follows it.
+        rival: a service of another environment, which follows catalogs of its own.
+        folder: for what else there is.
+    """
+
+    open: Callable[[], RestCatalog]
+    warehouse: Path
+    service: Service
+    rival: Service
+    folder: Path
+
+
+class Stage:
+    """Where one scenario plays.
+
+    Args:
+        world: what it shares with the others.
+        naming: what the service calls the files, and how it knows the catalog.
+        key: of the scenario, in the names of its namespaces.
+        pause: while it is open the service is stopped, for all scenarios.
+    """
+
+    def __init__(self, world: World, naming: str, key: str, pause: Pause) -> None:
+        self.world, self.naming, self.namespace = world, naming, f"{naming}_{key}"
+        self.catalog = world.open()
+        self.catalog.create_namespace(self.namespace)
+        self.had: set[str] = set()
+        self.directories: set[Path] = set()
+        self.tables: dict[Identifier, None] = {}
+        self._namespaces = [self.namespace]
+        self._pause = pause
+        self._tells, self._settles = True, True
+        self._next = 1
+
+    def beside(self, suffix: str) -> str:
+        """Another namespace."""
+        namespace = f"{self.namespace}_{suffix}"
+        self.catalog.create_namespace(namespace)
+        self._namespaces.append(namespace)
+        return namespace
+
+    def identifier(self, name: Name) -> Identifier:
+        """Of a table of the scenario's namespace, if it has none of its own."""
+        return (self.namespace, name) if isinstance(name, str) else name
+
+    def known(self, name: Name) -> Known:
+        """A table as it is now."""
+        return self._noted(self.identifier(name), self.load(name))
+
+    def load(self, name: Name) -> Table:
+        """A table of the catalog."""
+        table: Table = self.catalog.load_table(self.identifier(name))
+        return table
+
+    def create(self, name: Name, *, at: Path | None = None, properties: Mapping[str, str] | None = None) -> Known:
+        """Make an empty table, at its catalog's place or another."""
+        identifier = self.identifier(name)
+        table = self.catalog.create_table(identifier, SCHEMA, self._location(at), properties=dict(properties or {}))
+        return self._changed(identifier, table, "create")
+
+    def staged(self, name: Name) -> CreateTableTransaction:
+        """Begin to make a table, of which the catalog knows nothing before it is committed."""
+        change: CreateTableTransaction = self.catalog.create_table_transaction(self.identifier(name), SCHEMA)
+        return change
+
+    def append(self, name: Name, branch: str = "main") -> Known:
+        """Commit a row that no other commit has."""
+        self.append_to(self.load(name), branch)
+        return self.committed(name)
+
+    def append_to(self, table: Table, branch: str = "main") -> None:
+        """Commit such a row to a table of whatever catalog, and tell nobody."""
+        row, self._next = {"id": self._next, "item": f"item {self._next}"}, self._next + 1
+        table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()), branch=branch)
+
+    def filled(self, name: Name, *, at: Path | None = None) -> Known:
+        """A new table with a row."""
+        self.create(name, at=at)
+        return self.append(name)
+
+    def set(self, name: Name, properties: Mapping[str, str]) -> Known:
+        """Commit properties."""
+        with self.load(name).transaction() as change:
+            change.set_properties(dict(properties))
+        return self.committed(name)
+
+    def committed(self, name: Name) -> Known:
+        """Tell the service of what was done to a table."""
+        return self._changed(self.identifier(name), self.load(name), "commit")
+
+    def rename(self, old: Name, new: Name) -> Known:
+        source, target = self.identifier(old), self.identifier(new)
+        self.catalog.rename_table(source, target)
+        known = self._noted(target, self.load(target))
+        self.tables[source] = None
+        destination = {"namespace": list(target[:-1]), "name": target[-1]}
+        self._told(source, "rename", destination=destination, metadata_location=known.pointer)
+        return known
+
+    def drop(self, name: Name, *, purge: bool = False) -> Known:
+        """Drop a table; how it was last."""
+        known = self.known(name)
+        self.catalog.drop_table(known.identifier, purge_requested=purge)
+        self._told(known.identifier, "drop", purge=purge)
+        return known
+
+    def register(self, name: Name, pointer: str) -> Known:
+        identifier = self.identifier(name)
+        return self._changed(identifier, self.catalog.register_table(identifier, pointer), "register")
+
+    def tell_of(self, name: Name) -> None:
+        """Tell the service of a table that the catalog may not have."""
+        self.tables[self.identifier(name)] = None
+        self._told(self.identifier(name), "create")
+
+    def tell_rival(self, name: Name) -> None:
+        """Tell the other environment's service of a table of its own."""
+        self.world.rival.tell(self._event(self.identifier(name), "commit"))
+        self.world.rival.until_settled(self.naming, [self.identifier(name)])
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """What is done in it is told at once: the service need not be done with the one before the next."""
+        return self._mute(tells=True)
+
+    @contextmanager
+    def while_stopped(self) -> Iterator[None]:
+        """What is done in it the service finds when it is started again: nobody tells it."""
+        with self._mute(tells=False), self._pause():
+            yield
+
+    @contextmanager
+    def _mute(self, *, tells: bool) -> Iterator[None]:
+        self._tells, self._settles = tells, False
+        yield
+        self._tells = self._settles = True
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the service has nothing left to do for the tables."""
+        self.world.service.until_settled(self.naming, list(self.tables))
+
+    def live(self) -> list[Table]:
+        """All tables that the catalog has."""
+        found = [self.catalog.list_tables(namespace) for namespace in self._namespaces]
+        return [self.load(identifier) for identifiers in found for identifier in identifiers]
+
+    def history(self, name: Name) -> list[str]:
+        """Every pointer that a table had, as its metadata-log has them."""
+        table = self.load(name)
+        return [*(entry.metadata_file for entry in table.metadata.metadata_log), str(table.metadata_location)]
+
+    def place(self, name: str) -> Path:
+        """A place for tables that is not the catalog's own choice."""
+        return self.world.warehouse / "places" / self.namespace / name
+
+    def short(self, identifier: Sequence[str]) -> str:
+        """A table's name as it is written down: the same in each naming."""
+        namespace = identifier[0].removeprefix(self.namespace).removeprefix("_")
+        name = identifier[-1] if len(identifier[-1]) <= _LONGEST else f"{identifier[-1][:8]}…"
+        return f"{namespace}.{name}" if namespace else name
+
+    def _changed(self, identifier: Identifier, table: Table, operation: str) -> Known:
+        known = self._noted(identifier, table)
+        self._told(identifier, operation, metadata_location=known.pointer)
+        return known
+
+    def _noted(self, identifier: Identifier, table: Table) -> Known:
+        pointer = str(table.metadata_location)
+        log = [entry.metadata_file for entry in table.metadata.metadata_log]
+        self.had |= {canonical(location) for location in (*log, pointer)}
+        directory = folder(table.location())
+        self.directories.add(directory)
+        self.tables[identifier] = None
+        return Known(identifier, directory, str(table.metadata.table_uuid), pointer)
+
+    def _told(self, table: Identifier, operation: str, **more: object) -> None:
+        if self._tells:
+            self.world.service.tell({**self._event(table, operation), **more})
+        if self._settles:
+            self.settle()
+
+    def _event(self, table: Identifier, operation: str) -> dict[str, object]:
+        return {"catalog": self.naming, "namespace": list(table[:-1]), "name": table[-1], "operation": operation}
+
+    @staticmethod
+    def _location(place: Path | None) -> str | None:
+        return None if place is None else f"file://{place}"
+
+
+def folder(location: str) -> Path:
+    """The folder of this machine that a location is."""
+    return Path(canonical(location).removeprefix("file://"))
+
+
+_LONGEST = 40
+"""Characters of a name that are written down as they are."""

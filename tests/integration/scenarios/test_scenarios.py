@@ -1,0 +1,82 @@
+"""The whole life of a table by a real catalog and writer: what readers see is as measured, and as the page says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sfn.pointer.naming import NAMINGS
+from tests.integration.scenarios.matrix import EXPECTED, SCENARIOS, Matrix
+from tests.integration.scenarios.rendering import PAGE, brought_up_to_date, rendered
+from tests.real_catalog import runtime
+
+ROOT = Path(__file__).parents[3]
+ANEW = "if that is as it should be: python -m tests.integration.scenarios"
+PATIENCE = 400
+"""Seconds for what takes a minute alone on a machine."""
+
+
+def expected() -> Matrix:
+    return Matrix.parse(EXPECTED.read_text())
+
+
+def test_every_reader_sees_what_it_saw_when_it_was_measured_and_nothing_untrue(tmp_path: Path) -> None:
+    found, log = runtime(), tmp_path / "log"
+    into = tmp_path / "found.json"
+    command = [sys.executable, "-m", "tests.integration.scenarios", f"--only-into={into}"]
+    # No variable of the user's: a proxy would be asked for the catalog.
+    surroundings = {"TMPDIR": str(tmp_path), "TZ": "UTC"}
+    with log.open("wb") as output:
+        status = subprocess.run(
+            [*command, f"--java={found.java}", f"--jars={found.jars}"],
+            cwd=ROOT,
+            env=surroundings,
+            stdout=output,
+            stderr=output,
+            timeout=PATIENCE,
+            check=False,
+        ).returncode
+    assert status == 0, log.read_text(errors="replace")
+    differences = expected().differences(Matrix.parse(into.read_text()))
+    assert not differences, "\n".join([*differences, ANEW])
+
+
+def test_the_page_says_what_was_measured() -> None:
+    page = PAGE.read_text()
+    assert page == brought_up_to_date(page, expected()), ANEW
+
+
+def test_every_scenario_was_measured_in_every_naming() -> None:
+    assert {title: [*row] for title, row in expected().cells.items()} == {one.title: [*NAMINGS] for one in SCENARIOS}
+
+
+def test_scenarios_do_not_get_into_each_others_namespaces() -> None:
+    keys = [one.key for one in SCENARIOS]
+    assert [key for key in keys if keys.count(key) > 1] == []
+
+
+def test_a_difference_names_its_cell() -> None:
+    one = Matrix({"drop": {"uuid": {"name": "Dropped"}}})
+    other = Matrix({"drop": {"uuid": {"name": "t"}}, "undrop": {"uuid": {"hint": "t"}}})
+    assert one.differences(other) == [
+        "drop, uuid naming, by name: expected 'Dropped', found 't'",
+        "undrop, uuid naming, by hint: expected 'nothing', found 't'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        ({"directory": "t", "name": "t", "uuid": "t", "hint": "t"}, "✓ t"),
+        ({"directory": "Dropped", "name": "Dropped", "uuid": "→ t", "hint": "none"}, "D N Dropped, U → t, H none"),
+        ({"hint": "t", "old: name": "→ t", "history": "1 of 1"}, "H t, history: 1 of 1<br>old: N → t"),
+        ({"name": "a|b"}, r"N a\|b"),
+        ({"uuid": "t", "ref x": "t", "ref y": "t"}, "U ref x and ref y: t"),
+    ],
+)
+def test_looks_that_show_the_same_are_told_together(cell: dict[str, str], told: str) -> None:
+    page = rendered(Matrix({"it": dict.fromkeys(NAMINGS, cell)}))
+    assert page.splitlines()[-2] == f"| it | {told} | same | same |"
