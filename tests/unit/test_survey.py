@@ -13,9 +13,10 @@ from sfn.catalog import Skip, Withheld
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.pointer import document, hintfile
 from sfn.pointer.document import State
+from sfn.pointer.naming import UUID
 from sfn.publish.comparison import Difference, Kind
 from sfn.publish.facts import IsListed, Lacking
-from sfn.publish.policy import Interest
+from sfn.publish.policy import Interest, Policy
 from sfn.words import Held, Hint, TableName
 from sfn.work.survey import Found, Survey, learnt
 from tests.unit.publishing import AT, A, B, CountingCatalog, CountingStore, Line, key_of, named
@@ -235,9 +236,20 @@ async def test_differences_come_in_order_and_each_table_is_told_of() -> None:
     assert seen == list(range(1, 41))
 
 
-async def test_only_files_are_learnt() -> None:
+async def test_nothing_is_learnt_but_files_and_what_the_catalog_says_of_tables() -> None:
     def wants_more(_: object) -> None:
         raise Lacking(IsListed(A))
 
     with pytest.raises(TypeError):
-        await learnt(wants_more, CountingStore())
+        await learnt(wants_more, CountingStore(), CountingCatalog("prod"))
+
+
+async def test_a_table_that_was_renamed_and_keeps_its_file_is_behind_until_the_file_says_so() -> None:
+    """With names by uuid; and it is not taken for a stranger's."""
+    world = Line(Policy("c1", swept=False, naming=UUID))
+    table = world.catalog.create(A, AT)
+    await world.hear(Hint(A), seconds=1)
+    world.catalog.rename(A, B)
+    found = await difference(world)
+    assert (found.table, found.kind) == (B, Kind.BEHIND)
+    assert f"{table.uuid}_main.ver still calls the table n.a" in found.detail

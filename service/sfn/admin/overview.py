@@ -14,6 +14,7 @@ from sfn.inbox.figures import STATES, BrakeState
 from sfn.inbox.letters import DeadLetter
 from sfn.inbox.standing import LastEvent as Event
 from sfn.inbox.standing import Standing
+from sfn.pointer.site import location_of
 from sfn.words import Reason, TableName
 from sfn.work.lanes import BreakerState
 from sfn.work.report import SweepReport
@@ -224,7 +225,7 @@ class Table(Identified):
     foreign_hint: str | None = Field(description="what a version hint says that is not ours and is left alone")
     foreign_id: str | None = Field(description="the catalog_id of the file that keeps ours from the table's place")
     wanted: Wanted
-    locations: Sequence[str]
+    locations: Sequence[str] = Field(description="where files of this name may lie")
     refresh_at: datetime | None
     last: Last | None
     last_event: LastEvent | None
@@ -264,7 +265,7 @@ class Table(Identified):
                     renamed_to=wish.renamed_to.identifier if wish.renamed_to is not None else None,
                     news=standing.news,
                 ),
-                "locations": sorted(standing.locations),
+                "locations": sorted({location_of(site) for site in standing.locations}),
                 "refresh_at": story.refresh_at,
                 "last": said and Last(outcome=said.outcome, why=said.why, at=said.at),
                 "last_event": event and LastEvent.of(event),

@@ -12,7 +12,7 @@ from sfn.pointer import hintfile
 from sfn.pointer.document import Document
 from sfn.pointer.lineage import Relation, relate
 from sfn.publish.facts import Facts
-from sfn.publish.inventory import Inventory
+from sfn.publish.inventory import Inventory, is_named
 from sfn.publish.own import Own
 from sfn.publish.policy import Policy
 from sfn.publish.scene import hint_at
@@ -81,6 +81,9 @@ def compare(name: TableName, table: Table, place: str, facts: Facts, policy: Pol
         return _obstructed(name, own, own.obstacle)
     if own.doc is None:
         return Difference(name, Kind.MISSING, f"nothing at {own.key}")
+    if not is_named(own.doc, name):
+        said = f"{own.key} still calls the table {'.'.join((*own.doc.namespace, own.doc.name))}"
+        return Difference(name, Kind.BEHIND, said)
     found = _pointing(own.doc, table) or _hint(own, own.doc, table, facts, policy)
     return None if found is None else Difference(name, found[0], f"{own.key}: {found[1]}")
 

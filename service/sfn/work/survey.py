@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import anyio
@@ -13,13 +14,15 @@ from sfn.catalog import Catalog, Withheld
 from sfn.errors import LocationRefused, Permanent, Scope, Trouble
 from sfn.pointer.location import checked
 from sfn.publish.comparison import Difference, Kind, compare
-from sfn.publish.facts import Facts, Lacking, ReadFile, Seen
+from sfn.publish.facts import Facts, Lacking, LoadTable, Look, ReadFile, Seen
 from sfn.publish.policy import Policy
 from sfn.store import Stores
-from sfn.words import Loaded, Table, TableName
+from sfn.words import Loaded, Missing, Table, TableName
 
 T = TypeVar("T")
 
+_ANY_TIME = datetime.min.replace(tzinfo=UTC)
+"""When the catalog was asked, which counts for nothing where nothing is written."""
 WIDTH = 16
 """Tables that are looked at, at a time."""
 
@@ -118,14 +121,14 @@ class Survey:
     async def _at_its_place(self, name: TableName, table: Table) -> Difference | None:
         checked(table.metadata_location, self._policy.allowed)
         place = checked(table.location, self._policy.allowed)
-        return await learnt(lambda facts: compare(name, table, place, facts, self._policy), self._stores)
+        return await learnt(lambda facts: compare(name, table, place, facts, self._policy), self._stores, self._catalog)
 
 
-async def learnt(decide: Callable[[Facts], T], stores: Stores) -> T:
-    """What is decided from files, once those that the decision asks for were read.
+async def learnt(decide: Callable[[Facts], T], stores: Stores, catalog: Catalog) -> T:
+    """What is decided from files, and from what the catalog says of other tables, once those were looked at.
 
     Raises:
-        Trouble: a store failed.
+        Trouble: a store or the catalog failed.
         LocationRefused: no store is configured for one of them.
     """
     facts = Facts()
@@ -133,7 +136,13 @@ async def learnt(decide: Callable[[Facts], T], stores: Stores) -> T:
         try:
             return decide(facts)
         except Lacking as lacking:
-            if not isinstance(lacking.question, ReadFile):
-                raise TypeError(lacking.question) from None
-            key = lacking.question.key
-        facts.files[key] = Seen(await stores.at(key).read(key), facts.next_turn())
+            question = lacking.question
+        match question:
+            case ReadFile(key):
+                facts.files[key] = Seen(await stores.at(key).read(key), facts.next_turn())
+            case LoadTable(other):
+                answer = await catalog.load(other, None)
+                found = answer.table if isinstance(answer, Loaded) else Missing()
+                facts.looks[other] = Look(found, None, _ANY_TIME, _ANY_TIME, facts.next_turn())
+            case _:
+                raise TypeError(question)

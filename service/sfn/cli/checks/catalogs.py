@@ -132,7 +132,9 @@ class CatalogCheck:
             checked(answer.table.metadata_location, policy.allowed)
             place = checked(answer.table.location, policy.allowed)
             site, uuid = policy.site(table, place), answer.table.uuid
-            own = await learnt(lambda facts: Inventory(facts, policy, table).slot(site, uuid), self._stores)
+            own = await learnt(
+                lambda facts: Inventory(facts, policy, table).slot(site, uuid), self._stores, self._catalog
+            )
         except LocationRefused as refused:
             self._refused += 1
             return wrong(f"{self._where}: {name}", refused, Severity.WARNING)
