@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sfn.inbox.row import Row
@@ -83,8 +84,10 @@ class Stage:
         self.world.set(0, name, table)
         return table
 
-    def commit(self, name: str, *, place: str | None = None, opaque: bool = False) -> Table:
-        """One more version."""
+    def commit(
+        self, name: str, *, place: str | None = None, opaque: bool = False, branches: Mapping[str, int] | None = None
+    ) -> Table:
+        """One more version, with these branches where they are given."""
         before = self.world.truths[0].true(named(name))
         if not isinstance(before, Table):
             raise TypeError(before)
@@ -93,6 +96,8 @@ class Stage:
             if opaque
             else next_version(self.world.rng, before, self.world.time, location=place)
         )
+        if branches is not None:
+            after = replace(after, branches=tuple(sorted(branches.items())))
         self.world.set(0, named(name), after)
         return after
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from sfn.pointer.naming import ORDINAL, UUID
 from tests.simulation.script import ELSEWHERE, PLACE, KilledAt, Stage
+from tests.simulation.setting import Files, Setting
 
 Script = Callable[[Stage], Coroutine[Any, Any, None]]
 
@@ -66,16 +68,49 @@ async def relocate_and_drop(stage: Stage) -> None:
     await stage.hint("a", drop=True)
 
 
+async def three_commits(stage: Stage) -> None:
+    for _ in range(3):
+        stage.commit("a")
+    await stage.hint("a")
+
+
+async def branch(stage: Stage) -> None:
+    stage.commit("a", branches={"r-1": 7})
+    await stage.hint("a")
+
+
+async def unbranch_and_drop(stage: Stage) -> None:
+    stage.commit("a", branches={})
+    await stage.hint("a")
+    await asyncio.sleep(3)
+    stage.drop("a")
+    await stage.hint("a", drop=True)
+
+
 SCRIPTS = [create, commit, rename, relocate, drop, purge, recreate_here, recreate_elsewhere, relocate_and_drop]
+FILES: dict[str, Files] = {
+    "identifier": {},
+    "ordinal": {"naming": ORDINAL},
+    "uuid": {"naming": UUID, "branches": ("main", "r-*")},
+}
+OTHERWISE = {
+    "ordinal": [create, three_commits, rename, relocate, drop, recreate_here],
+    "uuid": [branch, unbranch_and_drop, rename, relocate, recreate_here],
+}
+CASES = [("identifier", script) for script in SCRIPTS] + [
+    (naming, script) for naming, scripts in OTHERWISE.items() for script in scripts
+]
 
 
-def killed_at(number: int, script: Script) -> tuple[list[str], list[tuple[str, str]]]:
+def killed_at(number: int, script: Script, naming: str) -> tuple[list[str], list[tuple[str, str]]]:
     """One history in which a process is killed at the n-th call after the script began: the calls, what was broken."""
-    stage, killer = Stage(), KilledAt(number)
+    stage, killer = Stage(setting=Setting(policies=(FILES[naming],))), KilledAt(number)
 
     async def act() -> None:
         if script is not create:
             stage.create("a")
+            if script is unbranch_and_drop:
+                stage.commit("a", branches={"r-1": 7, "r-2": 8})
             await stage.hint("a")
             await asyncio.sleep(20)
         stage.service.script = killer
@@ -86,13 +121,13 @@ def killed_at(number: int, script: Script) -> tuple[list[str], list[tuple[str, s
     return killer.seen, bad
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
-def test_a_kill_at_any_call_is_mended(script: Script, workers: Pool) -> None:
+@pytest.mark.parametrize(("naming", "script"), CASES, ids=lambda case: case if isinstance(case, str) else case.__name__)
+def test_a_kill_at_any_call_is_mended(naming: str, script: Script, workers: Pool) -> None:
     """Whatever call of whatever port a process dies at, readers are never lied to and all is right at rest."""
-    calls, bad = killed_at(0, script)
+    calls, bad = killed_at(0, script, naming)
     assert bad == []
     assert len(calls) >= 10
-    killed = workers.map(partial(killed_at, script=script), range(1, len(calls) + 1), chunksize=1)
+    killed = workers.map(partial(killed_at, script=script, naming=naming), range(1, len(calls) + 1), chunksize=1)
     for number, (seen, broken) in enumerate(killed, start=1):
         assert len(seen) >= number
         assert broken == [], f"killed at call {number}: {seen[number - 1]}"

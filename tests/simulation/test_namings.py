@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 
 from sfn.pointer.naming import ORDINAL, UUID, Whose
 from sfn.pointer.site import Site
@@ -19,17 +18,6 @@ COMMITS = Setting(policies=({"naming": ORDINAL},))
 BY_UUID = Setting(policies=({"naming": UUID},))
 BRANCHED = Setting(policies=({"branches": ("main", "r-*")},))
 HEAD = Site(PLACE, ORDINAL).keys(Whose(("n",), "a"))[0]
-
-
-def branch(stage: Stage, name: str, **heads: int) -> None:
-    """One more version, with these branches."""
-    table = stage.commit(name)
-    branches = tuple((f"r-{ref}", head) for ref, head in heads.items())
-    stage.world.set(0, named(name), replace(table, metadata_location=_next(table.metadata_location), branches=branches))
-
-
-def _next(pointer: str) -> str:
-    return pointer.replace("/metadata/0", "/metadata/1")
 
 
 def test_a_head_is_written_and_before_the_files_of_commits() -> None:
@@ -127,7 +115,7 @@ def test_branches_end_before_what_leads_them() -> None:
 
     async def act() -> None:
         stage.create("a")
-        branch(stage, "a", x=7)
+        stage.commit("a", branches={"r-x": 7})
         await stage.hint("a")
         await asyncio.sleep(20)
         slow = stage.hold(f"after write {lead}")
@@ -145,7 +133,7 @@ def test_every_branch_follows_the_pointer() -> None:
 
     async def act() -> None:
         stage.create("a")
-        branch(stage, "a", x=7, y=8)
+        stage.commit("a", branches={"r-x": 7, "r-y": 8})
         await stage.hint("a")
         await asyncio.sleep(20)
         stage.commit("a")
