@@ -1,4 +1,4 @@
-"""The README's five minutes: its configuration and its commands, as they stand there."""
+"""The README's five minutes, and what operators do: configuration and commands as they stand there."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from tests.integration.lake import lake
 from tests.integration.waiting import until
 
 README = Path(__file__).parents[2] / "README.md"
+PAGES = (README, README.parent / "service" / "OPERATING.md")
 BIN = Path(sys.executable).parent
 
 
 def blocks(language: str) -> list[str]:
     """The fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    text = "".join(page.read_text() for page in PAGES)
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def commands() -> list[str]:
@@ -137,3 +139,9 @@ def unused_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
+
+
+def test_its_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / link).is_file(), f"{page.name}: {link}"
