@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.acceptance.command import sfn
+from tests.acceptance.command import place, sfn
 from tests.integration.lake import lake
 from tests.integration.process import configure
 
@@ -52,6 +52,24 @@ async def test_each_part_that_does_not_work_is_told_with_its_remedy(tmp_path: Pa
         "stores": "error",
     }
     assert all(one["remedy"] for one in told.json["findings"] if one["severity"] != "ok")
+
+
+async def test_a_table_that_soon_deletes_its_metadata_is_compared_with_how_late_files_are(tmp_path: Path) -> None:
+    """By the running service's own word, else by the time from sweep to sweep."""
+    async with place(tmp_path) as here:
+        deletes, keeps = "write.metadata.delete-after-commit.enabled", "write.metadata.previous-versions-max"
+        here.lake.properties |= {deletes: "true", keeps: "2"}
+        here.lake.commit("orders")
+        here.lake.commit("orders")
+        await here.publish("orders")
+        port = {"SFN_LISTENER__PORT": here.url.rpartition(":")[2]}
+        command = ("check", "--json", "--config", str(here.configuration))
+        assert severities((await sfn(*command, environ=port)).json["findings"])["catalogs"] == "ok"
+        here.daemon.process.terminate()
+        await here.daemon.ended()
+        (found,) = [one for one in (await sfn(*command)).json["findings"] if one["severity"] == "warning"]
+        assert found["where"] == "catalogs.prod: sales.orders"
+        assert "by up to 15 min (sweep.every, where no event comes)" in found["text"]
 
 
 async def test_wrong_settings_are_findings_too_and_2(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import sfn
 from sfn.errors import Unreadable
 from tests.integration.waiting import until
 
+_BEGAN = 1_700_000_000_000
 _ERROR = {"message": "told so", "type": "NoSuchTableException", "code": 404}
 
 
@@ -27,12 +28,14 @@ class Lake:
         folder: where tables lie.
         delay: seconds that each answer about a table takes.
         loads: how often each table was asked for.
+        properties: of every table.
         port: where it listens, when it does.
     """
 
     folder: Path
     delay: float = 0.0
     loads: list[str] = field(default_factory=list)
+    properties: dict[str, str] = field(default_factory=dict)
     port: int = 0
     _tables: dict[str, list[str]] = field(default_factory=dict)
     _uuids: dict[str, str] = field(default_factory=dict)
@@ -109,8 +112,12 @@ class Lake:
             "format-version": 2,
             "table-uuid": self._uuids[name],
             "location": self.directory(name).as_uri(),
-            "last-updated-ms": 1_700_000_000_000 + len(versions),
-            "metadata-log": [{"timestamp-ms": 1, "metadata-file": file} for file in versions[:-1]],
+            "last-updated-ms": _BEGAN + len(versions),
+            "metadata-log": [
+                {"timestamp-ms": _BEGAN + number, "metadata-file": file}
+                for number, file in enumerate(versions[:-1], start=1)
+            ],
+            "properties": self.properties,
         }
         return _reply({"metadata-location": versions[-1], "metadata": metadata})
 

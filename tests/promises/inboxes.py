@@ -104,20 +104,30 @@ class Ground:
         await self.hint(table)
         await self.settle(await self.claim(), outcome)
 
-    async def published(self, table: TableName, location: str = AT, uuid: str | None = "u1", due: float = 3600) -> None:
+    async def published(
+        self,
+        table: TableName,
+        location: str = AT,
+        uuid: str | None = "u1",
+        due: float = 3600,
+        *,
+        short_lived: bool = False,
+    ) -> None:
         """A table with a live file at a location; whoever was asked to look because of it has looked."""
         await self.hint(table)
         claim = await self.claim()
         assert await self.inbox.remember(claim, location, uuid) is not None
         for other in await self.claims():
             await self.settle(other, Done(self.after(3600), Findings(other.story, other.memo)))
-        await self.settle(claim, self.done(location, uuid, due=due))
+        await self.settle(claim, self.done(location, uuid, due=due, short_lived=short_lived))
 
-    def done(self, location: str = AT, uuid: str | None = "u1", due: float = 3600) -> Done:
+    def done(
+        self, location: str = AT, uuid: str | None = "u1", due: float = 3600, *, short_lived: bool = False
+    ) -> Done:
         """A publish that left a live file."""
         pointer = f"{location}/metadata/00001-{uuid}.metadata.json"
         live = Published(pointer, uuid, location, self.now)
-        return Done(self.after(due), Findings(Story(live=live, visited=True)))
+        return Done(self.after(due), Findings(Story(live=live, visited=True, short_lived=short_lived)))
 
     async def known(self, catalog: str = "prod") -> list[Known]:
         """The roster of a catalog, by name."""

@@ -66,7 +66,13 @@ notes = st.lists(
     ),
     max_size=4,
 )
-slots = st.builds(Slots, total=st.integers(0, 5), live=st.integers(0, 4), sweeps=st.integers(0, 2))
+slots = st.builds(
+    Slots,
+    total=st.integers(0, 5),
+    live=st.integers(0, 4),
+    sweeps=st.integers(0, 2),
+    first=st.none() | st.integers(0, 2),
+)
 steps = st.builds(Step, st.sampled_from(Backward), uuids, pointers)
 
 
@@ -80,7 +86,7 @@ def outcomes(draw: st.DrawFn, claim: Claim, clock: HandClock) -> Outcome:
         return draw(st.sampled_from(ends))
     live = st.builds(Published, pointers, uuids, places, st.just(now))
     found = Findings(
-        Story(draw(st.none() | live), visited=True, held=draw(st.booleans())),
+        Story(draw(st.none() | live), visited=True, held=draw(st.booleans()), short_lived=draw(st.booleans())),
         Memo(etag=draw(st.none() | st.just("v1"))),
         asks=tuple(draw(st.lists(st.builds(Ask, names, st.none() | places), max_size=2))),
         stirs=draw(st.frozensets(places, max_size=2)),

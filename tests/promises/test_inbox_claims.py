@@ -202,6 +202,40 @@ async def test_chores_have_room_beside_any_number_of_live_rows(ground: Ground) -
             await ground.settle(claim, ground.done(due=0 if claim.lane.urgency is Urgency.CHORE else 3600))
 
 
+async def test_a_short_lived_table_does_not_wait_behind_a_backlog(ground: Ground) -> None:
+    """That it is one stays known where what is remembered of it is dropped."""
+    await ground.published(RETURNS, due=7200, short_lived=True)
+    await ground.hint(*(table(f"t{number}") for number in range(1000)))
+    await ground.hint(RETURNS)
+    (claim,) = await ground.claims(Slots(total=1, live=1, sweeps=0))
+    assert (claim.subject, claim.lane.urgency) == (RETURNS, Urgency.SHORT_LIVED)
+    await ground.settle(claim, Retry(ground.now, "it failed"))
+    claim, *others = await ground.claims(Slots(total=5, live=4, sweeps=0))
+    assert (claim.subject, claim.lane.urgency, len(others)) == (RETURNS, Urgency.SHORT_LIVED, 3)
+
+
+async def test_short_lived_tables_take_no_more_than_their_slots(ground: Ground) -> None:
+    names = [table(f"s{number}") for number in range(5)]
+    for name in names:
+        await ground.published(name, f"{AT}/{name.name}", due=7200, short_lived=True)
+    await ground.hint(*names, *(table(f"t{number}") for number in range(50)))
+    claims = await ground.claims(Slots(total=5, live=4, sweeps=0, first=3))
+    assert Counter(claim.lane.urgency for claim in claims) == {Urgency.SHORT_LIVED: 3, Urgency.LIVE: 1}
+
+
+async def test_a_short_lived_table_that_only_time_asks_for_is_a_chore(ground: Ground) -> None:
+    await ground.published(RETURNS, due=0, short_lived=True)
+    assert (await ground.claim()).lane.urgency is Urgency.CHORE
+
+
+async def test_a_short_lived_table_that_waits_is_late_like_any_other(ground: Ground) -> None:
+    await ground.published(RETURNS, due=7200, short_lived=True)
+    since = ground.now
+    await ground.hint(RETURNS)
+    ground.clock.turn(60)
+    assert (await ground.inbox.figures()).oldest_due == {"prod": since}
+
+
 async def test_lanes_take_turns(ground: Ground) -> None:
     await ground.hint(*(table(f"t{number}", "big") for number in range(100)))
     await ground.hint(*(table(f"t{number}", name) for name in ("small", "tiny") for number in range(2)))

@@ -150,6 +150,21 @@ def test_a_catalog_alone_may_take_all_but_the_slot_of_the_chores() -> None:
     assert (made.slots(NOW).total, free(made, replace(LANE, urgency=Urgency.CHORE))) == (1, 1)
 
 
+def test_short_lived_tables_leave_a_slot_to_others_that_were_told_of() -> None:
+    made, first = lanes(), replace(LANE, urgency=Urgency.SHORT_LIVED)
+    while free(made, first):
+        made.started(first)
+    assert [free(made, lane) for lane in (first, LANE, replace(LANE, urgency=Urgency.CHORE))] == [0, 1, 2]
+    made = Lanes(1)
+    assert free(made, first) == 1
+
+
+def test_a_lane_that_had_no_claim_yet_has_the_breakers_of_its_rows_other_lanes() -> None:
+    made, first = lanes(), replace(LANE, urgency=Urgency.SHORT_LIVED)
+    until = made.trouble(LANE, Scope.STORE, NOW, None).until
+    assert [free(made, first, at) for at in (NOW, until)] == [0, 1]
+
+
 def test_a_sweep_does_not_take_the_slot_that_tables_probe_with() -> None:
     sweep = Lane("prod", "", Urgency.SWEEP)
     made = lanes(LANE, sweep)

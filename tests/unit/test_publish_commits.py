@@ -12,7 +12,7 @@ import pytest
 from sfn.pointer.document import render_ordinal
 from sfn.pointer.naming import ORDINAL, Whose, commit_of
 from sfn.pointer.site import Site
-from sfn.publish.policy import MOST_COMMITS, Policy
+from sfn.publish.policy import MOST_COMMITS, OnDrop, Policy
 from sfn.store import Moved
 from sfn.words import Held, Hint, Table
 from tests.unit.publishing import AT, LAG, A, Line
@@ -158,6 +158,18 @@ async def test_also_where_the_head_moves_on_at_once_or_the_table_is_gone() -> No
         await line.hear(Hint(A, drop=is_dropped, anew=True), seconds=60)
         assert line.pointers[:4] == [*past.metadata_log, past.metadata_location]
         assert line.head["state"] == ("dropped" if is_dropped else "current")
+
+
+async def test_a_drop_that_deletes_makes_nothing_again_that_it_deleted() -> None:
+    """Of one that failed in the middle the head is still there, and what it names is gone."""
+    line = Timeline(on_drop=OnDrop.DELETE)
+    line.commit(4)
+    await line.hear(Hint(A), seconds=20)
+    for key in [key for key in line.store.files if commit_of(key) is not None]:
+        del line.store.files[key]
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True, anew=True), seconds=60)
+    assert not [key for key in line.store.files if key.endswith(".ver")]
 
 
 async def test_a_writer_that_slept_while_others_went_on_moves_nothing_back() -> None:

@@ -62,6 +62,7 @@ stories = st.builds(
     refresh_at=st.none() | moments,
     misses=counts,
     told=st.none() | st.builds(Told, st.lists(told_tables, max_size=2).map(tuple), st.just(-1) | counts),
+    short_lived=st.booleans(),
 )
 tables = st.builds(Table, st.none() | texts, PLACES, texts, st.lists(texts, max_size=2).map(tuple), counts, counts)
 helds = st.builds(Held, st.binary(max_size=8), texts)

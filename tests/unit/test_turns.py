@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,7 @@ from sfn.inbox.turns import dealt, rotated
 from sfn.words import Lane, Slots, Urgency
 
 A, B, C = (Lane(name, "", Urgency.LIVE) for name in "abc")
+FIRST = Lane("a", "", Urgency.SHORT_LIVED)
 CHORE, SWEEP = Lane("a", "", Urgency.CHORE), Lane("a", "", Urgency.SWEEP)
 PLENTY = Slots(total=99, live=99, sweeps=99)
 
@@ -32,6 +35,15 @@ def test_live_lanes_leave_the_rest_to_chores() -> None:
     assert dealt(due, Slots(total=3, live=2, sweeps=0)) == [(A, 1), (B, 4), (CHORE, 6)]
 
 
+def test_what_is_short_lived_goes_first_within_the_slots_of_live_lanes() -> None:
+    due = [(A, [1, 2, 3]), (B, [4, 5]), (CHORE, [6, 7]), (FIRST, [8, 9])]
+    assert dealt(due, Slots(total=4, live=3, sweeps=0)) == [(FIRST, 8), (FIRST, 9), (A, 1), (CHORE, 6)]
+    held_back = Slots(total=4, live=3, sweeps=0, first=1)
+    assert dealt(due, held_back) == [(FIRST, 8), (A, 1), (B, 4), (CHORE, 6)]
+    assert [held_back.of(lane) for lane in (FIRST, A, CHORE)] == [1, 3, 4]
+    assert replace(held_back, first=9).of(FIRST) == 3
+
+
 def test_sweeps_take_no_tables_slot() -> None:
     due = [(SWEEP, [1, 2]), (CHORE, [3, 4])]
     assert dealt(due, Slots(total=1, live=1, sweeps=2)) == [(SWEEP, 1), (CHORE, 3), (SWEEP, 2)]
@@ -44,12 +56,16 @@ def test_a_catalog_takes_no_more_than_its_room_in_all_its_lanes() -> None:
     assert [slots.of(lane) for lane in (A, B, CHORE, SWEEP)] == [2, 9, 2, 1]
 
 
-@given(st.dictionaries(lanes, st.lists(st.integers(), max_size=8)), st.tuples(counts, counts, counts))
-def test_slots_are_neither_exceeded_nor_wasted(waiting: dict[Lane, list[int]], slots: tuple[int, int, int]) -> None:
-    total, live, sweeps = slots
-    taken = [lane.urgency for lane, _ in dealt(list(waiting.items()), Slots(total, live, sweeps))]
+@given(st.dictionaries(lanes, st.lists(st.integers(), max_size=8)), st.tuples(counts, counts, counts, counts))
+def test_slots_are_neither_exceeded_nor_wasted(
+    waiting: dict[Lane, list[int]], slots: tuple[int, int, int, int]
+) -> None:
+    total, live, sweeps, first = slots
+    taken = [lane.urgency for lane, _ in dealt(list(waiting.items()), Slots(total, live, sweeps, first=first))]
     had = {urgency: sum(len(due) for lane, due in waiting.items() if lane.urgency is urgency) for urgency in Urgency}
     assert taken.count(Urgency.SWEEP) == max(0, min(sweeps, had[Urgency.SWEEP]))
-    assert taken.count(Urgency.LIVE) <= max(0, live)
-    most_live = max(0, min(live, had[Urgency.LIVE]))
+    most_first = max(0, min(live, first, had[Urgency.SHORT_LIVED]))
+    assert taken.count(Urgency.SHORT_LIVED) == max(0, min(total, most_first))
+    assert taken.count(Urgency.SHORT_LIVED) + taken.count(Urgency.LIVE) <= max(0, live)
+    most_live = max(0, min(live, most_first + had[Urgency.LIVE]))
     assert len(taken) - taken.count(Urgency.SWEEP) == max(0, min(total, most_live + had[Urgency.CHORE]))

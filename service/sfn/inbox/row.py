@@ -91,7 +91,8 @@ def lane_of(row: Row, stores: Collection[str] = ()) -> Lane:
     if not isinstance(row.subject, TableName):
         return Lane(row.subject.catalog, "", Urgency.SWEEP)
     live = row.story.live.location if row.story.live is not None else location_of(min(row.locations, default=""))
-    urgency = Urgency.LIVE if row.seq > row.done_seq else Urgency.CHORE
+    told = Urgency.SHORT_LIVED if row.story.short_lived else Urgency.LIVE
+    urgency = told if row.seq > row.done_seq else Urgency.CHORE
     return Lane(row.subject.catalog, store_of(live, stores) if live else "", urgency)
 
 

@@ -113,11 +113,13 @@ def drop(scene: Scene, own: Own, draft: Draft, *, delete: bool = False, stage: S
     """
     if own.doc is None:
         return
-    finish_commits(scene, own, draft)
+    if delete:
+        # What a drop that failed has deleted must not be made again: it would stay.
+        remove_commits(scene, own, draft)
+    else:
+        finish_commits(scene, own, draft)
     silence_hint(scene, own, draft)
     draft.stirs.add(own.site.location)
-    if delete:
-        remove_commits(scene, own, draft)
     for file in reversed(own.files):
         dropped = render(successor(scene, file.doc, State.DROPPED))
         if delete:

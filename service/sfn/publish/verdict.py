@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sfn.pointer import hearsay, hintfile
 from sfn.pointer.document import Document, State, parse
+from sfn.pointer.retention import is_short_lived
 from sfn.pointer.site import Site, location_of
 from sfn.publish.changes import Change, Draft, Put, Stage
 from sfn.publish.facts import Look
@@ -127,6 +128,7 @@ def _story(
         misses=0,
         told=_told(scene),
         foreign_id=_foreign_id(scene),
+        short_lived=is_short_lived(scene.table) if scene.table is not None else before.short_lived,
     )
 
 

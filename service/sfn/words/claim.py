@@ -14,12 +14,17 @@ from sfn.words.told import Telling, Told
 class Urgency(StrEnum):
     """What a row is claimed for."""
 
+    SHORT_LIVED = "short-lived"
+    """Something told of a change of a table whose metadata files are soon deleted: it goes before all others."""
     LIVE = "live"
     """Something told of a change."""
     CHORE = "chore"
     """Refresh, expiry and other looks that only time asked for."""
     SWEEP = "sweep"
     """The row of a whole catalog."""
+
+
+_TOLD = frozenset({Urgency.SHORT_LIVED, Urgency.LIVE})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,6 +41,11 @@ class Lane:
     store: str
     urgency: Urgency
 
+    @property
+    def is_told(self) -> bool:
+        """Whether something told of a change of its rows."""
+        return self.urgency in _TOLD
+
 
 @dataclass(frozen=True, slots=True)
 class Slots:
@@ -43,10 +53,11 @@ class Slots:
 
     Attributes:
         total: tables, over all lanes.
-        live: tables in live lanes, less than `total` so that chores always have room.
+        live: tables that something told of, less than `total` so that chores always have room.
         sweeps: catalogs.
         named: tables of one lane, where a breaker says less.
         catalogs: tables of one catalog, where others must have room beside it.
+        first: tables in short-lived lanes, less than `live` so that they never hold up all others; None: as many.
     """
 
     total: int
@@ -54,12 +65,25 @@ class Slots:
     sweeps: int
     named: Mapping[Lane, int] = field(default_factory=dict)
     catalogs: Mapping[str, int] = field(default_factory=dict)
+    first: int | None = None
+
+    @property
+    def by_urgency(self) -> Mapping[Urgency, int]:
+        """The free slots of all lanes of an urgency; of one that goes first, within those of live lanes."""
+        first = self.live if self.first is None else min(self.first, self.live)
+        return {
+            Urgency.SHORT_LIVED: first,
+            Urgency.LIVE: self.live,
+            Urgency.CHORE: self.total,
+            Urgency.SWEEP: self.sweeps,
+        }
 
     def of(self, lane: Lane) -> int:
         """The free slots of a lane."""
-        tables = min(self.total, self.catalogs.get(lane.catalog, self.total))
-        most = {Urgency.LIVE: min(self.live, tables), Urgency.CHORE: tables, Urgency.SWEEP: self.sweeps}
-        return max(0, min(most[lane.urgency], self.named.get(lane, self.total + self.sweeps)))
+        most = self.by_urgency[lane.urgency]
+        if lane.urgency is not Urgency.SWEEP:
+            most = min(most, self.total, self.catalogs.get(lane.catalog, self.total))
+        return max(0, min(most, self.named.get(lane, self.total + self.sweeps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +177,7 @@ class Story:
         misses: looks in a row that found neither a table nor a file.
         told: of a catalog that can't be asked: what is known of the name's tables.
         foreign_id: the `catalog_id` of the file that lies where the table's own would; None where none does.
+        short_lived: its metadata files are soon deleted (`sfn.pointer.retention`).
     """
 
     live: Published | None = None
@@ -167,6 +192,7 @@ class Story:
     misses: int = 0
     told: Told | None = None
     foreign_id: str | None = None
+    short_lived: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,10 @@ class Lanes:
     def started(self, lane: Lane) -> None:
         """A claim of the lane began."""
         self._running[lane] += 1
-        self._seen.add(lane)
+        if lane not in self._seen:
+            # What the same rows are claimed from next has the same breakers, before anything was.
+            same = () if lane.urgency is Urgency.SWEEP else (Urgency.SHORT_LIVED, Urgency.LIVE, Urgency.CHORE)
+            self._seen |= {lane, *(replace(lane, urgency=urgency) for urgency in same)}
 
     def ended(self, lane: Lane) -> None:
         """A claim of the lane ended."""
@@ -135,12 +138,14 @@ class Lanes:
     def slots(self, now: datetime) -> Slots:
         """What may be claimed now."""
         sweeps = sum(count for lane, count in self._running.items() if lane.urgency is Urgency.SWEEP)
-        live = sum(count for lane, count in self._running.items() if lane.urgency is Urgency.LIVE)
+        live = sum(count for lane, count in self._running.items() if lane.is_told)
+        first = sum(count for lane, count in self._running.items() if lane.urgency is Urgency.SHORT_LIVED)
         total = self._concurrency - (sum(self._running.values()) - sweeps)
         named = {lane: free for lane in self._seen if (free := self._free(lane, now)) is not None}
         most_live = max(1, self._concurrency - 1)
         most_sweeps = max(1, self._concurrency // 4)
-        return Slots(total, most_live - live, most_sweeps - sweeps, named, self._beside_others(total))
+        beside = self._beside_others(total)
+        return Slots(total, most_live - live, most_sweeps - sweeps, named, beside, max(1, most_live - 1) - first)
 
     def _beside_others(self, free: int) -> dict[str, int]:
         """What each catalog may take of the free slots: one that hangs must leave the others theirs."""

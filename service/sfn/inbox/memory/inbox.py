@@ -13,7 +13,7 @@ from sfn.inbox.memory.worklist import MemoryWorklist
 from sfn.inbox.row import Row, State, counted_as, standing_of, told_by
 from sfn.inbox.standing import LastEvent, Standing
 from sfn.inbox.transitions import released, replayed
-from sfn.words import Hint, Reason, Subject, TableName, Undecodable, Urgency
+from sfn.words import Hint, Reason, Subject, TableName, Undecodable
 
 
 class MemoryInbox(MemoryWorklist):
@@ -41,7 +41,7 @@ class MemoryInbox(MemoryWorklist):
         """See `Desk.figures`."""
         now = self._clock.now()
         rows = [row for row in self._rows.values() if isinstance(row.subject, TableName)]
-        told = [row for row in self._rows.values() if self._lane(row).urgency is Urgency.LIVE]
+        told = [row for row in self._rows.values() if self._lane(row).is_told]
         since = [(row.due_at, row) for row in told if row.state is State.QUEUED]
         since += [(row.waits_since, row) for row in told if row.waits_since is not None]
         overdue = sorted(((at, row.subject.catalog) for at, row in since if at <= now), reverse=True)

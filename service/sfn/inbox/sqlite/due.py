@@ -7,7 +7,7 @@ from datetime import datetime
 from sfn.inbox.sqlite.codec import micros, moment
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.turns import dealt, rotated
-from sfn.words import Lane, Slots, Urgency
+from sfn.words import Lane, Slots
 
 
 class DueRows:
@@ -38,7 +38,7 @@ class DueRows:
             "SELECT min(waits_since) FROM subject WHERE lane = ? AND waits_since IS NOT NULL",
         )
         oldest: dict[str, datetime] = {}
-        lanes = [(lane, number) for lane, number in self._rows.lanes().items() if lane.urgency is Urgency.LIVE]
+        lanes = [(lane, number) for lane, number in self._rows.lanes().items() if lane.is_told]
         for query in queries:
             for lane, number in lanes:
                 ((at,),) = self._rows.select(query, (number,))

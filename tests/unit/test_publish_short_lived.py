@@ -1,0 +1,54 @@
+"""A table whose metadata files are soon deleted goes before all others, from the first publish that saw it on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sfn.words import Hint, Slots, Urgency
+from tests.unit.publishing import A, Line, named
+
+pytestmark = pytest.mark.anyio
+ONE = Slots(total=1, live=1, sweeps=0)
+
+
+def keep(line: Line, versions: int | None) -> None:
+    """One more commit of a table that has one every two seconds, which leaves so many metadata files."""
+    line.catalog.amend(A, replace(line.catalog.commit(A), versions_kept=versions))
+
+
+@pytest.fixture
+async def line() -> Line:
+    line = Line()
+    line.catalog.create(A)
+    for _ in range(30):
+        keep(line, 20)
+    await line.hear(Hint(A), seconds=600)
+    return line
+
+
+async def test_it_is_served_before_a_backlog(line: Line) -> None:
+    await line.inbox.put([Hint(named(f"t{number}")) for number in range(1000)])
+    keep(line, 20)
+    await line.inbox.put([Hint(A)])
+    (claim,) = (await line.inbox.claim(ONE)).claims
+    await line.publish(claim)
+    current = line.catalog.current(A)
+    assert current is not None
+    assert line.document(A)["metadata_file_path"] == current.metadata_location
+
+
+async def test_it_takes_its_turn_once_its_files_stay(line: Line) -> None:
+    keep(line, None)
+    await line.hear(Hint(A), seconds=600)
+    await line.inbox.put([Hint(A)])
+    (claim,) = (await line.inbox.claim(ONE)).claims
+    assert claim.lane.urgency is Urgency.LIVE
+
+
+async def test_it_stays_first_while_the_catalog_says_nothing_new(line: Line) -> None:
+    await line.hear(Hint(A), seconds=600)
+    await line.inbox.put([Hint(A)])
+    (claim,) = (await line.inbox.claim(ONE)).claims
+    assert claim.lane.urgency is Urgency.SHORT_LIVED
