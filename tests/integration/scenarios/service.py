@@ -143,7 +143,7 @@ class Service:
             if rows == before and all(row is None or _is_settled(row) for row in rows):
                 return
             before = rows
-            deadline.wait()
+            deadline.wait([row["last"] for row in rows if row is not None])
 
     def row(self, catalog: str, table: Identifier) -> dict[str, Any] | None:
         """What operators are told of a table; None of one that is not known."""
@@ -191,12 +191,15 @@ class _Deadline:
     def __init__(self, what: str) -> None:
         self._what, self._end = what, time.monotonic() + PATIENCE
 
-    def wait(self) -> None:
+    def wait(self, found: object = "nothing of the kind") -> None:
         """A moment.
+
+        Args:
+            found: what there is instead.
 
         Raises:
             TimeoutError: there is none left.
         """
         if time.monotonic() > self._end:
-            raise TimeoutError(f"expected {self._what} within {PATIENCE:g} s")
+            raise TimeoutError(f"expected {self._what} within {PATIENCE:g} s, found {found}")
         time.sleep(_LOOK_EVERY)
