@@ -8,7 +8,7 @@ import os
 import pytest
 
 # Files of few tests that take long: one processor would be alone with them if they came last.
-LONG = {"acceptance", "faults", "mutants", "simulation"}
+LONG = {"acceptance", "faults", "mutants", "scenarios", "simulation"}
 
 
 def pytest_configure() -> None:

@@ -12,7 +12,7 @@ from pyiceberg.table import StaticTable
 import sfn
 from sfn.errors import NameTaken, Unreadable
 from sfn.pointer import document, hintfile
-from sfn.pointer.naming import MAIN, NAMINGS, Whose
+from sfn.pointer.naming import MAIN, Whose
 from sfn.pointer.site import Site
 from tests.integration.scenarios.service import Identifier
 from tests.integration.scenarios.stage import Known
@@ -121,7 +121,7 @@ def _history(truth: Truth, table: Known, now: Known) -> str:
 
 
 def _state(truth: Truth, table: Known, ref: str) -> str:
-    site = Site(f"file://{table.directory}", NAMINGS[truth.stage.naming])
+    site = Site(f"file://{table.directory}", truth.stage.section.naming)
     whose = Whose(table.identifier[:-1], table.identifier[-1], table.uuid)
     files = [Path(key.removeprefix("file://")) for key in site.keys(whose, ref)]
     states = [document.parse(file.read_bytes()).state.value for file in files if file.exists()]
@@ -129,7 +129,7 @@ def _state(truth: Truth, table: Known, ref: str) -> str:
 
 
 def _letter(truth: Truth, table: Known) -> str:
-    row = truth.stage.world.rival.row(truth.stage.naming, table.identifier)
+    row = truth.stage.world.rival.row(truth.stage.section.name, table.identifier)
     return str(row["reason"]) if row is not None and row["reason"] is not None else NONE
 
 

@@ -12,15 +12,27 @@ from typing import Self
 
 from sfn.demo.fixture import RestCatalogServer, Runtime
 from sfn.pointer.naming import NAMINGS
-from tests.integration.scenarios import commits, ends, leftalone, names, places, renames, rivals, several, stopped
+from tests.integration.scenarios import (
+    commits,
+    ends,
+    leftalone,
+    names,
+    placements,
+    places,
+    renames,
+    rivals,
+    several,
+    stopped,
+)
 from tests.integration.scenarios.pauses import Pauses
 from tests.integration.scenarios.scenario import Scenario
-from tests.integration.scenarios.service import Followed, Service
+from tests.integration.scenarios.sections import Section, founded
+from tests.integration.scenarios.service import Service
 from tests.integration.scenarios.stage import Pause, Stage, World
-from tests.integration.scenarios.truth import Truth, catalog_id
+from tests.integration.scenarios.truth import Truth
 
 EXPECTED = Path(__file__).with_name("expected.json")
-_THEMES = (commits, renames, ends, places, several, leftalone, names, stopped)
+_THEMES = (commits, renames, ends, places, placements, several, leftalone, names, stopped)
 SCENARIOS: tuple[Scenario, ...] = tuple(one for theme in _THEMES for one in theme.SCENARIOS)
 AT_A_TIME = 12
 """Scenarios that play beside each other: most of their time they wait."""
@@ -75,11 +87,12 @@ def measured(folder: Path, runtime: Runtime, scenarios: Sequence[Scenario] = SCE
         (folder / name).mkdir()
     with ExitStack() as stack:
         server = stack.enter_context(RestCatalogServer(folder / "catalog", runtime))
-        service = Service(folder / "service", server.warehouse, [_followed(server, naming) for naming in NAMINGS])
+        warehouse = Path(server.warehouse.removeprefix("file://"))
+        told = [section.followed(server.settings) for section in founded(warehouse)]
+        service = Service(folder / "service", server.warehouse, told)
         rival = Service(folder / "rival", server.warehouse, rivals.followed(folder))
         stack.enter_context(closing(service))
         stack.enter_context(closing(rival))
-        warehouse = Path(server.warehouse.removeprefix("file://"))
         world = World(server.client, warehouse, service, rival, folder)
         service.start()
         rival.start()
@@ -93,30 +106,14 @@ def measured(folder: Path, runtime: Runtime, scenarios: Sequence[Scenario] = SCE
     return Matrix({one.title: {naming: cells[one.title, naming] for naming in NAMINGS} for one in scenarios})
 
 
-def _followed(server: RestCatalogServer, naming: str) -> Followed:
-    return Followed(
-        naming,
-        [
-            server.settings,
-            f'catalog_id = "{catalog_id(naming)}"',
-            f'include = ["{naming}_*.**"]',
-            f'naming = "{naming}"',
-            *([] if NAMINGS[naming].has_commits else ['branches = ["main", "release-*"]']),
-            'replica_lag = "200ms"',
-            'absence_delay = "1s"',
-            'min_publish_interval = "0s"',
-            "max_drops = 1000000",
-        ],
-    )
-
-
 def _played(
     world: World, scenarios: Sequence[Scenario], pause: Pause, at_a_time: int, pauses: Pauses | None = None
 ) -> dict[tuple[str, str], Cell]:
     def play(which: tuple[Scenario, str]) -> Cell:
         scenario, naming = which
         try:
-            return _cell(Stage(world, naming, scenario.key, pause), scenario)
+            section = Section(NAMINGS[naming], scenario.placement, world.warehouse)
+            return _cell(Stage(world, section, scenario.key, pause), scenario)
         except BaseException as error:
             error.add_note(f"in {scenario.title!r}, {naming} naming")
             if pauses is not None:

@@ -16,7 +16,7 @@ from tests.integration.scenarios.stage import Stage
 @contextmanager
 def rival_of(stage: Stage) -> Iterator[SqlCatalog]:
     """The other environment's catalog, with the scenario's namespace."""
-    catalog = _opened(stage.world.folder, stage.naming)
+    catalog = _opened(stage.world.folder, stage.section.name)
     try:
         catalog.create_namespace(stage.namespace)
         yield catalog

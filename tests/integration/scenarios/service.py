@@ -23,9 +23,9 @@ PATIENCE: Final = 60.0
 """Seconds that the service has for each thing to do."""
 _FAR: Final = timedelta(minutes=1)
 """No setting makes it wait that long for anything but a file's refresh or expiry."""
-_LOOK_EVERY: Final = 0.1
-# The service ends an idle connection at the very moment that somebody uses it again.
-_NONE_KEPT: Final = httpx.Limits(max_keepalive_connections=0)
+_LOOK_EVERY: Final = 0.2
+# The service ends an idle connection after some seconds, and may do so as it is used again.
+_SOON_LET_GO: Final = httpx.Limits(keepalive_expiry=1.0)
 _DRAIN: Final = 20.0
 _SEPARATOR: Final = "\x1f"
 _TOKEN: Final = "a-token-for-tests"  # noqa: S105 - it opens nothing
@@ -33,7 +33,7 @@ _PARTIES: Final = f"""\
 [listener]
 port = 0
 [sweep]
-every = "3s"
+every = "8s"
 [senders.test]
 secrets = {{ main = "{_TOKEN}" }}
 catalogs = {{ CATALOGS }}
@@ -69,7 +69,7 @@ class Service:
     def __init__(self, folder: Path, warehouse: str, catalogs: Sequence[Followed]) -> None:
         self._folder = folder
         self._log = folder / "service.log"
-        self._client = httpx.Client(timeout=20.0, trust_env=False, limits=_NONE_KEPT)
+        self._client = httpx.Client(timeout=20.0, trust_env=False, limits=_SOON_LET_GO)
         self._process: Guarded | None = None
         self._catalogs = [followed.name for followed in catalogs]
         named = ", ".join(f'{name} = "{name}"' for name in self._catalogs)
@@ -143,7 +143,7 @@ class Service:
             if rows == before and all(row is None or _is_settled(row) for row in rows):
                 return
             before = rows
-            deadline.wait()
+            deadline.wait([row["last"] for row in rows if row is not None])
 
     def row(self, catalog: str, table: Identifier) -> dict[str, Any] | None:
         """What operators are told of a table; None of one that is not known."""
@@ -191,12 +191,15 @@ class _Deadline:
     def __init__(self, what: str) -> None:
         self._what, self._end = what, time.monotonic() + PATIENCE
 
-    def wait(self) -> None:
+    def wait(self, found: object = "nothing of the kind") -> None:
         """A moment.
+
+        Args:
+            found: what there is instead.
 
         Raises:
             TimeoutError: there is none left.
         """
         if time.monotonic() > self._end:
-            raise TimeoutError(f"expected {self._what} within {PATIENCE:g} s")
+            raise TimeoutError(f"expected {self._what} within {PATIENCE:g} s, found {found}")
         time.sleep(_LOOK_EVERY)

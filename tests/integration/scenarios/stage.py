@@ -15,6 +15,7 @@ from pyiceberg.table import CreateTableTransaction, Table
 from pyiceberg.types import LongType, NestedField, StringType
 
 from sfn.pointer.location import canonical
+from tests.integration.scenarios.sections import Section
 from tests.integration.scenarios.service import Identifier, Service
 
 SCHEMA = Schema(
@@ -67,13 +68,13 @@ class Stage:
 
     Args:
         world: what it shares with the others.
-        naming: what the service calls the files, and how it knows the catalog.
+        section: how the service follows the catalog there.
         key: of the scenario, in the names of its namespaces.
         pause: while it is open the service is stopped, for all scenarios.
     """
 
-    def __init__(self, world: World, naming: str, key: str, pause: Pause) -> None:
-        self.world, self.naming, self.namespace = world, naming, f"{naming}_{key}"
+    def __init__(self, world: World, section: Section, key: str, pause: Pause) -> None:
+        self.world, self.section, self.namespace = world, section, f"{section.name}_{key}"
         self.catalog = world.open()
         self.catalog.create_namespace(self.namespace)
         self.had: set[str] = set()
@@ -168,7 +169,7 @@ class Stage:
     def tell_rival(self, name: Name) -> None:
         """Tell the other environment's service of a table of its own."""
         self.world.rival.tell(self._event(self.identifier(name), "commit"))
-        self.world.rival.until_settled(self.naming, [self.identifier(name)])
+        self.world.rival.until_settled(self.section.name, [self.identifier(name)])
 
     def at_once(self) -> AbstractContextManager[None]:
         """What is done in it is told at once: the service need not be done with the one before the next."""
@@ -189,7 +190,7 @@ class Stage:
 
     def settle(self) -> None:
         """Wait until the service has nothing left to do for the tables."""
-        self.world.service.until_settled(self.naming, list(self.tables))
+        self.world.service.until_settled(self.section.name, list(self.tables))
 
     def live(self) -> list[Table]:
         """All tables that the catalog has."""
@@ -232,7 +233,7 @@ class Stage:
             self.settle()
 
     def _event(self, table: Identifier, operation: str) -> dict[str, object]:
-        return {"catalog": self.naming, "namespace": list(table[:-1]), "name": table[-1], "operation": operation}
+        return {"catalog": self.section.name, "namespace": list(table[:-1]), "name": table[-1], "operation": operation}
 
     @staticmethod
     def _location(place: Path | None) -> str | None:

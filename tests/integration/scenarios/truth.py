@@ -59,11 +59,12 @@ class Truth:
     def untrue(self) -> list[str]:
         """Every file of ours that says what the catalog does not say, or never said: a line each."""
         folders = [directory.glob("**/_sfn/*") for directory in sorted(self.stage.directories)]
+        folders.append(self.stage.section.root.glob(f"{self.stage.namespace}*/*/*"))
         return [line for files in folders for file in sorted(files) for line in self._wrong(file)]
 
     def _wrong(self, file: Path) -> Iterator[str]:
         doc = document.parse(file.read_bytes())
-        if doc.catalog_id != catalog_id(self.stage.naming):
+        if doc.catalog_id != self.stage.section.catalog_id:
             return
         pointer = canonical(doc.metadata_file_path)
         if pointer not in self.stage.had:
@@ -75,8 +76,3 @@ class Truth:
             yield f"{file}: is current and names {pointer}, which is none of {sorted(self.live)}"
         elif (said := (*doc.namespace, doc.name, doc.guid)) != (now := (*table.name(), str(table.metadata.table_uuid))):
             yield f"{file}: speaks of {said}, the catalog of {now}"
-
-
-def catalog_id(naming: str) -> str:
-    """Of the catalog that is followed in a naming."""
-    return f"catalog-of-{naming}"
