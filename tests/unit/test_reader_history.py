@@ -91,6 +91,23 @@ def test_another_tables_commits_are_not_told(place: Directory) -> None:
     assert minutes(sfn.history(place.path)) == [1, 3, 5, 7]
 
 
+def test_other_tables_commits_between_do_not_make_the_history_shorter(
+    place: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.commit(4, guid=OTHER_UUID)
+    place.commit(6, guid=OTHER_UUID)
+    assert minutes(sfn.history(place.path, limit=3)) == [3, 5, 7]
+    monkeypatch.setattr(timeline, "READ", 1)
+    with pytest.raises(TooManyFiles, match="at most 1 files of commits, found more that are other tables'"):
+        sfn.history(place.path, limit=3)
+
+
+def test_a_file_of_another_commit_than_its_name_says_is_told_of(place: Directory) -> None:
+    place.commit(5).rename(place.commit(3))
+    with pytest.raises(Malformed, match=f"expected the Ordinal of its name, found {text(5)}"):
+        sfn.history(place.path)
+
+
 def test_a_broken_file_of_a_commit_is_told_of(place: Directory) -> None:
     place.commit(3).write_bytes(b"{")
     with pytest.raises(Malformed, match=text(3)):

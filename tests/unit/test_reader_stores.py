@@ -15,7 +15,9 @@ from typing_extensions import override
 
 import sfn
 from sfn.errors import NotFound, NotPermitted, Unreachable
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.reader.files import finish
+from sfn.reader.local import LocalFiles
 from sfn.reader.remote import FsspecFiles
 from tests.promises.stores import NOBODY
 from tests.unit.directory import Directory
@@ -52,6 +54,23 @@ class Refusing(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
         raise self.error
 
 
+class Silent(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+    """A store that may not be listed, and so does not tell what is missing from what is forbidden: as S3."""
+
+    protocol = "silent"
+
+    @override
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: object) -> bytes:
+        try:
+            return bytes(super().cat_file(path.replace("silent://", "memory://"), start, end))
+        except FileNotFoundError:
+            raise PermissionError(path) from None
+
+    @override
+    def ls(self, path: str, detail: bool = True, **_: object) -> list[object]:
+        raise PermissionError(path)
+
+
 class Remembering(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
     """A store whose driver remembers what it listed, as those of object stores do."""
 
@@ -72,6 +91,7 @@ class Remembering(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     register_implementation("refusing", Refusing, clobber=True)
+    register_implementation("silent", Silent, clobber=True)
     register_implementation("remembering", Remembering, clobber=True)
     monkeypatch.setattr(Refusing, "lists", True)
 
@@ -114,6 +134,38 @@ def test_what_a_driver_remembers_of_a_folder_is_not_believed() -> None:
     assert finish(files.list(f"remembering://{folder}/", 10)) == [f"remembering://{folder}/a.ver"]
     MemoryFileSystem().pipe_file(f"/{folder}/b.ver", b"")
     assert len(finish(files.list(f"remembering://{folder}/", 10))) == 2
+
+
+@pytest.mark.parametrize("folder", ["metadata/_sfn", "_sfn", "."])
+@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL], ids=lambda naming: naming.word)
+def test_who_may_not_list_finds_a_table_by_its_name_all_the_same(tmp_path: Path, folder: str, naming: Naming) -> None:
+    place, lake = Directory(tmp_path / "orders", folder, naming), f"lake-{uuid4()}"
+    pointer = f"silent://{lake}/orders/metadata/1.metadata.json"
+    MemoryFileSystem().pipe_file(f"/{lake}/orders/metadata/1.metadata.json", place.metadata().read_bytes())
+    file = place.write(metadata_file_path=pointer)
+    MemoryFileSystem().pipe_file(f"/{lake}/orders/{file.relative_to(place.path)}", file.read_bytes())
+    assert sfn.resolve(f"silent://{lake}/orders", "sales.orders").metadata_location == pointer
+    with pytest.raises(NotPermitted):
+        sfn.resolve(f"silent://{lake}/orders", "sales.customers")
+    with pytest.raises(NotPermitted):
+        sfn.resolve(f"silent://{lake}/orders")
+
+
+def test_a_folder_that_may_not_be_listed_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Directory(tmp_path / "orders", "_sfn")
+    place.metadata()
+    place.write()
+    listing = LocalFiles.list
+
+    async def refused(self: LocalFiles, prefix: str, limit: int) -> list[str]:
+        if prefix.endswith("/metadata/_sfn/"):
+            raise NotPermitted(prefix, expected="the permission to read it", found="none")
+        return await listing(self, prefix, limit)
+
+    monkeypatch.setattr(LocalFiles, "list", refused)
+    with pytest.raises(NotPermitted):
+        sfn.resolve(place.path)
+    assert sfn.resolve(place.path, "sales.orders").document.name == "orders"
 
 
 def test_options_reach_the_driver_of_the_directorys_scheme_alone() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from sfn.errors import CommitNotFound, TooManyFiles
+from sfn.errors import CommitNotFound, Malformed, TooManyFiles
 from sfn.pointer.document import Commit, Document, State, render_ordinal
 from sfn.pointer.naming import EXTENSION, HEAD, ORDINAL, Whose, commit_of, owner_of
 from sfn.reader.documents import Found, named, read
@@ -92,8 +92,11 @@ class Commits:
         """
         head = self._leading.doc
         keys = await self._keys()
-        told = {}
-        for ordinal in sorted({*keys, *self._between}, reverse=True)[:limit]:
+        told: dict[int, Entry] = {}
+        for looked_at, ordinal in enumerate(sorted({*keys, *self._between}, reverse=True)):
+            if len(told) >= limit:
+                break
+            self._check_extent(looked_at - limit)
             if (found := await self._commit(ordinal, keys)) is not None:
                 told[ordinal] = entry(found, Source.LEADING if found.key == self._leading.key else Source.COMMIT)
         if head.ordinal not in told or not head.live:
@@ -126,19 +129,30 @@ class Commits:
     async def _first(self, ordinals: Iterator[int], keys: Mapping[int, list[str]]) -> Found | None:
         """The first of these commits that is this table's."""
         for looked_at, ordinal in enumerate(ordinals):
-            if looked_at >= READ:
-                found = "more, and none of them is the table's"
-                raise TooManyFiles(self._leading.folder, expected=f"at most {READ:,} files of commits", found=found)
+            self._check_extent(looked_at)
             if (one := await self._commit(ordinal, keys)) is not None:
                 return one
         return None
 
+    def _check_extent(self, looked_at: int) -> None:
+        """Refuse to look through ever more files of commits that are other tables'."""
+        if looked_at >= READ:
+            where, found = self._leading.folder, "more that are other tables'"
+            raise TooManyFiles(where, expected=f"at most {READ:,} files of commits", found=found)
+
     async def _commit(self, ordinal: int, keys: Mapping[int, list[str]]) -> Found | None:
-        """The document of a commit, or what the head tells of it; None where it is another table's, or gone."""
+        """The document of a commit, or what the head tells of it; None where it is another table's, or gone.
+
+        Raises:
+            Malformed: a file is none, or is of another commit than its name says.
+        """
         for key in keys.get(ordinal, ()):
             found = await read(self._files, key)
-            if found is not None and found.identity == self._leading.identity:
-                return found
+            if found is None or found.identity != self._leading.identity:
+                continue
+            if found.doc.ordinal != ordinal:
+                raise Malformed(key, expected="the Ordinal of its name", found=render_ordinal(found.doc.ordinal))
+            return found
         commit = self._between.get(ordinal)
         return None if commit is None else replace(self._leading, doc=_built(commit, self._leading.doc))
 
