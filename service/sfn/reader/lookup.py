@@ -211,7 +211,7 @@ class Lookup:
         if self._ended and (not self._wanted.is_any or not self._broken):
             start, _ = max(self._ended, key=lambda both: both[0].doc.as_of)
             others = ", nor is the table of any other file there live" if len(self._ended) > 1 else ""
-            where = self._trust.directory if self._wanted.is_any else start.key
+            where = start.folder if self._wanted.is_any else start.key
             return Dropped(where, expected="a live table", found=f"{ended(start.doc)}{others}")
         if self._broken or self._crowded:
             return [*self._broken, *self._crowded][0]
