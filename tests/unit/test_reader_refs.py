@@ -98,7 +98,8 @@ def test_another_tables_branch_under_a_shared_name_is_passed_over(tmp_path: Path
     place.metadata(refs=REFS)
     place.write("a_b.c", ref="audit", guid=OTHER_UUID)
     place.write("a.b_c")
-    assert sfn.resolve(place.path, "a.b_c", ref="audit").snapshot_id == 2
+    for table in ("a.b_c", None):
+        assert sfn.resolve(place.path, table, ref="audit").snapshot_id == 2
 
 
 def test_a_broken_file_of_a_branch_does_not_hide_the_branch(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_a_folder_that_may_not_be_listed_is_not_passed_over(tmp_path: Path, monk
 def test_options_reach_the_driver_of_the_directorys_scheme_alone() -> None:
     with pytest.raises(Unreachable, match="ValueError: no such option"):
         sfn.resolve("refusing://lake/orders", storage_options={"option": "wrong"})
-    assert finish(FsspecFiles("refusing", {"option": "wrong"}).list("memory://nothing/", 10)) == []
+    assert len(finish(FsspecFiles("memory", {"option": "wrong"}).list("refusing://lake/", 10))) == 3
 
 
 def test_a_scheme_that_nobody_knows_is_refused() -> None:
