@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import accept, backlog, coalescing, freshness, fsyncs, resolving, soak
+from tests.bench import accept, backlog, coalescing, freshness, fsyncs, publishing, resolving, soak
 from tests.bench.record import Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
 from tests.bench.soak import Sample
@@ -91,6 +91,10 @@ def test_backlog(tmp_path: Path) -> None:
         "event_p99_while_replaying",
     ]
     assert all(one.value > 0 and one.short for one in figures)
+
+
+def test_publish(tmp_path: Path) -> None:
+    check(publishing.measure(1, tmp_path, quiet), {"ordinal_publish_p50", "ordinal_publish_requests"})
 
 
 def test_resolve(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ CLEANERS: Final = (
     # https://trino.io/docs/current/connector/iceberg.html#remove-orphan-files: `remove-orphan-files.min-retention` is 7
     # days, and an administrator's to lower. RemoveOrphanFiles keeps the hint, wherever it lies.
     Cleaner("Trino", 7 * _DAY, _DAY, _is_hint),
-    # The same procedure as Trino's: RemoveOrphanFilesProcedure, `older_than`.
+    # https://docs.starrocks.io/docs/data_source/catalog/iceberg/: 7 days unless `older_than` is given.
     Cleaner("StarRocks", 7 * _DAY, _DAY, _is_hint),
     # https://docs.lakekeeper.io/docs/nightly/table-maintenance/#remove-orphan-files: whatever no metadata refers to;
     # `default-older-than-ms` is 7 days and at least 24 hours. Of a hint nothing is said.

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.histories import KINDS, history_in_brief
 
 FIRST = 100_000
-EACH = 15
+EACH = 6
 
 
 @pytest.mark.parametrize("kind", KINDS)

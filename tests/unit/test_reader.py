@@ -144,6 +144,23 @@ def test_a_name_that_another_table_has_taken_is_refused_with_both_names(place: D
     assert sfn.resolve(place.path).document.name == "archive"
 
 
+def test_it_is_refused_with_the_name_that_the_table_has_by_now(place: Directory) -> None:
+    place.renamed("sales.orders", "sales.archive", name_now=place.link("sales.orders"))
+    place.renamed("sales.archive", "sales.attic", minutes=1)
+    place.write("sales.attic", minutes=2)
+    with pytest.raises(NameTaken, match=r"it is now sales\.attic, and that another table is sales\.orders"):
+        sfn.resolve(place.path, "sales.orders")
+
+
+def test_a_table_that_came_back_to_its_name_is_found_by_it(place: Directory) -> None:
+    there = Directory(place.path.parent / "there")
+    place.renamed("sales.orders", "sales.archive", name_now=there.link("sales.orders"))
+    place.write("sales.archive", state=State.RENAMED, moved_to=there.link("sales.orders"), minutes=1)
+    there.metadata()
+    there.write(minutes=2)
+    assert sfn.resolve(place.path, "sales.orders").document.name == "orders"
+
+
 @pytest.mark.parametrize("table", [None, "sales.orders"])
 def test_a_rename_that_leads_nowhere_or_to_another_table_is_a_drop(place: Directory, table: str | None) -> None:
     place.renamed("sales.orders", "sales.archive")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
 from typing import Final
 
 from sfn.errors import Ambiguous
@@ -41,9 +42,14 @@ def only(where: str, found: Sequence[Found]) -> Found:
 def _newest(found: Sequence[Found], key: Callable[[Found], Hashable]) -> list[Found]:
     best: dict[Hashable, Found] = {}
     for one in found:
-        if key(one) not in best or one.doc.as_of > best[key(one)].doc.as_of:
+        if key(one) not in best or _rank(one) > _rank(best[key(one)]):
             best[key(one)] = one
     return list(best.values())
+
+
+def _rank(found: Found) -> tuple[datetime, int]:
+    """By which the greatest counts: the newest, and of those that led to it the shortest way."""
+    return found.doc.as_of, -len(found.via)
 
 
 def _told(found: Sequence[Found]) -> list[str]:

@@ -195,14 +195,15 @@ class Lookup:
         doc = start.doc
         if not self._wanted.is_meant_by(doc) or doc.ref != MAIN:
             return None
-        if self._wanted.table is not None and doc.name_now is not None:
+        last = start if doc.live else await followed(self._files, self._trust, start)
+        if self._wanted.table is not None and doc.name_now is not None and not self._wanted.is_meant_by(last.doc):
+            now = named(last.doc) if last.doc.live else called(doc.moved_to)
             raise NameTaken(
                 start.key,
                 expected=f"the table that was called {named(doc)} here",
-                found=f"that it is now {called(doc.moved_to)}, and that another table is {named(doc)}",
-                remedy=f"name the one you mean: {called(doc.moved_to)}, or read {doc.name_now.sfn_file_path}",
+                found=f"that it is now {now}, and that another table is {named(doc)}",
+                remedy=f"name the one you mean: {now}, or read {doc.name_now.sfn_file_path}",
             )
-        last = start if doc.live else await followed(self._files, self._trust, start)
         if last.doc.live:
             return last
         self._ended.append((start, last))

@@ -3,44 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
+from tests.integration.pages import Shown
 from tests.integration.readers.matrix import Matrix
 from tests.integration.readers.outcome import REFUSES, SAME
 from tests.integration.readers.readers import READERS
 
-PAGE = Path(__file__).parents[3] / "service" / "READERS.md"
-_BEGIN, _END = (
-    "<!-- measured: written by python -m tests.integration.readers -->\n",
-    "<!-- end of what was measured -->\n",
-)
+_MODULE = "tests.integration.readers"
 _DIRECTORY = "/warehouse/sales/orders"
 _FILE = f"{_DIRECTORY}/metadata/_sfn/sales_orders_main.ver"
 
 
-def brought_up_to_date(page: str, matrix: Matrix) -> str:
-    """A page with what was measured between its markers.
-
-    Raises:
-        ValueError: it has no markers.
-    """
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise ValueError(f"a page with the lines {_BEGIN!r} and {_END!r}")
-    return f"{before}{_BEGIN}{rendered(matrix)}{_END}{after}"
+def pages(matrix: Matrix) -> list[Shown]:
+    """Where it is shown: all of it, and the cells alone."""
+    return [
+        Shown("service/READERS.md", _MODULE, rendered(matrix)),
+        Shown("README.md", _MODULE, f"\n{_cells(matrix)}\n"),
+    ]
 
 
 def rendered(matrix: Matrix) -> str:
     """Three tables: the lines, the cells, what refusals say."""
-    names = [reader.name for reader in READERS]
-    cells = [[step, *(_short(row[name]) for name in names)] for step, row in matrix.cells.items()]
     tables = [
         _table(["reader", "what its user writes", "measured with"], _lines(matrix)),
-        _table(["after", *names], cells),
+        _cells(matrix),
         _table(["reader", "how it refuses"], _refusals(matrix)),
     ]
     return "\n" + "\n".join(tables) + "\n"
+
+
+def _cells(matrix: Matrix) -> str:
+    names = [reader.name for reader in READERS]
+    return _table(
+        ["after", *names], ([step, *(_short(row[name]) for name in names)] for step, row in matrix.cells.items())
+    )
 
 
 def _lines(matrix: Matrix) -> Iterator[list[str]]:

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.readers.matrix import EXPECTED, Matrix, installed
 from tests.integration.readers.outcome import REFUSES, SAME, outcome
 from tests.integration.readers.readers import READERS, Place, Reader, Rows
-from tests.integration.readers.rendering import PAGE, brought_up_to_date
+from tests.integration.readers.rendering import pages
 from tests.integration.readers.steps import STEPS, Step
 from tests.real_catalog import runtime
 
@@ -48,9 +48,9 @@ def test_every_reader_shows_after_every_step_what_it_showed_when_it_was_measured
     assert not differences, "\n".join([*differences, ANEW])
 
 
-def test_the_page_says_what_was_measured() -> None:
-    page = PAGE.read_text()
-    assert page == brought_up_to_date(page, expected()), ANEW
+def test_the_pages_say_what_was_measured() -> None:
+    for shown in pages(expected()):
+        assert shown.path.read_text() == shown.brought_up_to_date(), f"{shown.page}: {ANEW}"
 
 
 def test_it_was_measured_with_what_is_installed() -> None:

@@ -29,7 +29,8 @@ def main() -> None:
         chosen.only_into.write_text(found.text())
     else:
         EXPECTED.write_text(found.text())
-        rendering.PAGE.write_text(rendering.brought_up_to_date(rendering.PAGE.read_text(), found))
+        for shown in rendering.pages(found):
+            shown.write()
 
 
 if __name__ == "__main__":

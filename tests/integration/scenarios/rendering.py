@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from sfn.pointer.naming import NAMINGS
+from tests.integration.pages import Shown
 from tests.integration.scenarios.looks import STANDARD
 from tests.integration.scenarios.matrix import Cell, Matrix
 
-PAGE = Path(__file__).parents[3] / "service" / "SCENARIOS.md"
-_BEGIN, _END = (
-    "<!-- measured: written by python -m tests.integration.scenarios -->\n",
-    "<!-- end of what was measured -->\n",
-)
+_MODULE = "tests.integration.scenarios"
 _LETTERS = {how: how[0].upper() for how in STANDARD}
 _ESCAPED = str.maketrans({"|": r"\|", "&": "&amp;", "<": "&lt;", "`": "'"})
 
 
-def brought_up_to_date(page: str, matrix: Matrix) -> str:
-    """A page with what was seen between its markers.
-
-    Raises:
-        ValueError: it has no markers.
-    """
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise ValueError(f"a page with the lines {_BEGIN!r} and {_END!r}")
-    return f"{before}{_BEGIN}{rendered(matrix)}{_END}{after}"
+def pages(matrix: Matrix) -> list[Shown]:
+    """Where it is shown."""
+    return [Shown(page, _MODULE, rendered(matrix)) for page in ("service/SCENARIOS.md", "README.md")]
 
 
 def rendered(matrix: Matrix) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from sfn.pointer.naming import NAMINGS
 from tests.integration.scenarios.matrix import EXPECTED, SCENARIOS, Matrix
-from tests.integration.scenarios.rendering import PAGE, brought_up_to_date, rendered
+from tests.integration.scenarios.rendering import pages, rendered
 from tests.real_catalog import runtime
 
 ROOT = Path(__file__).parents[3]
@@ -44,9 +44,9 @@ def test_every_reader_sees_what_it_saw_when_it_was_measured_and_nothing_untrue(t
     assert not differences, "\n".join([*differences, ANEW])
 
 
-def test_the_page_says_what_was_measured() -> None:
-    page = PAGE.read_text()
-    assert page == brought_up_to_date(page, expected()), ANEW
+def test_the_pages_say_what_was_measured() -> None:
+    for shown in pages(expected()):
+        assert shown.path.read_text() == shown.brought_up_to_date(), f"{shown.page}: {ANEW}"
 
 
 def test_every_scenario_was_measured_in_every_naming() -> None:
