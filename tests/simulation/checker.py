@@ -175,7 +175,7 @@ class Checker:
 
     def _check_head(self, key: str, doc: dict[str, Any]) -> None:
         """A document speaks of its branch as its metadata file does."""
-        heads = self.ranks.heads.get(doc["metadata_file_path"], {})
+        heads = self.ranks.heads.get(doc["metadata_file_path"], {doc["ref"]: doc["snapshot_id"]})
         is_rebuilt = commit_of(key) is not None and doc["snapshot_id"] is None
         if doc["state"] == "current" and not is_rebuilt and heads.get(doc["ref"], -1) != doc["snapshot_id"]:
             self.blame("lie: branch", f"{key} {doc['ref']} at {doc['snapshot_id']}, not {heads}")

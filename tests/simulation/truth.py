@@ -127,16 +127,14 @@ def version_of(table: Table) -> int:
 
 def metadata_file(table: Table) -> bytes:
     """What a table's metadata file says."""
+    times = dict(zip(table.metadata_log, table.log_times, strict=False))
     content = {
         "format-version": 2,
         "table-uuid": table.uuid,
         "location": table.location,
         "last-updated-ms": max(0, table.last_updated_ms),
         "current-snapshot-id": table.snapshot_id,
-        "metadata-log": [
-            {"metadata-file": entry, "timestamp-ms": at}
-            for entry, at in zip(table.metadata_log, table.log_times, strict=True)
-        ],
+        "metadata-log": [{"metadata-file": one, "timestamp-ms": times.get(one, 0)} for one in table.metadata_log],
         "refs": {ref: {"snapshot-id": head, "type": "branch"} for ref, head in table.branches},
         "properties": {"sfn.enabled": "false"} if table.left_alone is not None else {},
     }

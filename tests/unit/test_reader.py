@@ -16,7 +16,7 @@ import pytest
 from typing_extensions import override
 
 import sfn
-from sfn.errors import Ambiguous, Dropped, Malformed, NameTaken, NotFound, Stale, TooManyHops, Unreachable
+from sfn.errors import Ambiguous, Dropped, NameTaken, NotFound, Stale, TooManyHops, Unreachable
 from sfn.pointer import document
 from sfn.pointer.document import Document, State
 from sfn.reader.documents import HOPS
@@ -195,33 +195,6 @@ def test_a_circle_of_renames_is_refused(place: Directory, table: str | None) -> 
     place.renamed("sales.archive", "sales.orders")
     with pytest.raises(TooManyHops, match="found a circle"):
         sfn.resolve(place.path, table)
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        pytest.param(b"", "JSONDecodeError", id="empty"),
-        pytest.param(b"x" * (10 << 20), "65537 or more", id="10 MiB"),
-        pytest.param(b'{"version": "\xff"}', "UnicodeDecodeError", id="not UTF-8"),
-        pytest.param('{"version": 1}'.encode("utf-16"), "UnicodeDecodeError", id="UTF-16"),
-        pytest.param('{"version": 1}'.encode("utf-32-le"), "JSONDecodeError", id="UTF-32 without a mark"),
-        pytest.param('{"version": 1}'.encode("utf-8-sig"), "JSONDecodeError", id="byte order mark"),
-        pytest.param(b"[" * 60_000, "Error", id="deep"),
-        pytest.param(b"[]", "a JSON list", id="no object"),
-        pytest.param(b"{}", "version None", id="no version"),
-        pytest.param(b'{"version": 2}', "version 2; read it with", id="future version"),
-        pytest.param(b'{"version": true}', "version True", id="no number"),
-        pytest.param(b'{"version": 1}', "catalog_id is NoneType", id="a key is missing"),
-    ],
-)
-@pytest.mark.parametrize("table", [None, "sales.orders"])
-def test_what_is_no_document_is_refused_with_its_place(
-    place: Directory, table: str | None, body: bytes, found: str
-) -> None:
-    file = place.raw(body)
-    with pytest.raises(Malformed, match=found) as caught:
-        sfn.resolve(place.path, table)
-    assert caught.value.where == file.as_uri()
 
 
 def test_one_broken_file_does_not_hide_the_table_beside_it(place: Directory) -> None:

@@ -19,6 +19,33 @@ def fixture_place(tmp_path: Path) -> Directory:
     return place
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        pytest.param(b"", "JSONDecodeError", id="empty"),
+        pytest.param(b"x" * (10 << 20), "65537 or more", id="10 MiB"),
+        pytest.param(b'{"version": "\xff"}', "UnicodeDecodeError", id="not UTF-8"),
+        pytest.param('{"version": 1}'.encode("utf-16"), "UnicodeDecodeError", id="UTF-16"),
+        pytest.param('{"version": 1}'.encode("utf-32-le"), "JSONDecodeError", id="UTF-32 without a mark"),
+        pytest.param('{"version": 1}'.encode("utf-8-sig"), "JSONDecodeError", id="byte order mark"),
+        pytest.param(b"[" * 60_000, "Error", id="deep"),
+        pytest.param(b"[]", "a JSON list", id="no object"),
+        pytest.param(b"{}", "version None", id="no version"),
+        pytest.param(b'{"version": 2}', "version 2; read it with", id="future version"),
+        pytest.param(b'{"version": true}', "version True", id="no number"),
+        pytest.param(b'{"version": 1}', "catalog_id is NoneType", id="a key is missing"),
+    ],
+)
+@pytest.mark.parametrize("table", [None, "sales.orders"])
+def test_what_is_no_document_is_refused_with_its_place(
+    place: Directory, table: str | None, body: bytes, found: str
+) -> None:
+    file = place.raw(body)
+    with pytest.raises(Malformed, match=found) as caught:
+        sfn.resolve(place.path, table)
+    assert caught.value.where == file.as_uri()
+
+
 def renamed(place: Directory, target: str) -> None:
     """A tombstone of another table that forwards somewhere."""
     link = Link(("sales",), "target", target)

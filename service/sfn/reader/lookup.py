@@ -10,7 +10,7 @@ from typing import Final
 
 from sfn.errors import Dropped, Malformed, NameTaken, NotFound, NotPermitted, TooManyFiles, Unreachable, Unreadable
 from sfn.pointer.document import Document
-from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN, ORDINAL, UUID, Naming, Whose, owner_of
+from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN, ORDINAL, UUID, Whose, owner_of
 from sfn.pointer.site import Placement, Site, below_root
 from sfn.reader.choice import only
 from sfn.reader.documents import Found, Identity, called, ended, followed, named, read
@@ -123,7 +123,9 @@ class Lookup:
         yield Site(directory, placement=Placement.ROOT)
 
     async def _by_key(self, site: Site) -> tuple[Found, How] | None:
-        for key, how in _keys(site, self._wanted):
+        folder = site.folder
+        for name, how in _names(self._wanted.table, self._wanted.uuid):
+            key = folder + name
             self._looked_at.add(key)
             try:
                 start = await read(self._files, key)
@@ -234,22 +236,15 @@ async def listed(files: Files, folder: str) -> list[str]:
     return keys
 
 
-def _keys(site: Site, wanted: Wanted) -> Iterator[tuple[str, How]]:
-    """Where the table's leading file is if its name is known."""
-    whose = wanted.whose
-    if whose is None:
-        return
-    by_name = (IDENTIFIER, ORDINAL) if wanted.table is not None else ()
-    for naming in by_name:
-        for name in _names(naming, whose):
-            yield site.folder + name, How.NAME
-    for name in _names(UUID, whose):
-        yield site.folder + name, How.UUID
-
-
 @lru_cache(4096)
-def _names(naming: Naming, whose: Whose) -> Sequence[str]:
-    return naming.names(whose)
+def _names(table: tuple[str, ...] | None, uuid: str | None) -> Sequence[tuple[str, How]]:
+    """What the table's leading file may be called, in the order in which it is looked for."""
+    whose = Wanted(table, uuid).whose
+    if whose is None:
+        return ()
+    by_name = (IDENTIFIER, ORDINAL) if table is not None else ()
+    names = [(name, How.NAME) for naming in by_name for name in naming.names(whose)]
+    return (*names, *((name, How.UUID) for name in UUID.names(whose)))
 
 
 def _too_many(folder: str, expected: str, found: str) -> TooManyFiles:
