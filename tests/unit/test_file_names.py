@@ -228,6 +228,12 @@ def test_a_name_by_uuid_stays_whatever_the_table_is_called(table: Named, guid: s
     assert UUID.names(Whose((), "a", guid), "b") != UUID.names(Whose((), "a", guid + "_"), "b")
 
 
+@given(anyone, st.none() | any_texts | odd, st.sampled_from(list(NAMINGS.values())))
+def test_how_all_files_of_an_identifier_begin_is_known(table: Named, ref: str | None, naming: Naming) -> None:
+    whose = Whose(table.namespace, table.name, "9c12d441-03fe-4693-9a96-a0705ddf69c1")
+    assert all(name.startswith(naming.begins(whose)) for name in naming.names(whose, ref))
+
+
 def test_a_table_without_a_uuid_has_no_name_by_it() -> None:
     assert UUID.names(Whose(("a",), "t")) == ()
 

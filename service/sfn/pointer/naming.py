@@ -25,6 +25,7 @@ HEAD: Final = "head"
 
 _STANDS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _ORDINAL = re.compile(r"\d{8}T\d{6}(?:\d{3})?", re.ASCII)
+_ESCAPE_BEGUN = re.compile(r"%[0-9A-F]?$")
 _LONGEST = 200
 _KEPT = 100
 _LONGEST_REF = 100
@@ -84,6 +85,14 @@ class Naming:
         """
         owners = dict.fromkeys(self.owner(whose, strict) for strict in (False, True))
         return tuple(_joined(owner, render_ordinal(ordinal)) for owner in owners if owner is not None)
+
+    def begins(self, whose: Whose) -> tuple[str, ...]:
+        """How the names of all files of an identifier begin; "" where its tables may have had any uuid."""
+        if self.is_by_guid:
+            return ("",)
+        owners = [self.owner(whose, strict) for strict in (False, True)]
+        # Of a longer one so much is left at least, whatever the part behind it.
+        return tuple(dict.fromkeys(_uncut(owner) for owner in owners if owner is not None))
 
     def _part(self, ref: str | None, *, strict: bool) -> str:
         return self.lead if ref is None else _ref(ref, strict=strict)
@@ -159,11 +168,15 @@ def _joined(owner: str, part: str) -> str:
     return whole + EXTENSION
 
 
+def _uncut(owner: str) -> str:
+    return f"{owner}_" if len(owner) < _KEPT else _ESCAPE_BEGUN.sub("", owner[:_KEPT])
+
+
 def _shortened(folder: str) -> str:
     return folder if len(folder) <= _LONGEST else _cut(folder, _KEPT)
 
 
 def _cut(text: str, most: int) -> str:
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
-    kept = re.sub(r"%[0-9A-F]?$", "", text[:most])
+    kept = _ESCAPE_BEGUN.sub("", text[:most])
     return f"{kept}~{digest}"

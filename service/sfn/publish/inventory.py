@@ -117,8 +117,10 @@ class Inventory:
             keys = self.facts.folder(site.folder)
         elif site.folder in self.facts.folders:
             keys = sorted({*known, *self.facts.folders[site.folder]})
+        begins = site.naming.begins(Whose(self.name.namespace, self.name.name))
+        starts = tuple(site.folder + begin for begin in begins)
         for key in pointers(keys):
-            file = self._file(key) if key not in seen else None
+            file = self._file(key) if key not in seen and key.startswith(starts) else None
             if file is not None and ours(file.doc, self.name, self.policy):
                 yield file
 
