@@ -142,6 +142,19 @@ async def test_one_table_under_two_names_has_one_file_and_the_second_name_is_ref
     line.says(table, B, table)
 
 
+async def test_a_replica_that_lags_behind_a_rename_makes_no_dead_letter() -> None:
+    """For a moment both names have the table, as far as anybody says."""
+    line = ByUuid()
+    table = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.register(B, table)
+    await line.hear(Hint(B), seconds=3)
+    line.catalog.drop(A)
+    await line.work(60)
+    line.says(table, B, table)
+    assert not [outcome for outcome in line.outcomes if isinstance(outcome, Dead)]
+
+
 async def test_a_file_of_another_catalog_is_left_alone() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))

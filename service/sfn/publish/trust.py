@@ -28,7 +28,7 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
         detail = f"{scene.name} stepped back to {table.metadata_location}, and the brake is on; release it to follow"
         return Dead(Reason.HELD_DROP, detail, Findings(replace(claim.story, held=True)))
     if scene.here is None or scene.here.obstacle is not None:
-        return None
+        return _seeming_twin(scene, table)
     older = _older_than_replaced(scene, table) + _older_of_the_name(scene, scene.here)
     if older:
         return Later(*older_first(scene), claim.wish, Findings(_as_seen(scene), asks=older))
@@ -116,6 +116,20 @@ def _older_of_the_name(scene: Scene, here: Own) -> tuple[Ask, ...]:
         for other in beside(scene.inventory, here.site)
     )
     return (Ask(name),) if name not in stuck and any(older) else ()
+
+
+def _seeming_twin(scene: Scene, table: Table) -> Later | None:
+    """Another name has the table's file and, as far as the catalog says, the table. A replica may lag behind a rename,
+    so that counts only if it is still said later.
+    """
+    found, wish = scene.here.found if scene.here is not None else None, scene.claim.wish
+    if found is None or wish.looked_again or (found.guid, found.catalog_id) != (table.uuid, scene.policy.catalog_id):
+        return None
+    twin = TableName(scene.name.catalog, found.namespace, found.name)
+    if twin == scene.name:
+        return None
+    at, why = scene.look.answered + scene.policy.pause, f"{twin} seems to be the same table: looked at once more"
+    return Later(at, why, replace(wish, looked_again=True), Findings(scene.claim.story, asks=(Ask(twin),)))
 
 
 def _as_seen(scene: Scene) -> Story:
