@@ -12,6 +12,7 @@ import pytest
 from sfn.pointer.document import render_ordinal
 from sfn.pointer.naming import ORDINAL, Whose, commit_of
 from sfn.pointer.site import Site
+from sfn.publish.decide import Verdict, decide
 from sfn.publish.policy import MOST_COMMITS, OnDrop, Policy
 from sfn.store import Moved
 from sfn.words import Held, Hint, Table
@@ -245,6 +246,22 @@ async def test_a_refresh_writes_all_of_it_anew_and_changes_nothing() -> None:
     assert set(before) <= written
     for key, body in before.items():
         assert line.read(key) | {"written_at": 0, "asked_at": 0} == body | {"written_at": 0, "asked_at": 0}
+
+
+async def test_a_refresh_reads_a_full_folder_in_few_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Timeline(keep=200)
+    line.commit(150)
+    await line.hear(Hint(A), seconds=20)
+    verdicts: list[Verdict] = []
+
+    def noted(*asked: Any, **more: Any) -> Verdict:  # noqa: ANN401 - whatever the decision is given
+        verdicts.append(decide(*asked, **more))
+        return verdicts[-1]
+
+    monkeypatch.setattr("sfn.publish.protocol.decide", noted)
+    await line.work(line.policy.refresh_after.total_seconds() + 60)
+    assert len(line.commits) == 150
+    assert 0 < len(verdicts) < 20
 
 
 async def test_nothing_new_costs_no_listing() -> None:

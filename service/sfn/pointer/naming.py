@@ -114,6 +114,7 @@ UUID: Final = Naming("uuid", _by_guid, MAIN, has_refs=True, has_commits=False, i
 NAMINGS: Final[Mapping[str, Naming]] = MappingProxyType({row.word: row for row in (IDENTIFIER, ORDINAL, UUID)})
 
 
+@lru_cache(8192)
 def commit_of(file_name: str) -> int | None:
     """The Ordinal of the commit that a file is for, in Unix milliseconds; None for every other file."""
     part = file_name.removesuffix(EXTENSION).rpartition("_")[2]

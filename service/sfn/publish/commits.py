@@ -7,7 +7,7 @@ on the head, so that whoever comes next can create what a writer that died did n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
@@ -96,32 +96,30 @@ def finish_commits(scene: Scene, own: Own, draft: Draft) -> None:
         _mend(_timeline(scene, own), draft)
 
 
-def remove_commits(scene: Scene, own: Own, draft: Draft, *, but: tuple[int, ...] = ()) -> None:
+def remove_commits(scene: Scene, own: Own, draft: Draft, *, but: Collection[int] = ()) -> None:
     """Delete the files of all commits but some."""
-    for ordinal, key in _commit_keys(scene, own):
-        held = _ours_at(scene, key) if ordinal not in but else None
-        if held is not None:
-            draft.remove(Stage.PRUNE, key, held)
+    for key, held in _commit_files(scene, own, but=but):
+        draft.remove(Stage.PRUNE, key, held)
 
 
 def touch_commits(scene: Scene, own: Own, draft: Draft) -> None:
     """Write the files of all commits once more, unchanged; beside a tombstone too they stay until it expires."""
     changed = {change.key for change in draft.changes}
-    for _, key in _commit_keys(scene, own):
-        held = _ours_at(scene, key) if key not in changed else None
-        if held is not None:
+    for key, held in _commit_files(scene, own):
+        if key not in changed:
             draft.put(Stage.FORWARD, key, held.body, held)
 
 
-def _commit_keys(scene: Scene, own: Own) -> list[tuple[int, str]]:
-    """Ordinals and keys of the commits' files that are known to be there, the oldest first."""
-    return sorted((_timeline(scene, own).keys or {}).items()) if own.site.naming.has_commits else []
-
-
-def _ours_at(scene: Scene, key: str) -> Held | None:
-    held = scene.facts.file(key)
-    doc = readable(held)
-    return held if doc is not None and ours(doc, scene.name, scene.policy) else None
+def _commit_files(scene: Scene, own: Own, but: Collection[int] = ()) -> Iterator[tuple[str, Held]]:
+    """The commits' files that are known to be there and are ours, the oldest first, but those of some Ordinals."""
+    known = (_timeline(scene, own).keys or {}) if own.site.naming.has_commits else {}
+    keys = [key for ordinal, key in sorted(known.items()) if ordinal not in but]
+    scene.facts.require_files(keys)
+    for key in keys:
+        held = scene.facts.file(key)
+        doc = readable(held)
+        if held is not None and doc is not None and ours(doc, scene.name, scene.policy):
+            yield key, held
 
 
 def _timeline(scene: Scene, own: Own) -> _Timeline:
@@ -246,9 +244,9 @@ def _prune(timeline: _Timeline, created: list[int], draft: Draft) -> None:
     scene = timeline.scene
     policy, now = scene.policy, scene.look.answered
     all_of_them = sorted({*(timeline.keys or ()), *created}, reverse=True)
-    young = [
+    young = {
         ordinal
         for rank, ordinal in enumerate(all_of_them[:MOST_COMMITS])
         if rank < policy.keep or now - (_EPOCH + timedelta(milliseconds=ordinal)) < policy.keep_for
-    ]
-    remove_commits(scene, timeline.own, draft, but=tuple(young))
+    }
+    remove_commits(scene, timeline.own, draft, but=young)

@@ -6,7 +6,7 @@ anew. So the decision stays pure, asks for no more than it uses, and the order o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias, TypeVar
@@ -30,10 +30,10 @@ class LoadTable:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFile:
-    """What lies at this key?"""
+class ReadFiles:
+    """What lies at these keys?"""
 
-    key: str
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Prove:
 
 
 Question: TypeAlias = (
-    LoadTable | ReadFile | ListFolder | Exists | Remember | WhoIsAt | WhoHas | IsListed | MayStep | Prove
+    LoadTable | ReadFiles | ListFolder | Exists | Remember | WhoIsAt | WhoHas | IsListed | MayStep | Prove
 )
 
 
@@ -170,7 +170,13 @@ class Facts:
 
     def file(self, key: str) -> Held | None:
         """The file at a key."""
-        return _known(self.files.get(key), ReadFile(key)).held
+        return _known(self.files.get(key), ReadFiles((key,))).held
+
+    def require_files(self, keys: Iterable[str]) -> None:
+        """Have many files read at once that `file` is about to ask for: each question is a decision made anew."""
+        missing = tuple(key for key in keys if key not in self.files)
+        if missing:
+            raise Lacking(ReadFiles(missing))
 
     def folder(self, prefix: str) -> tuple[str, ...]:
         """The keys below a prefix."""
@@ -190,19 +196,24 @@ class Facts:
         return _known(self.yes.get(question), question)
 
     def guarantees(self, key: str) -> Guarantees:
-        """What the store of an existing file was proven to do."""
-        return _known(self.proven.get(key), Prove(key))
+        """What the store of an existing file was proven to do: what it does for one, it does for the whole folder."""
+        return _known(self.proven.get(folder_of(key)), Prove(key))
 
     def require_read(self, key: str) -> None:
         """Have a file read unless this publish did so: what is only remembered may have changed."""
         if key not in self.files or self.files[key].turn == 0:
-            raise Lacking(ReadFile(key))
+            raise Lacking(ReadFiles((key,)))
 
     def require_look_after(self, table: TableName, keys: tuple[str, ...]) -> None:
         """Have the catalog asked again unless its answer is younger than the tags of these files (rule: tag first)."""
         newest = max((self.files[key].turn for key in keys if key in self.files), default=0)
         if self.look(table).turn < newest:
             raise Lacking(LoadTable(table))
+
+
+def folder_of(key: str) -> str:
+    """Where a file lies."""
+    return key.rpartition("/")[0]
 
 
 def _known(value: T | None, question: Question) -> T:

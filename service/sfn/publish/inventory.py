@@ -119,8 +119,10 @@ class Inventory:
             keys = sorted({*known, *self.facts.folders[site.folder]})
         begins = site.naming.begins(Whose(self.name.namespace, self.name.name))
         starts = tuple(site.folder + begin for begin in begins)
-        for key in pointers(keys):
-            file = self._file(key) if key not in seen and key.startswith(starts) else None
+        wanted = [key for key in pointers(keys) if key not in seen and key.startswith(starts)]
+        self.facts.require_files(wanted)
+        for key in wanted:
+            file = self._file(key)
             if file is not None and ours(file.doc, self.name, self.policy):
                 yield file
 
@@ -158,7 +160,9 @@ def pointers(keys: Iterable[str]) -> list[str]:
 def beside(inventory: Inventory, site: Site) -> tuple[Document, ...]:
     """The other rows' documents in a site's folder."""
     facts, found = inventory.facts, []
-    for key in pointers(facts.folder(site.folder))[: LISTED + 1]:
+    keys = pointers(facts.folder(site.folder))[: LISTED + 1]
+    facts.require_files(keys)
+    for key in keys:
         doc = readable(facts.file(key))
         if doc is not None and not ours(doc, inventory.name, inventory.policy):
             # One of our own two names may be somebody else's file, and then it is in our memory.

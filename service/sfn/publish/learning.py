@@ -25,11 +25,12 @@ from sfn.publish.facts import (
     MayStep,
     Prove,
     Question,
-    ReadFile,
+    ReadFiles,
     Remember,
     Seen,
     WhoHas,
     WhoIsAt,
+    folder_of,
 )
 from sfn.publish.inventory import ours, pointers, readable
 from sfn.publish.learnt import learnt
@@ -70,7 +71,7 @@ class Learning:
         """Ask the world what the decision lacks."""
         ports = self.ports
         match question:
-            case ReadFile() | ListFolder() | Exists() | Prove():
+            case ReadFiles() | ListFolder() | Exists() | Prove():
                 await self._look(question, facts)
             case LoadTable(table):
                 facts.looks[table] = await self._load(table, facts)
@@ -87,17 +88,17 @@ class Learning:
             case _:
                 assert_never(question)
 
-    async def _look(self, question: ReadFile | ListFolder | Exists | Prove, facts: Facts) -> None:
+    async def _look(self, question: ReadFiles | ListFolder | Exists | Prove, facts: Facts) -> None:
         """Look at files."""
         stores = self.ports.stores
         match question:
-            case ReadFile(key):
-                held = await stores.at(key).read(key)
-                facts.files[key] = Seen(held, facts.next_turn())
+            case ReadFiles(keys):
+                for key in keys:
+                    facts.files[key] = Seen(await stores.at(key).read(key), facts.next_turn())
             case ListFolder(prefix):
                 facts.folders[prefix] = tuple(await stores.at(prefix).list(prefix, FOLDER_LISTED + 1))
             case Prove(key):
-                facts.proven[key] = await stores.at(key).prove(key)
+                facts.proven[folder_of(key)] = await stores.at(key).prove(key)
             case Exists(key):
                 try:
                     facts.yes[question] = await stores.at(key).part(key, 0, 1) is not None
@@ -138,9 +139,7 @@ class Learning:
         is_unsettled = bool(self.claim.locations) and not story.visited
         if table != self.name or story.told is not None or is_unsettled:
             return told
-        for key in self._own_keys():
-            if key not in facts.files:
-                await self.learn(ReadFile(key), facts)
+        await self.learn(ReadFiles(tuple(key for key in self._own_keys() if key not in facts.files)), facts)
         known = learnt(self.claim, self.name, facts.files.values(), self.policy)
         return replace(known, tellings=told.tellings) if told is not None else known
 

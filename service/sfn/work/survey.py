@@ -14,7 +14,7 @@ from sfn.catalog import Catalog, Withheld
 from sfn.errors import LocationRefused, Permanent, Scope, Trouble
 from sfn.pointer.location import checked
 from sfn.publish.comparison import Difference, Kind, compare
-from sfn.publish.facts import Facts, Lacking, LoadTable, Look, ReadFile, Seen
+from sfn.publish.facts import Facts, Lacking, LoadTable, Look, ReadFiles, Seen
 from sfn.publish.policy import Policy
 from sfn.store import Stores
 from sfn.words import Loaded, Missing, Table, TableName
@@ -138,8 +138,9 @@ async def learnt(decide: Callable[[Facts], T], stores: Stores, catalog: Catalog)
         except Lacking as lacking:
             question = lacking.question
         match question:
-            case ReadFile(key):
-                facts.files[key] = Seen(await stores.at(key).read(key), facts.next_turn())
+            case ReadFiles(keys):
+                for key in keys:
+                    facts.files[key] = Seen(await stores.at(key).read(key), facts.next_turn())
             case LoadTable(other):
                 answer = await catalog.load(other, None)
                 found = answer.table if isinstance(answer, Loaded) else Missing()
