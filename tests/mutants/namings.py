@@ -1,9 +1,10 @@
-"""The mutants of what files are called, of commits' own files and of branches."""
+"""The mutants of what files are called, of commits' own files, of branches and of refreshes."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, broken
 
+REFRESHED = "tests/simulation/test_refreshes.py::test_nothing_of_ours_grows_old_enough_to_be_cleaned_away"
 SIMULATED = "tests/simulation/test_namings.py"
 
 NAMINGS = (
@@ -73,4 +74,7 @@ NAMINGS = (
         f"{SIMULATED}::test_a_commit_whose_writer_died_gets_its_file_from_the_next_one",
         broken("rest: a timeline that lacks a commit"),
     ),
+    Mutant("14-refresh-leaves-commits", 14, f"{REFRESHED}[commits]", broken("cleaned away")),
+    Mutant("14-refresh-leaves-hint", 14, f"{REFRESHED}[alongside]", broken("cleaned away")),
+    Mutant("14-refresh-leaves-tombstones", 14, f"{REFRESHED}[uuid]", broken("cleaned away")),
 )

@@ -48,6 +48,12 @@ TABLE = (
         'assert stage.world.counts["retry"] < 20',
     ),
     Mutant(
+        "02-short-lived-waits-in-line",
+        2,
+        f"{CLAIMS}::test_a_short_lived_table_does_not_wait_behind_a_backlog[asyncio-memory]",
+        "assert (claim.subject, claim.lane.urgency) == (RETURNS, Urgency.SHORT_LIVED)",
+    ),
+    Mutant(
         "02-freed-slot-wakes-nobody",
         2,
         f"{DIRECTED}::test_a_slot_that_is_freed_after_the_bell_rang_is_taken",

@@ -61,26 +61,29 @@ class Disasters:
         for service in self.world.services:
             self.world.loop.create_task(service.leave(self.world.rng.uniform(1, 2) * DAY.total_seconds()))
 
-    async def _clean(self) -> None:
+    def clean(self) -> None:
         """Every cleaner comes to every place where a table lives or lived, each set as strictly as it can be.
 
         It spares what any live table knows: that one that is run for a table takes another's metadata from the same
         folder is so, and the tables' loss, not of their files here.
         """
         world = self.world
+        live = [table for truth in world.truths for table in truth.live().values()]
+        known = {key for table in live for key in (*table.metadata_log, table.metadata_location)}
+        for cleaner in CLEANERS:
+            strict = replace(cleaner, age=cleaner.least / timedelta(days=1) * DAY)
+            for place in sorted(world.checker.places):
+                for key in strict.condemned(place, world.files.ages(), known):
+                    world.say(f"  {cleaner.name} deletes {key}")
+                    world.count("cleaned")
+                    body = world.files.bodies.pop(key)
+                    if world.weather.calm or not world.setting.away:
+                        world.checker.cleaned(key, body, cleaner.name)
+
+    async def _clean(self) -> None:
         while True:
-            await asyncio.sleep(world.rng.uniform(30, 200))
-            live = [table for truth in world.truths for table in truth.live().values()]
-            known = {key for table in live for key in (*table.metadata_log, table.metadata_location)}
-            for cleaner in CLEANERS:
-                strict = replace(cleaner, age=cleaner.least / timedelta(days=1) * DAY)
-                for place in sorted(world.checker.places):
-                    for key in strict.condemned(place, world.files.ages(), known):
-                        world.say(f"  {cleaner.name} deletes {key}")
-                        world.count("cleaned")
-                        body = world.files.bodies.pop(key)
-                        if world.weather.calm or not world.setting.away:
-                            world.checker.cleaned(key, body, cleaner.name)
+            await asyncio.sleep(self.world.rng.uniform(30, 200))
+            self.clean()
 
     async def _operate(self) -> None:
         """Somebody replays dead letters, whatever else goes on; but who waives the brake in an outage is to blame."""

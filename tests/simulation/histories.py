@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from sfn.pointer.naming import ORDINAL, UUID
 from sfn.pointer.site import Placement
-from tests.simulation.life import BRANCHES, OPERATIONS, SWITCHES
+from tests.simulation.life import BRANCHES, OPERATIONS, RETURNS, SWITCHES
 from tests.simulation.setting import Files, Report, Setting
 from tests.simulation.telling import BY_UUID, CONVERGING, IN_ORDER, TELLABLE
 from tests.simulation.world import World
@@ -75,6 +75,10 @@ KINDS = {
     "cleaned-commits": Setting(cleaned=True, policies=(FEW_COMMITS,)),
     "cleaned-away": Setting(cleaned=True, away=True),
     "cleaned-away-commits": Setting(cleaned=True, away=True, policies=(FEW_COMMITS,)),
+    "returns": Setting(OPERATIONS | RETURNS),
+    "returns-shared": Setting(SHARED | RETURNS, places=2, shared=True),
+    "uuid-returns": Setting(OPERATIONS | RETURNS | BRANCHES, policies=(BY_UUID_NAMED | BRANCHED,)),
+    "commits-returns": Setting(OPERATIONS | RETURNS, policies=(FEW_COMMITS,)),
     "resettled": Setting(OPERATIONS | BRANCHES, policies=(BRANCHED, BY_UUID_NAMED | ALONGSIDE, FEW_COMMITS, {})),
 }
 

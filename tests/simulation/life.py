@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sfn.words import Hint, Missing, Table, TableName
+from sfn.words import Hint, Missing, Table, TableName, Unwritten
 from tests.simulation.truth import first_version, next_version
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ OPERATIONS = {
 }
 
 
+RETURNS = {"drop": 3.0, "undrop": 2.5, "register": 2.0, "stage": 1.5}
+"""A table that was dropped comes back; one is begun, and committed later or never."""
 BRANCHES = {"branch": 3.0, "unbranch": 1.5}
 SWITCHES = {"switch": 3.0, "stray": 1.5}
 """After these a table gets no files of ours, until it does again."""
@@ -43,6 +45,7 @@ class Life:
         places: locations in use.
         shared: several tables may live at one place.
         lost: the chance that an event never comes.
+        dropped: what was dropped and whose metadata files are still there.
     """
 
     world: World
@@ -52,6 +55,7 @@ class Life:
     weights: dict[str, float] = field(default_factory=lambda: dict(OPERATIONS))
     shared: bool = False
     lost: float = 0.15
+    dropped: list[tuple[TableName, Table]] = field(default_factory=list)
 
     @property
     def rng(self) -> random.Random:
@@ -85,11 +89,7 @@ class Life:
         name = self.rng.choice(list(live))
         table = live[name]
         if table.metadata_log and table.metadata_log[-1].startswith(table.location + "/"):
-            self.world.ranks.rolled_back[table.uuid].append(self.world.loop.now())
-            log, times = table.metadata_log, table.log_times
-            heads = dict(self.world.ranks.heads[log[-1]])
-            back = replace(table, metadata_location=log[-1], metadata_log=log[:-1], log_times=times[:-1])
-            self._set(name, replace(back, snapshot_id=heads.pop("main"), branches=tuple(sorted(heads.items()))))
+            self._set(name, self._stepped_back(table))
 
     def rename(self, live: dict[TableName, Table]) -> None:
         free = [name for name in self.names if name not in live]
@@ -144,6 +144,33 @@ class Life:
     def drop(self, live: dict[TableName, Table]) -> None:
         self._drop(self.rng.choice(list(live)), purge=self.rng.random() < 0.2)
 
+    def undrop(self, live: dict[TableName, Table]) -> None:
+        """It comes back as it was."""
+        self._return(live, [(name, table) for name, table in self.dropped if name not in live])
+
+    def register(self, live: dict[TableName, Table]) -> None:
+        """Some metadata file of a dropped table gets a name, perhaps another one."""
+        free = [name for name in self.names if name not in live]
+        if self.dropped and free:
+            _, table = self.rng.choice(self.dropped)
+            has_older = bool(table.metadata_log) and table.metadata_log[-1].startswith(table.location + "/")
+            chosen = self._stepped_back(table) if has_older and self.rng.random() < 0.3 else table
+            self._return(live, [(self.rng.choice(free), chosen)])
+
+    async def stage(self, live: dict[TableName, Table]) -> None:
+        """A create that is staged: there is a name without a table, until it is committed or given up."""
+        free, places = [name for name in self.names if name not in live], self._free(live)
+        if not free or not places:
+            return
+        name, place, truth = self.rng.choice(free), self.rng.choice(places), self.world.truths[self.catalog]
+        self.world.set(self.catalog, name, Unwritten())
+        self.tell(Hint(name))
+        await asyncio.sleep(self.rng.choice([0.1, 5, 30]))
+        if truth.true(name) == Unwritten() and self.rng.random() < 0.5 and place in self._free(truth.live()):
+            self._create(name, place)
+        elif truth.true(name) == Unwritten():
+            self.world.set(self.catalog, name, Missing())
+
     async def recreate(self, live: dict[TableName, Table]) -> None:
         name = self.rng.choice(list(live))
         free = self._free(live)
@@ -158,6 +185,20 @@ class Life:
         taken = {table.location for table in live.values()}
         return self.places if self.shared else [place for place in self.places if place not in taken]
 
+    def _return(self, live: dict[TableName, Table], which: list[tuple[TableName, Table]]) -> None:
+        """One of these tables is there again, if nobody is in its place."""
+        known, places = {table.uuid for table in live.values()}, self._free(live)
+        which = [(name, table) for name, table in which if table.uuid not in known and table.location in places]
+        if which:
+            self._set(*self.rng.choice(which))
+
+    def _stepped_back(self, table: Table) -> Table:
+        self.world.ranks.rolled_back[table.uuid].append(self.world.loop.now())
+        log, times = table.metadata_log, table.log_times
+        heads = dict(self.world.ranks.heads[log[-1]])
+        back = replace(table, metadata_location=log[-1], metadata_log=log[:-1], log_times=times[:-1])
+        return replace(back, snapshot_id=heads.pop("main"), branches=tuple(sorted(heads.items())))
+
     def _create(self, name: TableName, place: str) -> None:
         self._set(name, first_version(self.rng, place, self.world.time))
 
@@ -169,7 +210,10 @@ class Life:
         table = self.world.truths[self.catalog].true(name)
         self.world.set(self.catalog, name, Missing())
         if purge and isinstance(table, Table):
+            self.dropped = [(other, gone) for other, gone in self.dropped if gone.uuid != table.uuid]
             self.world.purge(table)
+        elif isinstance(table, Table):
+            self.dropped.append((name, table))
         self.tell(Hint(name, drop=True, purge=purge))
 
     def _rename(self, old: TableName, new: TableName) -> None:

@@ -20,7 +20,6 @@ from sfn.words import (
     Hint,
     Known,
     Loaded,
-    Missing,
     NotModified,
     Outcome,
     Slots,
@@ -116,7 +115,7 @@ class SimulatedCatalog:
 
     async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         found = await self._answer(f"load {table}", lambda at: self._truth.get(table, at))
-        if isinstance(found, Missing):
+        if not isinstance(found, Table):
             return found
         etag = hashlib.md5(repr(found).encode(), usedforsecurity=False).hexdigest()
         return NotModified() if etag == known else Loaded(found, etag)

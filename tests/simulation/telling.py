@@ -68,6 +68,7 @@ class Post:
 class ToldLife(Life):
     """The operations of one catalog's users, each told of with all that a listener needs."""
 
+    @override
     def register(self, live: dict[TableName, Table]) -> None:
         """A table is dropped, and its metadata file gets a name again."""
         name = self.rng.choice(list(live))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,9 +20,9 @@ def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> P
     """How a simulated catalog's tables are published.
 
     Args:
-        files: what they are called and where they lie.
+        files: what they are called and where they lie, and whatever else is to be otherwise.
     """
-    return Policy(
+    usual = Policy(
         catalog_id=truth.catalog_id,
         replica_lag=timedelta(seconds=6),
         absence_delay=timedelta(seconds=30),
@@ -32,8 +33,8 @@ def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> P
         swept=not told,
         told=told,
         keep_for=timedelta(0),
-        **files,
     )
+    return replace(usual, **files)
 
 
 TERMS = Terms(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sfn.words import Missing, Table, TableName
+from sfn.words import Missing, Table, TableName, Unwritten
 
 
 @dataclass(slots=True)
@@ -53,26 +53,26 @@ class CatalogTruth:
         self.name = name
         self.catalog_id = name * 8
         self._now = now
-        self.history: dict[TableName, list[tuple[float, Table | Missing]]] = defaultdict(list)
+        self.history: dict[TableName, list[tuple[float, Table | Missing | Unwritten]]] = defaultdict(list)
         self.blank: list[tuple[float, float]] = []
         self.down: list[tuple[float, float]] = []
 
-    def set(self, name: TableName, value: Table | Missing) -> None:
+    def set(self, name: TableName, value: Table | Missing | Unwritten) -> None:
         """The catalog's answer for a name from now on."""
         self.history[name].append((self._now(), value))
 
-    def get(self, name: TableName, at: float | None = None) -> Table | Missing:
+    def get(self, name: TableName, at: float | None = None) -> Table | Missing | Unwritten:
         """What a replica that has heard all until `at` answers; the primary by default."""
         now = self._now()
         if any(start <= now < end for start, end in self.blank):
             return Missing()
-        answer: Table | Missing = Missing()
+        answer: Table | Missing | Unwritten = Missing()
         for since, value in self.history.get(name, ()):
             if since <= (now if at is None else at):
                 answer = value
         return answer
 
-    def true(self, name: TableName) -> Table | Missing:
+    def true(self, name: TableName) -> Table | Missing | Unwritten:
         """What is so, whatever the catalog answers in a blank spell."""
         return self.history[name][-1][1] if self.history.get(name) else Missing()
 

@@ -16,7 +16,7 @@ from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.ledger import Terms as LedgerTerms
 from sfn.inbox.sqlite.rows import Rows, subject_of
 from sfn.publish.policy import Policy
-from sfn.words import Hint, Missing, Subject, Table, TableName
+from sfn.words import Hint, Missing, Subject, Table, TableName, Unwritten
 from tests.simulation.checker import Checker
 from tests.simulation.disasters import Disasters
 from tests.simulation.life import REFUSED, Life
@@ -70,7 +70,7 @@ class World:
         """Keep for whoever replays the seed."""
         self.trace.append(f"{self.time:9.2f} {what}")
 
-    def set(self, catalog: int, name: TableName, value: Table | Missing) -> None:
+    def set(self, catalog: int, name: TableName, value: Table | Missing | Unwritten) -> None:
         """Something happened in a catalog."""
         truth = self.truths[catalog]
         truth.set(name, value)
@@ -85,7 +85,7 @@ class World:
                 self.files.lay(value.metadata_location, metadata_file(value))
             self.say(f"{name} = {value.metadata_location} {value.uuid} at {value.location}")
         else:
-            self.say(f"{name} is gone")
+            self.say(f"{name} is {'gone' if value == Missing() else 'begun'}")
 
     def purge(self, table: Table) -> None:
         """The catalog deletes a dropped table's metadata files."""
