@@ -14,6 +14,7 @@ from sfn.reader.local import LocalFiles
 from sfn.reader.memory import MemoryFiles
 from sfn.reader.opening import Anywhere
 from sfn.reader.remote import FsspecFiles
+from tests.promises.stores import plant_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,11 @@ def memory(_: Path) -> Ground:
 
 
 def local(folder: Path) -> Ground:
-    return Ground(LocalFiles(), f"file://{folder}/metadata/_sfn/", _plant_file)
+    return Ground(LocalFiles(), f"file://{folder}/metadata/_sfn/", plant_file)
 
 
 def local_by_fsspec(folder: Path) -> Ground:
-    return Ground(FsspecFiles("file", {}), f"file://{folder}/metadata/_sfn/", _plant_file)
+    return Ground(FsspecFiles("file", {}), f"file://{folder}/metadata/_sfn/", plant_file)
 
 
 def memory_by_fsspec(_: Path) -> Ground:
@@ -54,7 +55,7 @@ def memory_by_fsspec(_: Path) -> Ground:
 
 
 def local_by_its_url(folder: Path) -> Ground:
-    return Ground(Anywhere("file", {}), f"file://{folder}/metadata/_sfn/", _plant_file)
+    return Ground(Anywhere("file", {}), f"file://{folder}/metadata/_sfn/", plant_file)
 
 
 def memory_by_its_url(_: Path) -> Ground:
@@ -65,12 +66,6 @@ ADAPTERS: Mapping[str, Callable[[Path], Ground]] = {
     make.__name__: make
     for make in (memory, local, local_by_fsspec, memory_by_fsspec, local_by_its_url, memory_by_its_url)
 }
-
-
-def _plant_file(key: str, body: bytes) -> None:
-    path = Path(key.removeprefix("file://"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(body)
 
 
 def _plant_in_memory(key: str, body: bytes) -> None:

@@ -51,13 +51,14 @@ def memory(_: Path) -> Ground:
 
 
 def local(folder: Path) -> Ground:
-    return Ground(LocalStore(), f"file://{folder}/metadata/_sfn/", _plant_file)
+    return Ground(LocalStore(), f"file://{folder}/metadata/_sfn/", plant_file)
 
 
 ADAPTERS: Mapping[str, Callable[[Path], Ground]] = {"memory": memory, "local": local}
 
 
-def _plant_file(key: str, body: bytes) -> None:
+def plant_file(key: str, body: bytes) -> None:
+    """Write as somebody does who knows nothing of us."""
     path = Path(key.removeprefix("file://"))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(body)

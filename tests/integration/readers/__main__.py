@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfn.demo.fixture import locate
-from tests.integration.readers import rendering
+from tests.integration.measuring import options, write_down
 from tests.integration.readers.matrix import EXPECTED, measured
+from tests.integration.readers.rendering import pages
 
 
 def main() -> None:
-    """A process of its own: what readers bring along (threads, handlers of signals, caches) ends with it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--java", type=Path, help="else what `make jars` found")
-    parser.add_argument("--jars", type=Path, help="else what `make jars` fetched")
-    parser.add_argument("--only-into", type=Path, help="a file for what was measured; nothing else is written")
+    """Measure."""
+    parser = options(__doc__)
     chosen = parser.parse_args()
     runtime = locate(java=chosen.java, jars=chosen.jars)
     with TemporaryDirectory() as folder:
@@ -24,9 +21,7 @@ def main() -> None:
     if chosen.only_into is not None:
         chosen.only_into.write_text(found.text())
     else:
-        EXPECTED.write_text(found.text())
-        for shown in rendering.pages(found):
-            shown.write()
+        write_down(found.text(), EXPECTED, pages(found))
 
 
 if __name__ == "__main__":

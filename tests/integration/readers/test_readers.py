@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.measuring import apart
 from tests.integration.readers.matrix import EXPECTED, Matrix, installed
 from tests.integration.readers.outcome import REFUSES, SAME, outcome
 from tests.integration.readers.readers import READERS, Place, Reader, Rows
 from tests.integration.readers.rendering import pages
 from tests.integration.readers.steps import STEPS, Step
-from tests.real_catalog import runtime
 
-ROOT = Path(__file__).parents[3]
 ANEW = "if that is as it should be: python -m tests.integration.readers"
 PATIENCE = 240
 """Seconds for what takes a quarter of a minute alone on a machine."""
@@ -28,23 +25,8 @@ def expected() -> Matrix:
 
 
 def test_every_reader_shows_after_every_step_what_it_showed_when_it_was_measured(tmp_path: Path) -> None:
-    found, log = runtime(), tmp_path / "log"
-    into = tmp_path / "found.json"
-    command = [sys.executable, "-m", "tests.integration.readers", f"--only-into={into}"]
-    # No variable of the user's: a proxy would be asked for the catalog.
-    surroundings = {"TMPDIR": str(tmp_path), "TZ": "UTC"}
-    with log.open("wb") as output:
-        status = subprocess.run(
-            [*command, f"--java={found.java}", f"--jars={found.jars}"],
-            cwd=ROOT,
-            env=surroundings,
-            stdout=output,
-            stderr=output,
-            timeout=PATIENCE,
-            check=False,
-        ).returncode
-    assert status == 0, log.read_text(errors="replace")
-    differences = expected().differences(Matrix.parse(into.read_text()))
+    found = Matrix.parse(apart("tests.integration.readers", tmp_path, PATIENCE))
+    differences = expected().differences(found)
     assert not differences, "\n".join([*differences, ANEW])
 
 

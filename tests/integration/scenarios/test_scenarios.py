@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from sfn.pointer.naming import NAMINGS
+from tests.integration.measuring import apart
 from tests.integration.scenarios.matrix import EXPECTED, SCENARIOS, Matrix
 from tests.integration.scenarios.rendering import pages, rendered
-from tests.real_catalog import runtime
 
-ROOT = Path(__file__).parents[3]
 ANEW = "if that is as it should be: python -m tests.integration.scenarios"
 PATIENCE = 400
 """Seconds for what takes a minute alone on a machine."""
@@ -24,23 +21,8 @@ def expected() -> Matrix:
 
 
 def test_every_reader_sees_what_it_saw_when_it_was_measured_and_nothing_untrue(tmp_path: Path) -> None:
-    found, log = runtime(), tmp_path / "log"
-    into = tmp_path / "found.json"
-    command = [sys.executable, "-m", "tests.integration.scenarios", f"--only-into={into}"]
-    # No variable of the user's: a proxy would be asked for the catalog.
-    surroundings = {"TMPDIR": str(tmp_path), "TZ": "UTC"}
-    with log.open("wb") as output:
-        status = subprocess.run(
-            [*command, f"--java={found.java}", f"--jars={found.jars}"],
-            cwd=ROOT,
-            env=surroundings,
-            stdout=output,
-            stderr=output,
-            timeout=PATIENCE,
-            check=False,
-        ).returncode
-    assert status == 0, log.read_text(errors="replace")
-    differences = expected().differences(Matrix.parse(into.read_text()))
+    found = Matrix.parse(apart("tests.integration.scenarios", tmp_path, PATIENCE))
+    differences = expected().differences(found)
     assert not differences, "\n".join([*differences, ANEW])
 
 
