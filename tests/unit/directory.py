@@ -36,7 +36,7 @@ class Directory:
         self,
         name: str = "00001-a.metadata.json",
         body: bytes | None = None,
-        uuid: str = UUID,
+        uuid: str | None = UUID,
         **more: Any,  # noqa: ANN401 - any JSON
     ) -> Path:
         """Write a metadata file; its other keys have `_` for `-`."""

@@ -16,7 +16,7 @@ import pytest
 from typing_extensions import override
 
 import sfn
-from sfn.errors import Ambiguous, Dropped, NameTaken, NotFound, Stale, TooManyHops, Unreachable
+from sfn.errors import Ambiguous, Dropped, NameTaken, NotFound, Stale, TooManyHops, Unreachable, WrongTable
 from sfn.pointer import document
 from sfn.pointer.document import Document, State
 from sfn.reader.documents import HOPS
@@ -237,8 +237,11 @@ def test_compressed_metadata_is_checked_too(place: Directory, name: str) -> None
         sfn.resolve(place.path)
 
 
-def test_a_table_without_uuid_is_not_checked(place: Directory) -> None:
+def test_a_table_without_uuid_has_metadata_without_one(place: Directory) -> None:
     place.write(guid=None)
+    with pytest.raises(WrongTable, match=f"expected no table-uuid, as .* says, found {UUID}"):
+        sfn.resolve(place.path)
+    place.metadata(uuid=None)
     assert sfn.resolve(place.path).document.guid is None
 
 

@@ -25,8 +25,7 @@ _SCHEMES: Final = {
     "wasb": "wasbs",
     "wasbs": "wasbs",
 }
-KNOWN: Final = frozenset(_SCHEMES.values())
-"""Schemes of stores whose names are everywhere the same place."""
+_KNOWN: Final = frozenset(_SCHEMES.values())
 
 _SPLIT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 _BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\?#]")
@@ -108,14 +107,14 @@ def store_of(place: str, prefixes: Collection[str] = ()) -> str:
 def _fit(location: str) -> str:
     place = canonical(location)
     match = _SPLIT.fullmatch(place)
-    if match is None or match[1] not in KNOWN:
-        raise _refused(location, f"a location on one of {', '.join(sorted(KNOWN))}", "another scheme")
+    if match is None or match[1] not in _KNOWN:
+        raise _refused(location, f"a location on one of {', '.join(sorted(_KNOWN))}", "another scheme")
     _check_shape(location, match[1], match[2] or "", match[3] or "")
     return place
 
 
 def _check_shape(location: str, scheme: str, authority: str, path: str) -> None:
-    if scheme in KNOWN and bool(authority) == (scheme == "file"):
+    if scheme in _KNOWN and bool(authority) == (scheme == "file"):
         raise _refused(location, "a bucket or container, and none for file:", f"authority {authority!r}")
     if "@" in authority and scheme not in {"abfss", "wasbs"}:
         raise _refused(location, "no user information", f"authority {authority!r}")

@@ -88,8 +88,7 @@ async def check(files: Files, key: str, doc: Document, said_by: str, now: dateti
     first = await files.read(key, BEGINNING)
     if first is None:
         raise gone(key, doc, said_by, now)
-    if doc.guid is not None:
-        compare(key, await table_uuid(files, key, first), doc, said_by)
+    compare(key, await table_uuid(files, key, first), doc, said_by)
 
 
 def compare(key: str, uuid: str | None, doc: Document, said_by: str) -> None:
@@ -101,9 +100,14 @@ def compare(key: str, uuid: str | None, doc: Document, said_by: str) -> None:
     Raises:
         WrongTable: it is.
     """
-    if doc.guid is not None and uuid != doc.guid:
+    if uuid != doc.guid:
         remedy = "the table was made anew, or the file is forged: `sfn verify` with the catalog's configuration tells"
-        raise WrongTable(key, expected=f"table-uuid {doc.guid}, as {said_by} says", found=uuid or "none", remedy=remedy)
+        raise WrongTable(
+            key,
+            expected=f"{'no table-uuid' if doc.guid is None else f'table-uuid {doc.guid}'}, as {said_by} says",
+            found=uuid or "none",
+            remedy=remedy,
+        )
 
 
 def gone(key: str, doc: Document, said_by: str, now: datetime) -> Stale:

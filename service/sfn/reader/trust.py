@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sfn.errors import LocationRefused, Unsafe
-from sfn.pointer.location import KNOWN, below, scheme_of, sound, store_of
+from sfn.pointer.location import below, sound, store_of
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
     """What is followed from one directory.
 
-    Without `allowed` that is the directory's own scheme: a table's metadata, or the whole table, may well have moved to
-    another bucket. Of schemes whose host may be anybody's, such as `http:`, it is the directory's own host.
+    Without `allowed` that is the directory's own bucket, container or host: who may write there could else have a
+    reader show what only the reader may see.
 
     Attributes:
         directory: canonical URL that the reader was given.
@@ -30,8 +30,8 @@ class Trust:
             said_by: the file that names it.
 
         Raises:
-            Unsafe: it is of another scheme or host, outside of what is allowed, relative, or has user information, a
-                query, a control character, an encoded, empty or dotted segment.
+            Unsafe: it is in another bucket or on another host, outside of what is allowed, relative, or has user
+                information, a query, a control character, an encoded, empty or dotted segment.
         """
         try:
             place = sound(location)
@@ -43,13 +43,9 @@ class Trust:
             if any(below(place, prefix) for prefix in self.allowed):
                 return place
             expected = f"a location below {', '.join((self.directory, *self.allowed))}"
-        elif scheme_of(place) == scheme_of(self.directory) in KNOWN or store_of(place) == store_of(self.directory):
+        elif store_of(place) == store_of(self.directory):
             return place
         else:
-            expected = f"a location of {self._own()}, as of the directory"
-        remedy = "if it is right, name it, or the store, among the `allowed` prefixes; a mount is read with `relative`"
+            expected = f"a location in {store_of(self.directory)}, as the directory is"
+        remedy = "if it is right, name it among the `allowed` prefixes (`--allow`); a mount is read with `relative`"
         raise Unsafe(said_by, expected=expected, found=location, remedy=remedy)
-
-    def _own(self) -> str:
-        scheme = scheme_of(self.directory)
-        return f"{scheme}:" if scheme in KNOWN else store_of(self.directory)
