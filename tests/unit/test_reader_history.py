@@ -169,15 +169,17 @@ def test_another_tables_commits_were_never_current(place: Directory) -> None:
 def test_a_dropped_table_is_found_as_it_was_and_not_as_it_is(place: Directory) -> None:
     head(place, 7, snapshot_id=7, state=State.DROPPED)
     assert sfn.resolve(place.path, as_of=text(5)).snapshot_id == 5
-    assert sfn.resolve(place.path, as_of=text(7)).document.state is State.CURRENT
-    for as_of in (text(8), None):
+    assert sfn.resolve(place.path, as_of=text(7)).snapshot_id == 7
+    with pytest.raises(CommitNotFound, match=r"whether sales\.orders was still there at .* found its last commit"):
+        sfn.resolve(place.path, as_of=text(8))
+    for as_of in ("20260822T000000000", None):
         with pytest.raises(Dropped):
             sfn.resolve(place.path, as_of=as_of)
 
 
-def test_a_commit_whose_metadata_is_gone_is_stale(place: Directory) -> None:
+def test_a_commit_whose_metadata_was_deleted_since_is_no_sign_of_a_stale_file(place: Directory) -> None:
     (place.path / "metadata" / "00003-a.metadata.json").unlink()
-    with pytest.raises(Stale, match="no such file"):
+    with pytest.raises(CommitNotFound, match="that it was deleted since; keep them longer"):
         sfn.resolve(place.path, as_of=text(3))
 
 

@@ -28,7 +28,7 @@ _SCHEMES: Final = {
 _KNOWN: Final = frozenset(_SCHEMES.values())
 
 _SPLIT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
-_BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\?#]")
+_BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\?#\ud800-\udfff]")
 _ENCODED_SEPARATOR = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE)
 
 

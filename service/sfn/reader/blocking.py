@@ -48,13 +48,13 @@ def resolve(
         directory: the table's location: a path of this machine, relative or not, or a URL that fsspec has a driver for;
             or a root of one's own that SFN files are kept below.
         table: its identifier, as levels and name or joined by dots; needed where several tables share the directory.
-            With it nothing is listed.
+            With it the table is found without a listing, where its file has its name.
         uuid: the table's uuid, instead or as well.
         ref: a branch or tag.
         as_of: what was current at that time: an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC) or an aware datetime.
         relative: take the metadata file where it lies relative to the SFN file: in a copy of the bucket, or on a mount.
-        allowed: prefixes below which files may lead, beside the directory itself; without any, wherever the directory's
-            own scheme reaches (`sfn.reader.trust`).
+        allowed: prefixes below which files may lead, beside the directory itself; without any, all of the directory's
+            own bucket (`sfn.reader.trust`).
         storage_options: what fsspec's driver is given, such as credentials.
 
     Raises:
@@ -81,6 +81,7 @@ def history(
     uuid: str | UUID | None = None,
     *,
     limit: int = 1_000,
+    relative: bool = False,
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Entry]:
@@ -91,7 +92,7 @@ def history(
 
     Args:
         limit: as many of the newest.
-        directory, table, uuid, allowed, storage_options: as of `resolve`.
+        directory, table, uuid, relative, allowed, storage_options: as of `resolve`.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
@@ -101,7 +102,8 @@ def history(
         raise ValueError(f"a limit of 1 or more: {limit}")
     url = directory_url(directory)
     prefixes = tuple(map(canonical, allowed))
-    question = Question(url, identifier_of(table), None if uuid is None else str(uuid), allowed=prefixes)
+    named = identifier_of(table)
+    question = Question(url, named, None if uuid is None else str(uuid), relative=relative, allowed=prefixes)
     files = Opening(url, storage_options or {}).storage()
     return _finish(files, url, reading.history(files, question, limit))
 

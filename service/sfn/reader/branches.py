@@ -9,8 +9,8 @@ from sfn.pointer.naming import IDENTIFIER, UUID, Whose
 from sfn.pointer.site import Site
 from sfn.reader.documents import Found, followed, read
 from sfn.reader.files import Files
-from sfn.reader.lookup import Wanted
 from sfn.reader.trust import Trust
+from sfn.reader.wanted import Wanted
 
 
 class Branch:
@@ -34,6 +34,7 @@ class Branch:
             found = await self._at(key)
             if found is not None and wanted.is_meant_by(found.doc):
                 last = await followed(self._files, self._trust, found)
+                wanted.check(found, last)
                 if self._is_it(last):
                     return last
         return None

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from sfn.errors import Malformed, TooManyHops
 from sfn.pointer import document
 from sfn.pointer.document import Document, Link
+from sfn.pointer.hearsay import spelled
 from sfn.reader.files import Files
 from sfn.reader.trust import Trust
 
@@ -26,16 +27,18 @@ class Found:
         key: its canonical URL.
         doc: what it says.
         via: URLs of the documents that forwarded to it, in order.
+        former: what these say.
     """
 
     key: str
     doc: Document
     via: tuple[str, ...] = ()
+    former: tuple[Document, ...] = ()
 
     @property
     def identity(self) -> Identity:
         """Which table it speaks of."""
-        return self.doc.guid or (*self.doc.namespace, self.doc.name), self.doc.catalog_id
+        return spelled(self.doc.guid) or (*self.doc.namespace, self.doc.name), self.doc.catalog_id
 
     @property
     def folder(self) -> str:
@@ -72,13 +75,21 @@ async def followed(files: Files, trust: Trust, start: Found) -> Found:
         link = at.doc.moved_to
         if at.doc.live or link is None:
             return at
-        following = await read(files, trust.place(link.sfn_file_path, at.key))
-        if following is None or following.doc.guid != at.doc.guid:
+        following = await read(files, trust.link(link.sfn_file_path, at.key))
+        if following is None or not _is_successor(following.doc, link, at.doc):
             return at
         if following.key in (*at.via, at.key):
             raise TooManyHops(start.key, expected="a `moved_to` that leads to an end", found="a circle")
-        at = replace(following, via=(*at.via, at.key))
+        at = replace(following, via=(*at.via, at.key), former=(*at.former, at.doc))
     raise TooManyHops(start.key, expected=f"at most {HOPS} `moved_to`", found="more, or a circle")
+
+
+def _is_successor(doc: Document, link: Link, before: Document) -> bool:
+    """Whether a document that was forwarded to speaks of the same table; one without a uuid is known by its name."""
+    if before.guid is not None:
+        return spelled(doc.guid) == spelled(before.guid)
+    is_named = (doc.namespace, doc.name) == (link.namespace, link.name)
+    return doc.guid is None and is_named and doc.catalog_id == before.catalog_id
 
 
 def ended(doc: Document) -> str:

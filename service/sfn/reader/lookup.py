@@ -8,19 +8,21 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from sfn.errors import Dropped, Malformed, NameTaken, NotFound, NotPermitted, TooManyFiles, Unreachable, Unreadable
-from sfn.pointer.document import Document
-from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN, ORDINAL, UUID, Whose, owner_of
+from sfn.errors import Dropped, Malformed, NameTaken, NotFound, NotPermitted, TooManyFiles, Unreadable, Unsafe
+from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN, ORDINAL, UUID, owner_of
 from sfn.pointer.site import Placement, Site, below_root
 from sfn.reader.choice import only
-from sfn.reader.documents import Found, Identity, called, ended, followed, named, read
+from sfn.reader.documents import Found, Identity, ended, followed, read
 from sfn.reader.files import Files
 from sfn.reader.trust import Trust
+from sfn.reader.wanted import Wanted
 
 LISTED: Final = 100_000
 """Files of a folder of which the names are looked at."""
 READ: Final = 1_000
 """Documents of a folder that are read."""
+MOST_OPENED: Final = 2 * READ
+"""Documents that one search opens, with those that they lead to."""
 
 _LEADS: Final = tuple(f"_{part}{EXTENSION}" for part in (MAIN, HEAD))
 
@@ -34,39 +36,18 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which table.
+class _Ended:
+    """A table that is not there any more.
 
     Attributes:
-        table: namespace levels and name; None where any will do that is the only one.
-        uuid: its `table-uuid`; None likewise.
+        start: its document in one of the directory's folders.
+        last: where that one led.
+        how: what it was found by.
     """
 
-    table: tuple[str, ...] | None = None
-    uuid: str | None = None
-
-    @property
-    def whose(self) -> Whose | None:
-        """What its files may be called by; None where only its directory is known."""
-        if self.table is None:
-            return None if self.uuid is None else Whose((), "", self.uuid)
-        return Whose(self.table[:-1], self.table[-1], self.uuid)
-
-    @property
-    def is_any(self) -> bool:
-        """Whether the table is to be the only one."""
-        return self.table is None and self.uuid is None
-
-    def is_meant_by(self, doc: Document) -> bool:
-        """Whether a document speaks of it."""
-        is_named = self.table is None or (*doc.namespace, doc.name) == self.table
-        return is_named and (self.uuid is None or (doc.guid or "").lower() == self.uuid.lower())
-
-    @property
-    def text(self) -> str:
-        """It, for people."""
-        name = "the table" if self.table is None else ".".join(self.table)
-        return name if self.uuid is None else f"{name} with the uuid {self.uuid}"
+    start: Found
+    last: Found
+    how: How
 
 
 class Lookup:
@@ -82,9 +63,10 @@ class Lookup:
         self._files, self._trust, self._wanted = files, trust, wanted
         self._folders: list[str] = []
         self._looked_at: set[str] = set()
-        self._ended: list[tuple[Found, Found]] = []
-        self._broken: list[Unreadable] = []
+        self._ended: list[_Ended] = []
+        self._broken: list[tuple[str, Unreadable]] = []
         self._crowded: list[Unreadable] = []
+        self._opened = 0
         self._left: list[Found] = []
 
     async def leading(self, *, even_dropped: bool = False) -> tuple[Found, How]:
@@ -106,7 +88,8 @@ class Lookup:
             return only(self._trust.directory, self._left), How.LISTING
         refusal = self.refusal()
         if even_dropped and isinstance(refusal, Dropped):
-            return max((last for _, last in self._ended), key=lambda last: last.doc.as_of), How.LISTING
+            last = only(self._trust.directory, [one.last for one in self._ended])
+            return last, next(one.how for one in self._ended if one.last == last)
         raise refusal
 
     def _newest(self, found: Found) -> Found:
@@ -132,9 +115,9 @@ class Lookup:
             except (Malformed, NotPermitted) as error:
                 # It may be another table's: two can share the first name, and then ours has the second. And a store
                 # that does not let us list does not tell what is missing from what is forbidden.
-                self._broken.append(error)
+                self._broken.append((folder, error))
                 continue
-            if start is not None and (found := await self._live(start)) is not None:
+            if start is not None and (found := await self._live(start, how)) is not None:
                 return found, how
         return None
 
@@ -146,16 +129,19 @@ class Lookup:
         for key in await self._leading(folder):
             try:
                 start = await read(self._files, key)
-                found = await self._live(start) if start is not None else None
+            except Malformed as error:
+                # What is no document does not hide one that is: only where none is it counts.
+                self._broken.append((folder, error))
+                continue
+            try:
+                found = await self._live(start, How.LISTING) if start is not None else None
             except NameTaken as error:
                 # The table that took the name may lie here too, in a file that is called by its own uuid.
                 taken = taken or error
                 continue
-            except Unreadable as error:
-                # One file that nobody can read does not hide a table that can be: only where none is it counts.
-                self._broken.append(error)
-                if sum(isinstance(one, Unreachable) for one in self._broken) > 1:
-                    raise
+            except (Malformed, NotPermitted, Unsafe) as error:
+                # It led there from a table that is not here any more.
+                self._broken.append((folder, error))
                 continue
             if found is not None:
                 live.append(found)
@@ -176,7 +162,7 @@ class Lookup:
         except NotPermitted as error:
             if self._wanted.is_any:
                 raise
-            self._broken.append(error)
+            self._broken.append((folder, error))
             return []
         except TooManyFiles as error:
             # It may be a table's own directory, full of its data: that hides nothing of what was found elsewhere.
@@ -187,41 +173,51 @@ class Lookup:
             # Files that are called by the name have been looked for; in a uuid there is no underscore.
             leading = [key for key in leading if "_" not in owner_of(key.removeprefix(folder))]
         if len(leading) > READ:
-            raise _too_many(folder, f"at most {READ:,} SFN files", f"{len(leading):,}")
+            raise self._too_many(folder, f"at most {READ:,} SFN files", f"{len(leading):,}")
         return leading
 
-    async def _live(self, start: Found) -> Found | None:
+    async def _live(self, start: Found, how: How) -> Found | None:
         """Where a document leads, if it is about the table and the table is live."""
         doc = start.doc
         if not self._wanted.is_meant_by(doc) or doc.ref != MAIN:
             return None
         last = start if doc.live else await followed(self._files, self._trust, start)
-        if self._wanted.table is not None and doc.name_now is not None and not self._wanted.is_meant_by(last.doc):
-            now = named(last.doc) if last.doc.live else called(doc.moved_to)
-            raise NameTaken(
-                start.key,
-                expected=f"the table that was called {named(doc)} here",
-                found=f"that it is now {now}, and that another table is {named(doc)}",
-                remedy=f"name the one you mean: {now}, or read {doc.name_now.sfn_file_path}",
-            )
+        self._opened += 1 + len(last.via)
+        if self._opened > MOST_OPENED:
+            raise self._too_many(start.folder, f"at most {MOST_OPENED:,} documents on the way", "more")
+        self._wanted.check(start, last)
         if last.doc.live:
             return last
-        self._ended.append((start, last))
+        self._ended.append(_Ended(start, last, how))
         return None
+
+    def _too_many(self, folder: str, expected: str, found: str) -> TooManyFiles:
+        remedy = "name the table" if self._wanted.is_any else "move out of the folder what is not ours"
+        return TooManyFiles(folder, expected=expected, found=found, remedy=remedy)
 
     def refusal(self) -> Unreadable:
         """Why there is no live table, once all was looked at."""
-        if self._ended and (not self._wanted.is_any or not self._broken):
-            start, _ = max(self._ended, key=lambda both: both[0].doc.as_of)
+        last = max(self._ended, key=lambda one: one.start.doc.as_of, default=None)
+        hidden = [error for folder, error in self._broken if last is None or self._may_hide(folder, last)]
+        if last is not None and not hidden:
             others = ", nor is the table of any other file there live" if len(self._ended) > 1 else ""
-            where = start.folder if self._wanted.is_any else start.key
-            return Dropped(where, expected="a live table", found=f"{ended(start.doc)}{others}")
-        if self._broken or self._crowded:
-            return [*self._broken, *self._crowded][0]
+            where = last.start.folder if self._wanted.is_any else last.start.key
+            return Dropped(where, expected="a live table", found=f"{ended(last.start.doc)}{others}")
+        if hidden or self._crowded:
+            return [*hidden, *self._crowded][0]
         where, remedy = " or ".join(self._folders), "check the directory and the identifier"
         if self._wanted.is_any:
             return NotFound(where, expected="an SFN file", found="none", remedy="check the directory")
         return NotFound(where, expected=f"the SFN file of {self._wanted.text}", found="none", remedy=remedy)
+
+    def _may_hide(self, folder: str, last: _Ended) -> bool:
+        """Whether what is broken in a folder may be the live table, whatever was left of one in another folder."""
+        return self._wanted.is_any or (folder != last.start.folder and folder in self._before(last.start.folder))
+
+    def _before(self, folder: str) -> list[str]:
+        """The folders that are looked at before one."""
+        folders = [site.folder for site in self._sites()]
+        return folders[: folders.index(folder)] if folder in folders else folders
 
 
 async def listed(files: Files, folder: str) -> list[str]:
@@ -232,7 +228,8 @@ async def listed(files: Files, folder: str) -> list[str]:
     """
     keys = await files.list(folder, LISTED + 1)
     if len(keys) > LISTED:
-        raise _too_many(folder, f"at most {LISTED:,} files", f"{len(keys):,} or more")
+        remedy = "move out of the folder what is not ours"
+        raise TooManyFiles(folder, expected=f"at most {LISTED:,} files", found=f"{len(keys):,} or more", remedy=remedy)
     return keys
 
 
@@ -245,7 +242,3 @@ def _names(table: tuple[str, ...] | None, uuid: str | None) -> Sequence[tuple[st
     by_name = (IDENTIFIER, ORDINAL) if table is not None else ()
     names = [(name, How.NAME) for naming in by_name for name in naming.names(whose)]
     return (*names, *((name, How.UUID) for name in UUID.names(whose)))
-
-
-def _too_many(folder: str, expected: str, found: str) -> TooManyFiles:
-    return TooManyFiles(folder, expected=expected, found=found, remedy="name the table: then nothing is listed")

@@ -14,6 +14,7 @@ from sfn.clock import lasting
 from sfn.errors import MalformedMetadata, RefNotFound, Stale, WrongTable
 from sfn.pointer import document
 from sfn.pointer.document import LAST_ORDINAL, Document
+from sfn.pointer.hearsay import spelled
 from sfn.pointer.inflate import inflated
 from sfn.pointer.naming import MAIN
 from sfn.reader.files import BEGINNING, PART, Files, parts
@@ -83,12 +84,17 @@ async def check(files: Files, key: str, doc: Document, said_by: str, now: dateti
 
     Raises:
         Stale: it is gone.
-        WrongTable: it is another table's, or none at all.
+        WrongTable: it is another table's.
+        MalformedMetadata: it is no metadata file.
     """
     first = await files.read(key, BEGINNING)
     if first is None:
         raise gone(key, doc, said_by, now)
-    compare(key, await table_uuid(files, key, first), doc, said_by)
+    uuid = await table_uuid(files, key, first)
+    if uuid is None:
+        # What has none may be no metadata at all.
+        uuid = (await contents(files, key) or Metadata()).table_uuid
+    compare(key, uuid, doc, said_by)
 
 
 def compare(key: str, uuid: str | None, doc: Document, said_by: str) -> None:
@@ -100,7 +106,7 @@ def compare(key: str, uuid: str | None, doc: Document, said_by: str) -> None:
     Raises:
         WrongTable: it is.
     """
-    if uuid != doc.guid:
+    if spelled(uuid) != spelled(doc.guid):
         remedy = "the table was made anew, or the file is forged: `sfn verify` with the catalog's configuration tells"
         raise WrongTable(
             key,

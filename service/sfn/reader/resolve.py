@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from sfn.clock import Clock, SystemClock
-from sfn.errors import Stale
-from sfn.pointer.document import Document
+from sfn.errors import CommitNotFound, Stale, WrongTable
+from sfn.pointer.document import Document, render_ordinal
 from sfn.pointer.naming import MAIN
 from sfn.reader import metadata, relative
 from sfn.reader.branches import Branch
 from sfn.reader.documents import Found
 from sfn.reader.files import Counted, Files, Requests
-from sfn.reader.lookup import How, Lookup, Wanted
+from sfn.reader.lookup import How, Lookup
 from sfn.reader.metadata import Metadata
 from sfn.reader.opening import Opening
 from sfn.reader.timeline import Commits, Entry, Log, Then, has_commits
 from sfn.reader.trust import Trust
+from sfn.reader.wanted import Wanted
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable
 
 _CLOCK: Final = SystemClock()
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class Resolved:
 
     Attributes:
         metadata_location: the metadata file, as the catalog gave it; with `relative` where it lies beside the document.
-        document: the SFN document that says so.
+        document: the SFN document that says so; with `as_of`, where the commit has no file, the leading one with what
+            is known of the commit in its place.
         sfn_file: the URL of that document.
         ref: the branch or tag that was asked for.
         snapshot_id: its head; None where the table is empty, or where only the metadata file tells.
@@ -198,16 +201,20 @@ class _Search:
 
     async def _then(self, lookup: Lookup, ordinal: int) -> tuple[Then, How]:
         leading, how = await lookup.leading(even_dropped=True)
-        is_over = not leading.doc.live and (ordinal > leading.doc.ordinal or not has_commits(leading))
-        if is_over:
+        if not leading.doc.live and not (has_commits(leading) and ordinal < _milliseconds(leading.doc.written_at)):
             raise lookup.refusal()
         if has_commits(leading):
             return await Commits(self._files, leading).as_of(ordinal), how
         return (await self._log(leading)).as_of(ordinal), how
 
     async def _log(self, leading: Found) -> Log:
-        key = self._trust.place(leading.doc.metadata_file_path, leading.key)
+        _, key = self._place(leading)
         return Log(leading, await self._contents(key, leading))
+
+    def _place(self, found: Found) -> tuple[str, str]:
+        """Where the metadata file of a document lies, and its canonical URL."""
+        location = relative.location(found) if self._question.relative else found.doc.metadata_file_path
+        return location, self._trust.place(location, found.key)
 
     async def _contents(self, key: str, found: Found) -> Metadata:
         contents = await metadata.contents(self._files, key)
@@ -219,13 +226,17 @@ class _Search:
     async def _opened(self, then: Then, how: How, opening: Opening) -> Resolved:
         """What is found, once its metadata file was looked into."""
         found, ref = then.found, self._question.ref
-        location = relative.location(found) if self._question.relative else found.doc.metadata_file_path
-        key = self._trust.place(location, found.key)
+        location, key = self._place(found)
         snapshot = found.doc.snapshot_id
-        if ref == found.doc.ref:
-            await metadata.check(self._files, key, found.doc, found.key, self._now)
-        else:
-            snapshot = _head(await self._contents(key, found), ref, key)
+        try:
+            if ref == found.doc.ref:
+                await metadata.check(self._files, key, found.doc, found.key, self._now)
+            else:
+                snapshot = _head(await self._contents(key, found), ref, key)
+        except Stale as stale:
+            if then.is_latest or isinstance(stale, WrongTable):
+                raise
+            raise _expired(key, then) from None
         age = self._now - found.doc.written_at
         return Resolved(
             location,
@@ -240,6 +251,19 @@ class _Search:
             age,
             opening,
         )
+
+
+def _expired(key: str, then: Then) -> CommitNotFound:
+    return CommitNotFound(
+        key,
+        expected=f"the metadata file that was current at {render_ordinal(then.found.doc.ordinal)}",
+        found="that it was deleted since",
+        remedy="keep them longer: `write.metadata.previous-versions-max` of the table, and whatever else deletes them",
+    )
+
+
+def _milliseconds(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _head(contents: Metadata, ref: str, key: str) -> int | None:

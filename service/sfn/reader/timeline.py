@@ -9,8 +9,9 @@ from enum import StrEnum
 
 from sfn.errors import CommitNotFound, Malformed, TooManyFiles
 from sfn.pointer.document import Commit, Document, State, render_ordinal
+from sfn.pointer.location import canonical
 from sfn.pointer.naming import EXTENSION, HEAD, ORDINAL, Whose, commit_of, owner_of
-from sfn.reader.documents import Found, named, read
+from sfn.reader.documents import Found, ended, named, read
 from sfn.reader.files import Files
 from sfn.reader.lookup import READ, listed
 from sfn.reader.metadata import Metadata
@@ -60,10 +61,12 @@ class Then:
     Attributes:
         found: the document; where there is none of its own, the leading one with the commit's values.
         lost: commits between it and the next known one that nothing tells of: any of them may have been current.
+        is_latest: it is what the leading document says now.
     """
 
     found: Found
     lost: int = 0
+    is_latest: bool = True
 
 
 def has_commits(leading: Found) -> bool:
@@ -107,7 +110,7 @@ class Commits:
         """What was current at a time.
 
         Raises:
-            CommitNotFound: that was before the first known commit.
+            CommitNotFound: that was before the first known commit, or between the last one and the drop.
             Malformed, TooManyFiles: as of `entries`.
         """
         head = self._leading
@@ -117,8 +120,15 @@ class Commits:
         known = sorted({*keys, *self._between})
         found = await self._first((number for number in reversed(known) if number <= ordinal), keys)
         following = await self._first((number for number in known if number > ordinal), keys) or head
+        if found is not None and found.doc.ordinal < ordinal and following == head and not head.doc.live:
+            raise CommitNotFound(
+                head.key,
+                expected=f"to know whether {named(head.doc)} was still there at {render_ordinal(ordinal)}",
+                found=f"its last commit, of {render_ordinal(found.doc.ordinal)}, and {ended(head.doc)}",
+                remedy="name the time of a commit: `sfn history` lists them",
+            )
         if found is not None:
-            return Then(found, following.doc.gap)
+            return Then(found, following.doc.gap, is_latest=False)
         raise CommitNotFound(
             head.folder,
             expected=f"a commit of {named(head.doc)} at or before {render_ordinal(ordinal)}",
@@ -138,7 +148,8 @@ class Commits:
         """Refuse to look through ever more files of commits that are other tables'."""
         if looked_at >= READ:
             where, found = self._leading.folder, "more that are other tables'"
-            raise TooManyFiles(where, expected=f"at most {READ:,} files of commits", found=found)
+            remedy = "move out of the folder what is not ours"
+            raise TooManyFiles(where, expected=f"at most {READ:,} files of commits", found=found, remedy=remedy)
 
     async def _commit(self, ordinal: int, keys: Mapping[int, list[str]]) -> Found | None:
         """The document of a commit, or what the head tells of it; None where it is another table's, or gone.
@@ -158,10 +169,12 @@ class Commits:
 
     async def _keys(self) -> Mapping[int, list[str]]:
         """The files that may be of the table's commits, by their ordinals."""
-        doc = self._leading.doc
-        owners = {(key.rpartition("/")[0] + "/", owner_of(key.rpartition("/")[2])) for key in self._leading.via}
-        names = ORDINAL.commit_names(Whose(doc.namespace, doc.name), doc.ordinal)
-        owners |= {(self._leading.folder, owner_of(name)) for name in names}
+        heads = zip((*self._leading.via, self._leading.key), (*self._leading.former, self._leading.doc), strict=True)
+        owners = {
+            (key.rpartition("/")[0] + "/", owner_of(name))
+            for key, doc in heads
+            for name in ORDINAL.commit_names(Whose(doc.namespace, doc.name), doc.ordinal)
+        }
         keys: dict[int, list[str]] = {}
         for folder in sorted({folder for folder, _ in owners}):
             for key in await listed(self._files, folder):
@@ -206,7 +219,8 @@ class Log:
         if number == len(is_earlier):
             return Then(self._leading)
         if number and all(is_earlier[:number]):
-            return Then(replace(self._leading, doc=_earlier(self._leading.doc, *self._files[number - 1])))
+            earlier = replace(self._leading, doc=_earlier(self._leading.doc, *self._files[number - 1]))
+            return Then(earlier, is_latest=False)
         raise CommitNotFound(
             self._leading.doc.metadata_file_path,
             expected=f"in its metadata-log what was current at {render_ordinal(ordinal)}",
@@ -222,7 +236,25 @@ def entry(found: Found, source: Source) -> Entry:
 
 
 def _earlier(doc: Document, ordinal: int, file: str) -> Document:
-    return replace(doc, ordinal=ordinal, metadata_file_path=file, snapshot_id=None, gap=0, between=())
+    return replace(
+        doc,
+        ordinal=ordinal,
+        metadata_file_path=file,
+        metadata_file_relative=_beside(doc, file),
+        snapshot_id=None,
+        gap=0,
+        between=(),
+    )
+
+
+def _beside(doc: Document, file: str) -> str | None:
+    """Where a metadata file lies relative to a document, if that is in the same folder as the document's own."""
+    folder, _, name = canonical(file).rpartition("/")
+    own, _, _ = canonical(doc.metadata_file_path).rpartition("/")
+    if doc.metadata_file_relative is None or folder != own:
+        return None
+    way, slash, _ = doc.metadata_file_relative.rpartition("/")
+    return f"{way}{slash}{name}"
 
 
 def _built(commit: Commit, head: Document) -> Document:

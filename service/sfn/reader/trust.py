@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from sfn.errors import LocationRefused, Unsafe
-from sfn.pointer.location import below, sound, store_of
+from sfn.pointer.location import below, canonical, scheme_of, sound, store_of
+
+_ESCAPE: Final = re.compile("%(?:2E|2F|5C)")
+"""As `sfn.pointer.naming` writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +38,19 @@ class Trust:
             Unsafe: it is in another bucket or on another host, outside of what is allowed, relative, or has user
                 information, a query, a control character, an encoded, empty or dotted segment.
         """
-        try:
-            place = sound(location)
-        except LocationRefused as refused:
-            raise Unsafe(said_by, expected=refused.expected, found=f"{refused.found} in {location!r}") from None
+        _check(location, location, said_by)
+        return self._within(canonical(location), location, said_by)
+
+    def link(self, location: str, said_by: str) -> str:
+        """As `place`, of an SFN file: one of a name with a dot or a slash is called by the escape of it.
+
+        Over HTTP that is the character itself, and may lead elsewhere.
+        """
+        is_http = scheme_of(canonical(location)).startswith("http")
+        _check(location if is_http else _ESCAPE.sub("-", location), location, said_by)
+        return self._within(canonical(location), location, said_by)
+
+    def _within(self, place: str, location: str, said_by: str) -> str:
         if below(place, self.directory):
             return place
         if self.allowed:
@@ -49,3 +63,10 @@ class Trust:
             expected = f"a location in {store_of(self.directory)}, as the directory is"
         remedy = "if it is right, name it among the `allowed` prefixes (`--allow`); a mount is read with `relative`"
         raise Unsafe(said_by, expected=expected, found=location, remedy=remedy)
+
+
+def _check(shape: str, location: str, said_by: str) -> None:
+    try:
+        sound(shape)
+    except LocationRefused as refused:
+        raise Unsafe(said_by, expected=refused.expected, found=f"{refused.found} in {location!r}") from None

@@ -1,0 +1,67 @@
+"""Which table a reader wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfn.errors import NameTaken
+from sfn.pointer.document import Document
+from sfn.pointer.hearsay import spelled
+from sfn.pointer.naming import Whose
+from sfn.reader.documents import Found, called, named
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which table.
+
+    Attributes:
+        table: namespace levels and name; None where any will do that is the only one.
+        uuid: its `table-uuid`; None likewise.
+    """
+
+    table: tuple[str, ...] | None = None
+    uuid: str | None = None
+
+    @property
+    def whose(self) -> Whose | None:
+        """What its files may be called by; None where only its directory is known."""
+        if self.table is None:
+            return None if self.uuid is None else Whose((), "", self.uuid)
+        return Whose(self.table[:-1], self.table[-1], self.uuid)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether the table is to be the only one."""
+        return self.table is None and self.uuid is None
+
+    def is_meant_by(self, doc: Document) -> bool:
+        """Whether a document speaks of it."""
+        is_named = self.table is None or (*doc.namespace, doc.name) == self.table
+        return is_named and (self.uuid is None or spelled(doc.guid) == spelled(self.uuid))
+
+    @property
+    def text(self) -> str:
+        """It, for people."""
+        name = "the table" if self.table is None else ".".join(self.table)
+        return name if self.uuid is None else f"{name} with the uuid {self.uuid}"
+
+    def check(self, start: Found, last: Found) -> None:
+        """Refuse a name that another table has now.
+
+        Args:
+            start: the document that was found by it.
+            last: where that one led.
+
+        Raises:
+            NameTaken: another has.
+        """
+        doc, now = start.doc, named(last.doc) if last.doc.live else called(start.doc.moved_to)
+        if self.table is None or doc.name_now is None or self.is_meant_by(last.doc):
+            return
+        raise NameTaken(
+            start.key,
+            expected=f"the table that was called {named(doc)} here",
+            found=f"that it is now {now}, and that another table is {named(doc)}",
+            remedy=f"name the one you mean: {now}, or read {doc.name_now.sfn_file_path}",
+        )

@@ -1,0 +1,193 @@
+"""What looks like an answer and is none: each has its own refusal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+import sfn
+from sfn.errors import (
+    Ambiguous,
+    Malformed,
+    MalformedMetadata,
+    NameTaken,
+    NotPermitted,
+    NotRelative,
+    TooManyFiles,
+    Unreachable,
+    Unreadable,
+)
+from sfn.pointer import document
+from sfn.pointer.document import Commit, Link, State
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming, Whose
+from sfn.reader import lookup
+from sfn.reader.files import directory_url, finish
+from sfn.reader.local import LocalFiles
+from sfn.reader.opening import Opening
+from sfn.reader.resolve import Question, answer
+from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, Directory
+from tests.unit.directory import UUID as GUID
+
+MINUTE = 60_000
+
+
+@pytest.fixture(name="place")
+def fixture_place(tmp_path: Path) -> Directory:
+    place = Directory(tmp_path / "orders")
+    place.metadata()
+    return place
+
+
+class Failing(LocalFiles):
+    """Files of which one can't be read."""
+
+    def __init__(self, key: str, error: type[Unreadable]) -> None:
+        self._key, self._error = key, error
+
+    @override
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        if key == self._key:
+            raise self._error(key, expected="to read it", found="trouble")
+        return await super().read(key, most, start)
+
+
+@pytest.mark.parametrize("error", [Unreachable, NotPermitted])
+def test_what_could_not_be_read_may_be_the_other_table(place: Directory, error: type[Unreadable]) -> None:
+    place.write()
+    other = place.write("sales.b", guid=OTHER_UUID)
+    url = directory_url(place.path)
+    with pytest.raises(Ambiguous):
+        sfn.resolve(place.path)
+    with pytest.raises(error):
+        finish(answer(Failing(other.as_uri(), error), Question(url), Opening(url)))
+
+
+@pytest.mark.parametrize("ref", ["main", "audit"])
+def test_a_name_that_another_table_has_now_is_refused_for_each_branch(place: Directory, ref: str) -> None:
+    archive, now = place.link("sales.archive"), place.link("sales.orders")
+    place.write("sales.archive")
+    place.write("sales.archive", ref="audit", snapshot_id=5)
+    place.write(state=State.RENAMED, moved_to=archive, name_now=now)
+    place.write(state=State.RENAMED, ref="audit", moved_to=archive, name_now=now)
+    with pytest.raises(NameTaken, match=r"that it is now sales\.archive, and that another table is sales\.orders"):
+        sfn.resolve(place.path, "sales.orders", ref=ref)
+
+
+def test_of_two_tables_that_are_gone_neither_is_the_one(tmp_path: Path) -> None:
+    place = Directory(tmp_path / "orders", naming=ORDINAL)
+    place.write(state=State.DROPPED)
+    place.write("sales.b", guid=OTHER_UUID, state=State.DROPPED, minutes=1)
+    with pytest.raises(Ambiguous, match=r"sales\.b, sales\.orders"):
+        sfn.history(place.path)
+    with pytest.raises(Ambiguous, match=r"sales\.b, sales\.orders"):
+        sfn.resolve(place.path, as_of="20200101T000000000")
+    assert [entry.state for entry in sfn.history(place.path, "sales.b")] == [State.DROPPED]
+
+
+def test_a_tombstone_elsewhere_does_not_hide_that_the_table_itself_cannot_be_read(place: Directory) -> None:
+    file = place.raw(b"{")
+    Directory(place.path, folder="_sfn").write(state=State.DROPPED)
+    with pytest.raises(Malformed) as refused:
+        sfn.resolve(place.path, "sales.orders")
+    assert refused.value.where == file.as_uri()
+
+
+@pytest.mark.parametrize("name", ["a.b", "a/b", "a\\b"])
+def test_a_table_is_followed_to_a_file_that_has_escapes_in_its_name(place: Directory, name: str) -> None:
+    file = place.folder / IDENTIFIER.names(Whose(("eu.sales",), name))[0]
+    assert "%" in file.name
+    file.write_bytes(document.render(replace(place.document(), namespace=("eu.sales",), name=name)))
+    place.write(state=State.RENAMED, moved_to=Link(("eu.sales",), name, f"file://{file}"))
+    for table in ("sales.orders", None):
+        assert sfn.resolve(place.path, table).document.name == name
+
+
+def test_who_has_no_uuid_is_followed_by_name_and_catalog_alone(place: Directory) -> None:
+    place.metadata(uuid=None)
+    place.write(guid=None, state=State.RENAMED, moved_to=place.link("sales.other"))
+    place.write("sales.other", guid=None, catalog_id="f" * 32)
+    with pytest.raises(Unreadable, match=r"that sales\.orders left for sales\.other"):
+        sfn.resolve(place.path, "sales.orders")
+    place.write("sales.other", guid=None)
+    assert sfn.resolve(place.path, "sales.orders").document.name == "other"
+
+
+@pytest.mark.parametrize("body", [b"", b"garbage", b"PAR1", b"[]"])
+@pytest.mark.parametrize("guid", [GUID, None])
+@pytest.mark.parametrize("ref", ["main", "audit"])
+def test_what_is_no_metadata_is_not_another_tables(place: Directory, body: bytes, guid: str | None, ref: str) -> None:
+    place.metadata(body=body)
+    place.write(guid=guid)
+    with pytest.raises(MalformedMetadata):
+        sfn.resolve(place.path, ref=ref)
+
+
+@pytest.mark.parametrize("spelled", [GUID.upper(), GUID])
+def test_a_uuid_is_one_in_upper_and_lower_case(place: Directory, spelled: str) -> None:
+    place.metadata(uuid=GUID.upper())
+    place.write()
+    assert sfn.resolve(place.path, uuid=spelled).document.guid == GUID
+
+
+class TestRelative:
+    """A copy in which nothing is where the files say."""
+
+    @pytest.fixture(name="copy")
+    def fixture_copy(self, tmp_path: Path) -> Directory:
+        copy = Directory(tmp_path / "copy", naming=ORDINAL)
+        logged = [{"metadata-file": "s3://lake/orders/metadata/00000-a.metadata.json", "timestamp-ms": FIRST_ORDINAL}]
+        copy.metadata("00000-a.metadata.json")
+        copy.metadata("00008-a.metadata.json")
+        copy.metadata("00009-a.metadata.json", metadata_log=logged, last_updated_ms=FIRST_ORDINAL + 9 * MINUTE)
+        return copy
+
+    def head(self, copy: Directory, between: tuple[Commit, ...]) -> None:
+        copy.write(
+            metadata_file_path="s3://lake/orders/metadata/00009-a.metadata.json",
+            metadata_file_relative="../00009-a.metadata.json",
+            ordinal=FIRST_ORDINAL + 9 * MINUTE,
+            between=between,
+        )
+
+    @pytest.mark.parametrize("naming", [ORDINAL, UUID])
+    def test_what_was_current_then_is_beside_what_is_now(self, copy: Directory, naming: Naming) -> None:
+        earlier, minutes = ("00008", 8) if naming is ORDINAL else ("00000", 0)
+        if naming is UUID:
+            copy = Directory(copy.path, naming=UUID)
+        path = f"s3://lake/orders/metadata/{earlier}-a.metadata.json"
+        between = (Commit(FIRST_ORDINAL + minutes * MINUTE, path),) if naming is ORDINAL else ()
+        self.head(copy, between=between)
+        as_of = "20231114T222130000"
+        found = sfn.resolve(copy.path, as_of=as_of, relative=True)
+        assert found.metadata_location == (copy.path / "metadata" / f"{earlier}-a.metadata.json").as_uri()
+        assert sfn.history(copy.path, relative=True)[-2].metadata_location == path
+
+    def test_what_was_in_another_folder_is_not_known_there(self, copy: Directory) -> None:
+        elsewhere = Commit(FIRST_ORDINAL, "s3://lake/before/metadata/00000-a.metadata.json")
+        self.head(copy, between=(elsewhere,))
+        with pytest.raises(NotRelative):
+            sfn.resolve(copy.path, as_of="20231114T222130000", relative=True)
+
+
+def test_the_history_of_a_table_whose_former_name_was_long_is_whole(tmp_path: Path) -> None:
+    place = Directory(tmp_path / "orders", naming=ORDINAL)
+    before = f"sales.{'x' * 182}"
+    place.commit(1, before)
+    place.renamed(before, "sales.orders", minutes=2)
+    place.commit(3)
+    place.write(minutes=3, ordinal=FIRST_ORDINAL + 3 * MINUTE)
+    assert place.sfn_file(before).name.startswith("sales_xxxx")
+    assert [len(sfn.history(place.path, table)) for table in (before, "sales.orders")] == [2, 1]
+
+
+def test_a_folder_of_files_that_lead_from_one_to_another_is_given_up(
+    place: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "MOST_OPENED", 6)
+    for number in range(4):
+        place.renamed(f"sales.t{number}", f"sales.t{number + 1}", guid=OTHER_UUID)
+    with pytest.raises(TooManyFiles, match="at most 6 documents on the way"):
+        sfn.resolve(place.path)
