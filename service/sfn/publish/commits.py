@@ -7,7 +7,8 @@ on the head, so that whoever comes next can create what a writer that died did n
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
@@ -20,7 +21,7 @@ from sfn.pointer.location import canonical, checked
 from sfn.pointer.naming import Whose
 from sfn.publish.changes import Draft, Stage
 from sfn.publish.documents import relative, says
-from sfn.publish.facts import FOLDER_LISTED, Exists
+from sfn.publish.facts import FOLDER_LISTED
 from sfn.publish.inventory import ours, readable
 from sfn.publish.own import Own
 from sfn.publish.policy import MOST_COMMITS
@@ -178,9 +179,10 @@ def _allotted(timeline: _Timeline, table: Table, head: Document) -> Document:
     entries, gap = _since_held(timeline, table)
     kept = _short_enough(entries, scene.policy.keep - 1)
     gap += len(entries) - len(kept)
+    there = _there(scene, [entry for entry, _ in kept])
     last, between = max(scene.previous, timeline.last), []
     for entry, at in kept:
-        if _is_there(scene, entry):
+        if canonical(entry) in there:
             last = max(min(at, LAST_ORDINAL), last + 1)
             between.append(Commit(last, entry, gap))
             gap = 0
@@ -197,15 +199,21 @@ def _since_held(timeline: _Timeline, table: Table) -> tuple[list[tuple[str, int]
     if known is None:
         first = version(entries[0][0] if entries else table.metadata_location)
         return entries, first or 0
-    places = [canonical(entry) for entry, _ in entries]
-    if canonical(known) in places:
-        return entries[len(places) - places[::-1].index(canonical(known)) :], 0
+    since = _index_after(canonical(known), table.metadata_log)
+    if since is not None:
+        return entries[since:], 0
     before = version(known)
     if before is None or relate(known, (), table.metadata_location, table.metadata_log) is not Relation.NEWER:
         return [], 0
     newer = [(entry, at) for entry, at in entries if (version(entry) or 0) > before]
     first = version(newer[0][0] if newer else table.metadata_location)
     return newer, max(0, (first or 0) - before - 1)
+
+
+def _index_after(pointer: str, log: Sequence[str]) -> int | None:
+    """Where a log goes on after a canonical pointer, looked for from its end: most often that is near."""
+    found = (index for index in range(len(log), 0, -1) if canonical(log[index - 1]) == pointer)
+    return next(found, None)
 
 
 def _known(timeline: _Timeline, table: Table) -> str | None:
@@ -230,13 +238,13 @@ def _short_enough(entries: list[tuple[str, int]], most: int) -> list[tuple[str, 
     return kept[::-1]
 
 
-def _is_there(scene: Scene, entry: str) -> bool:
-    """Whether a metadata file of the log still exists, where we may look."""
-    try:
-        checked(entry, scene.policy.allowed)
-    except LocationRefused:
-        return False
-    return scene.facts.holds(Exists(canonical(entry)))
+def _there(scene: Scene, entries: Iterable[str]) -> set[str]:
+    """Those metadata files of the log that still exist, where we may look; canonical."""
+    places: list[str] = []
+    for entry in entries:
+        with suppress(LocationRefused):
+            places.append(checked(entry, scene.policy.allowed))
+    return scene.facts.existing(places)
 
 
 def _prune(timeline: _Timeline, created: list[int], draft: Draft) -> None:

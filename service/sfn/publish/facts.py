@@ -44,10 +44,10 @@ class ListFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Exists:
-    """Is there a file at this key, of whatever content?"""
+class FindFiles:
+    """At which of these keys is there a file, of whatever content?"""
 
-    key: str
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Prove:
 
 
 Question: TypeAlias = (
-    LoadTable | ReadFiles | ListFolder | Exists | Remember | WhoIsAt | WhoHas | IsListed | MayStep | Prove
+    LoadTable | ReadFiles | ListFolder | FindFiles | Remember | WhoIsAt | WhoHas | IsListed | MayStep | Prove
 )
 
 
@@ -151,6 +151,7 @@ class Facts:
     folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rows: dict[Question, Collection[TableName]] = field(default_factory=dict)
     carrying: dict[str, tuple[Known, ...]] = field(default_factory=dict)
+    there: dict[str, bool] = field(default_factory=dict)
     yes: dict[Question, bool] = field(default_factory=dict)
     proven: dict[str, Guarantees] = field(default_factory=dict)
 
@@ -178,6 +179,13 @@ class Facts:
         if missing:
             raise Lacking(ReadFiles(missing))
 
+    def existing(self, keys: Iterable[str]) -> set[str]:
+        """Those of these keys at which there is a file."""
+        wanted = tuple(keys)
+        if unknown := tuple(key for key in wanted if key not in self.there):
+            raise Lacking(FindFiles(unknown))
+        return {key for key in wanted if self.there[key]}
+
     def folder(self, prefix: str) -> tuple[str, ...]:
         """The keys below a prefix."""
         return _known(self.folders.get(prefix), ListFolder(prefix))
@@ -191,7 +199,7 @@ class Facts:
         rows = _known(self.carrying.get(uuid), WhoHas(uuid))
         return [(row, row.live) for row in rows if row.live is not None and row.table != name]
 
-    def holds(self, question: IsListed | MayStep | Exists) -> bool:
+    def holds(self, question: IsListed | MayStep) -> bool:
         """A yes or no."""
         return _known(self.yes.get(question), question)
 

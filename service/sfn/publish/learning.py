@@ -16,8 +16,8 @@ from sfn.pointer.naming import Whose
 from sfn.pointer.site import Site
 from sfn.publish.facts import (
     FOLDER_LISTED,
-    Exists,
     Facts,
+    FindFiles,
     IsListed,
     ListFolder,
     LoadTable,
@@ -71,7 +71,7 @@ class Learning:
         """Ask the world what the decision lacks."""
         ports = self.ports
         match question:
-            case ReadFiles() | ListFolder() | Exists() | Prove():
+            case ReadFiles() | ListFolder() | FindFiles() | Prove():
                 await self._look(question, facts)
             case LoadTable(table):
                 facts.looks[table] = await self._load(table, facts)
@@ -88,7 +88,7 @@ class Learning:
             case _:
                 assert_never(question)
 
-    async def _look(self, question: ReadFiles | ListFolder | Exists | Prove, facts: Facts) -> None:
+    async def _look(self, question: ReadFiles | ListFolder | FindFiles | Prove, facts: Facts) -> None:
         """Look at files."""
         stores = self.ports.stores
         match question:
@@ -99,13 +99,17 @@ class Learning:
                 facts.folders[prefix] = tuple(await stores.at(prefix).list(prefix, FOLDER_LISTED + 1))
             case Prove(key):
                 facts.proven[folder_of(key)] = await stores.at(key).prove(key)
-            case Exists(key):
-                try:
-                    facts.yes[question] = await stores.at(key).part(key, 0, 1) is not None
-                except LocationRefused:
-                    facts.yes[question] = False
+            case FindFiles(keys):
+                for key in keys:
+                    facts.there[key] = await self._is_there(key)
             case _:
                 assert_never(question)
+
+    async def _is_there(self, key: str) -> bool:
+        try:
+            return await self.ports.stores.at(key).part(key, 0, 1) is not None
+        except LocationRefused:
+            return False
 
     async def _remember(self, site: str, uuid: str | None) -> Collection[TableName]:
         others = await self.ports.worklist.remember(self.claim, site, uuid)

@@ -58,7 +58,3 @@ class Own:
     def held(self) -> Held | None:
         """What is at `key`."""
         return self.files[0].held if self.files and self.files[0].key == self.key else None
-
-    def of(self, ref: str) -> File | None:
-        """The file of a branch."""
-        return next((file for file in self.files if file.doc.ref == ref), None)
