@@ -20,7 +20,6 @@ import math
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from signal import SIGINT, SIGTERM, Signals
 from typing import Final
@@ -30,15 +29,13 @@ import structlog
 
 from sfn import telemetry
 from sfn.errors import Broken, SfnError, Trouble
+from sfn.receiver.listening import bound
 from sfn.receiver.server import Server
 from sfn.settings import Settings
 from sfn.threads import unfinished
 from sfn.wiring import assembly
 
 ENDED, FAILED = 0, 1
-BACKLOG: Final = 2048
-"""Connections that wait to be accepted."""
-
 CLOSING: Final = 90.0
 """Seconds from the end of a drain within which every wait that has a deadline has ended."""
 LINGER: Final = 1.0
@@ -208,33 +205,6 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECTED_AFTER)
-
-
-@contextmanager
-def bound(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens on an address; port 0 is any free one.
-
-    Raises:
-        Broken: the address is taken, not ours, or none.
-    """
-    name = host.removeprefix("[").removesuffix("]")
-    is_six = ":" in name
-    try:
-        listener = socket.create_server(
-            (name, port),
-            family=socket.AF_INET6 if is_six else socket.AF_INET,
-            backlog=BACKLOG,
-            dualstack_ipv6=is_six and name == "::" and socket.has_dualstack_ipv6(),
-        )
-    except OSError as error:
-        raise Broken(
-            f"listener {host}:{port}",
-            expected="a free address of this machine",
-            found=error.strerror or type(error).__name__,
-            remedy="set listener.host and listener.port, or end what listens there",
-        ) from error
-    with listener:
-        yield listener
 
 
 def announce(settings: Settings, listener: socket.socket) -> None:

@@ -20,7 +20,7 @@ from tests.faults.lake import Lake, serving
 from tests.faults.load import Clients, Trigger
 from tests.faults.service import ROOT, Service, Setting, eventually, started
 
-ROUNDS = int(os.environ.get("SFN_FAULT_ROUNDS", "30"))  # noqa: TID251 - the test's own setting
+ROUNDS = int(os.environ.get("SFN_FAULT_ROUNDS", "15"))  # noqa: TID251 - the test's own setting
 MUTANT_ROUNDS = 3
 TABLES = 12
 SLOW = 0.05

@@ -17,7 +17,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from typing_extensions import override
 
 from sfn.clock import SystemChance, SystemClock
-from sfn.daemon import Daemon, Failure, bound, causes
+from sfn.daemon import Daemon, Failure, causes
 from sfn.errors import Broken, Scope, Transient
 from sfn.inbox import Claimed
 from sfn.inbox.memory import MemoryInbox
@@ -26,6 +26,7 @@ from sfn.receiver.app import application
 from sfn.receiver.body import Limits
 from sfn.receiver.concern import Concern
 from sfn.receiver.ingest import Ingest
+from sfn.receiver.listening import bound
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import anonymous
 from sfn.store.router import Router

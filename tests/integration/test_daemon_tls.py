@@ -10,7 +10,8 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.daemon import announce, bound
+from sfn.daemon import announce
+from sfn.receiver.listening import bound
 from sfn.settings import load
 from tests.integration.lake import Lake, lake
 from tests.integration.process import TOKEN, configure, refused, serving

@@ -32,11 +32,11 @@ from sfn.store import PointerStore, Stores
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.admission import Admission, admission, certificate
-from sfn.wiring.events import concern, interest, understood
+from sfn.wiring.events import concern, understood
 from sfn.wiring.metering import Metering
 from sfn.wiring.places import stores_of
 from sfn.wiring.sources import Identified, adapters
-from sfn.wiring.terms import DISTRIBUTION, inbox_terms, policy, worker_terms
+from sfn.wiring.terms import DISTRIBUTION, inbox_terms, interest, policy, worker_terms
 from sfn.words import CatalogName, Hint
 from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook

@@ -7,15 +7,10 @@ from collections.abc import Sequence
 from sfn.admin.operators import Retirement
 from sfn.dialects import Arrived, Sender
 from sfn.errors import Rejected
-from sfn.publish.policy import Interest
 from sfn.receiver.concern import Concern
-from sfn.settings import CatalogSettings, Settings
+from sfn.settings import Settings
+from sfn.wiring.terms import interest
 from sfn.words import Hint, TableName, Undecodable
-
-
-def interest(catalog: CatalogSettings) -> Interest:
-    """Which of a catalog's tables get files."""
-    return Interest(catalog.include, catalog.exclude)
 
 
 def concern(settings: Settings, retirement: Retirement) -> Concern:

@@ -9,15 +9,19 @@ from typing import Final
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.pointer.naming import NAMINGS
 from sfn.pointer.site import Placement
-from sfn.publish.policy import OnDrop, Policy
-from sfn.settings import Settings
-from sfn.wiring.events import interest
+from sfn.publish.policy import Interest, OnDrop, Policy
+from sfn.settings import CatalogSettings, Settings
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Terms
 
 DISTRIBUTION: Final = "iceberg-sfn"
 _NEVER: Final = timedelta(days=36_500)
 """From one sweep to the next where none is wanted: one that an event asked for is the only one."""
+
+
+def interest(catalog: CatalogSettings) -> Interest:
+    """Which of a catalog's tables get files."""
+    return Interest(catalog.include, catalog.exclude)
 
 
 def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:

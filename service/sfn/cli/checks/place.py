@@ -10,8 +10,8 @@ from pathlib import Path
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.tls import certificate
 from sfn.clock import SystemClock
-from sfn.daemon import bound
 from sfn.errors import Broken, SfnError
+from sfn.receiver.listening import bound
 from sfn.settings import Settings
 from sfn.wiring import places
 

@@ -1,0 +1,40 @@
+"""The socket on which the service listens."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sfn.errors import Broken
+
+BACKLOG: Final = 2048
+"""Connections that wait to be accepted."""
+
+
+@contextmanager
+def bound(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens on an address; port 0 is any free one.
+
+    Raises:
+        Broken: the address is taken, not ours, or none.
+    """
+    name = host.removeprefix("[").removesuffix("]")
+    is_six = ":" in name
+    try:
+        listener = socket.create_server(
+            (name, port),
+            family=socket.AF_INET6 if is_six else socket.AF_INET,
+            backlog=BACKLOG,
+            dualstack_ipv6=is_six and name == "::" and socket.has_dualstack_ipv6(),
+        )
+    except OSError as error:
+        raise Broken(
+            f"listener {host}:{port}",
+            expected="a free address of this machine",
+            found=error.strerror or type(error).__name__,
+            remedy="set listener.host and listener.port, or end what listens there",
+        ) from error
+    with listener:
+        yield listener
