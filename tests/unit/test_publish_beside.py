@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from sfn.pointer import hintfile
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming, Whose
+from sfn.pointer.site import Site
+from sfn.publish.inventory import pointers
+from sfn.publish.policy import Policy
 from sfn.words import Hint
-from tests.unit.publishing import LAG, A, B, Line, key_of, named
+from tests.unit.publishing import AT, LAG, A, B, Line, key_of, named
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +59,25 @@ async def test_a_hint_that_only_a_tombstone_says_goes(line: Line) -> None:
     line.catalog.commit(A, ELSEWHERE)
     await line.hear(Hint(A), seconds=60)
     assert line.document(A)["state"] == "moved"
+    assert line.hint() is None
+
+
+@pytest.mark.parametrize(("naming", "seen_at_once"), [(IDENTIFIER, False), (UUID, False), (ORDINAL, True)])
+async def test_a_second_table_of_another_catalog_ends_the_hint_once_it_is_seen(
+    naming: Naming, seen_at_once: bool
+) -> None:
+    """At the refresh at the latest: a listing at each commit would be for this case alone."""
+    line = Line(Policy("c1", replica_lag=LAG, swept=False, naming=naming, min_publish_interval=LAG))
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=60)
+    (ours,) = (key for key in pointers(line.store.files))
+    theirs = Site(AT, naming).keys(Whose(("n",), "b", "another"))[0]
+    lay(line, theirs, json.loads(line.store.files[ours]), catalog_id="c2", name="b", guid="another")
+    line.catalog.commit(A)
+    await line.hear(Hint(A), seconds=60)
+    assert (line.hint() is None) == seen_at_once
+    await line.work(line.policy.refresh_after.total_seconds())
     assert line.hint() is None
 
 

@@ -63,6 +63,9 @@ def needs_listing(scene: Scene, table: Table, *, refresh: bool) -> bool:
     written = own.doc is not None and own.doc.live and own.doc.guid == table.uuid
     if refresh or scene.facts.relist or not (settled and written):
         return True
+    if site.naming.has_commits and not says(scene, own.doc, table):
+        # Its commits are about to be listed.
+        return True
     hint = hint_at(scene.facts, site.location) if site.has_hint else None
     return _may_create_hint(scene, table, site, hint) or not is_our_hint(scene, site.location, hint)
 
