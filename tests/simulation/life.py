@@ -220,8 +220,8 @@ class Life:
         table = self.world.truths[self.catalog].true(old)
         taken = isinstance(self.world.truths[self.catalog].true(new), Table)
         if isinstance(table, Table) and not taken:
-            self.world.set(self.catalog, old, Missing())
             self.world.set(self.catalog, new, table)
+            self.world.set(self.catalog, old, Missing())
             self.tell(Hint(old, renamed_to=new))
             self.tell(Hint(new))
 

@@ -80,6 +80,16 @@ class CatalogTruth:
         """Whether it answers nothing at all."""
         return any(start <= self._now() < end for start, end in self.down)
 
+    def there_since(self, name: TableName, is_there: Callable[[Table], bool]) -> float | None:
+        """Since when all answers for a name are one table of which something is so; None if the last one is not."""
+        since, uuid = None, None
+        for at, value in reversed(self.history.get(name, [])):
+            if not isinstance(value, Table) or not is_there(value) or uuid not in {None, value.uuid}:
+                break
+            since, uuid = at, value.uuid
+        blank = [end for start, end in self.blank if start <= self._now()]
+        return None if since is None else max([since, *blank])
+
     def live(self) -> dict[TableName, Table]:
         """All tables that truly exist."""
         return {name: value for name in sorted(self.history) if isinstance(value := self.history[name][-1][1], Table)}
@@ -97,6 +107,7 @@ class Ranks:
         places: by table uuid: the locations that it ever had.
         owner: metadata file → table uuid.
         heads: metadata file → the head snapshot of each branch.
+        ended: uuids of tables that were once nowhere, be it that they came back.
     """
 
     order: dict[tuple[str, str | None], dict[str, list[int]]] = field(default_factory=lambda: defaultdict(dict))
@@ -106,6 +117,7 @@ class Ranks:
     places: dict[str | None, set[str]] = field(default_factory=lambda: defaultdict(set))
     owner: dict[str, str | None] = field(default_factory=dict)
     heads: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ended: set[str | None] = field(default_factory=set)
     last: int = 0
 
     def note(self, catalog_id: str, name: TableName, table: Table, places: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ import random
 import traceback
 from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sfn.inbox.letters import Order
@@ -20,7 +20,7 @@ from sfn.words import Hint, Missing, Subject, Table, TableName, Unwritten
 from tests.simulation.checker import Checker
 from tests.simulation.disasters import Disasters
 from tests.simulation.life import REFUSED, Life
-from tests.simulation.loop import SimulatedLoop
+from tests.simulation.loop import EPOCH, SimulatedLoop
 from tests.simulation.node import Service, Weather
 from tests.simulation.rest import Resting, at_rest
 from tests.simulation.setting import Report, Setting
@@ -55,7 +55,7 @@ class World:
         self.truths = [CatalogTruth(f"cat{index}", self.loop.time) for index in range(setting.catalogs)]
         self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
         self.checker.is_live, self.checker.strict = self._is_live, setting.strict
-        self.checker.told = bool(setting.told)
+        self.checker.told, self.checker.there_since = bool(setting.told), self._there_since
         self.checker.policies = [self._policy(self.truths[0], files) for files in setting.policies]
         self.services: list[Service] = []
         self._switched: set[str | None] = set()
@@ -73,7 +73,10 @@ class World:
     def set(self, catalog: int, name: TableName, value: Table | Missing | Unwritten) -> None:
         """Something happened in a catalog."""
         truth = self.truths[catalog]
+        before = truth.true(name)
         truth.set(name, value)
+        if isinstance(before, Table) and before.uuid not in {table.uuid for table in truth.live().values()}:
+            self.ranks.ended.add(before.uuid)
         if isinstance(value, Table):
             places = [site.location for site in self.checker.sites(name, value)]
             self.ranks.note(truth.catalog_id, name, value, places)
@@ -224,6 +227,18 @@ class World:
             for truth in self.truths
             for name, table in truth.live().items()
         )
+
+    def _there_since(self, identifier: tuple[str, ...], place: str) -> datetime | None:
+        """Of the first catalog; a table that was ever switched off may be gone from there."""
+        truth = self.truths[0]
+        name = TableName(truth.name, identifier[:-1], identifier[-1])
+
+        def is_there(table: Table) -> bool:
+            sites = self.checker.sites(name, table)
+            return table.uuid not in self._switched and place in [site.location for site in sites]
+
+        since = truth.there_since(name, is_there)
+        return None if since is None else EPOCH + timedelta(seconds=since)
 
     def count(self, what: str) -> None:
         self.counts[what] += 1
