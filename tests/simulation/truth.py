@@ -131,6 +131,10 @@ class Ranks:
         self.owner[table.metadata_location] = table.uuid
         self.heads[table.metadata_location] = {"main": table.snapshot_id, **dict(table.branches)}
 
+    def of(self, uuid: str | None, pointer: str) -> list[int]:
+        """The ranks that a table's pointer had, in any catalog."""
+        return [rank for (_, owner), had in self.order.items() if owner == uuid for rank in had.get(pointer, ())]
+
 
 def version_of(table: Table) -> int:
     """Which of its versions this is, from 0, as its metadata file's name says."""

@@ -46,7 +46,7 @@ def _check_head(checker: Checker, key: str, doc: dict[str, Any]) -> None:
 def _check_commit(checker: Checker, key: str, doc: dict[str, Any]) -> None:
     """A commit's document names a metadata file that a catalog had for that table."""
     pointer = doc["metadata_file_path"]
-    if not any(pointer in had for (_, uuid), had in checker.ranks.order.items() if uuid == doc["guid"]):
+    if not checker.ranks.of(doc["guid"], pointer):
         checker.blame("lie: commit", f"{key} {pointer}")
 
 
