@@ -1,10 +1,13 @@
 """Where the files lead that a table left behind: who still knows its old place or name finds it, or learns its new one.
 
 Not so, by the specification, of a file
-- of a table that was once nowhere: it may have been given up for good under the name that it had (section 4, Absent), and
-  one that comes back comes without its tombstones; so it is of one that was once switched off;
+- of a table that was once nowhere: it may have been given up for good under the name that it had (section 4, Absent),
+  and one that comes back comes without its tombstones; so it is of one that was once switched off;
 - of a table that is refused, or that is where no store is: it is given up, or stays as it is;
-- which leads to a file that another table has taken over: each document on the way must carry the same uuid (section 5);
+- which leads to a file that another table has taken over: each document on the way must carry the same uuid
+  (section 5);
+- of a told catalog's table that left two names before any file of it was written under a later one: an event tells of
+  the next name alone, and nobody can be asked;
 - which is called by the uuid, and whose name another table took beside it: that one's supersedes it (section 4).
 """
 
@@ -75,7 +78,15 @@ def _leads_on(rest: _Rest, key: str, doc: dict[str, Any], one: Resting) -> bool:
     was_away = one.table.uuid in checker.ranks.ended or not checker.is_live(
         one.catalog_id, one.identifier, one.table.uuid
     )
-    return not (was_away or _is_refused(rest, one) or _is_cut(rest, doc) or _is_superseded(rest, key, doc))
+    is_lost_track_of = checker.told and doc["state"] == "dropped" and _has_left_names_behind(rest, one)
+    return not (
+        was_away or is_lost_track_of or _is_refused(rest, one) or _is_cut(rest, doc) or _is_superseded(rest, key, doc)
+    )
+
+
+def _has_left_names_behind(rest: _Rest, one: Resting) -> bool:
+    """Whether it had more names than its first and the one that it has now."""
+    return sum(one.table.uuid in uuids for uuids in rest.checker.ranks.names.values()) > 2
 
 
 def _is_refused(rest: _Rest, one: Resting) -> bool:

@@ -61,6 +61,11 @@ class CatalogTruth:
         """The catalog's answer for a name from now on."""
         self.history[name].append((self._now(), value))
 
+    @property
+    def changes(self) -> int:
+        """How many there were so far."""
+        return sum(len(answers) for answers in self.history.values())
+
     def get(self, name: TableName, at: float | None = None) -> Table | Missing | Unwritten:
         """What a replica that has heard all until `at` answers; the primary by default."""
         now = self._now()
