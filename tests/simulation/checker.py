@@ -40,6 +40,8 @@ class Checker:
         policies: that the service has in turn, the last one at rest.
         lived: keys of documents, each with a table uuid that was live there.
         found: (place, identifier) of each reader by name that found a table when it last looked.
+        unheard_of: files that say `dropped` since nobody was known to have their table.
+        is_known: whether the service knew at a time that a table is live, under this name or another.
         there_since: since when a name's table was always at a place, by the catalog's own word; None if it is not.
         last: by reader: the highest rank that it saw.
         late: keys written long after the catalog was asked, by a process that was suspended meanwhile. If it is killed
@@ -62,6 +64,8 @@ class Checker:
     late: set[str] = field(default_factory=set)
     lived: set[tuple[str, str | None]] = field(default_factory=set)
     found: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
+    unheard_of: set[str] = field(default_factory=set)
+    is_known: Callable[[str | None, tuple[str, ...], datetime], bool] = lambda _uuid, _identifier, _at: True
     there_since: Callable[[tuple[str, ...], str], datetime | None] = lambda _identifier, _place: None
     seen_at: dict[str, datetime] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -90,7 +94,8 @@ class Checker:
             if doc["state"] == "current":
                 self.lived.add((key, doc["guid"]))
             asked = datetime.fromisoformat(doc["asked_at"])
-            self.late = self.late | {key} if self.now() - asked > LEASE else self.late - {key}
+            if doc["asked_at"] != before.get("asked_at"):
+                self.late = self.late | {key} if self.now() - asked > LEASE else self.late - {key}
             self.seen_at[doc["metadata_file_path"]] = datetime.fromisoformat(doc["written_at"])
         here = key.rpartition("/")[0] + "/"
         for place in sorted(self.places):

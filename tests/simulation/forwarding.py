@@ -6,8 +6,8 @@ Not so, by the specification, of a file
 - of a table that is refused, or that is where no store is: it is given up, or stays as it is;
 - which leads to a file that another table has taken over: each document on the way must carry the same uuid
   (section 5);
-- of a told catalog's table that left two names before any file of it was written under a later one: an event tells of
-  the next name alone, and nobody can be asked;
+- of a table that was given up under a name that it had left, when no other row was known to have it: a row is known to
+  once it has settled (section 4, Absent);
 - which is called by the uuid, and whose name another table took beside it: that one's supersedes it (section 4).
 """
 
@@ -78,15 +78,8 @@ def _leads_on(rest: _Rest, key: str, doc: dict[str, Any], one: Resting) -> bool:
     was_away = one.table.uuid in checker.ranks.ended or not checker.is_live(
         one.catalog_id, one.identifier, one.table.uuid
     )
-    is_lost_track_of = checker.told and doc["state"] == "dropped" and _has_left_names_behind(rest, one)
-    return not (
-        was_away or is_lost_track_of or _is_refused(rest, one) or _is_cut(rest, doc) or _is_superseded(rest, key, doc)
-    )
-
-
-def _has_left_names_behind(rest: _Rest, one: Resting) -> bool:
-    """Whether it had more names than its first and the one that it has now."""
-    return sum(one.table.uuid in uuids for uuids in rest.checker.ranks.names.values()) > 2
+    is_exempt = was_away or key in checker.unheard_of or _is_refused(rest, one)
+    return not (is_exempt or _is_cut(rest, doc) or _is_superseded(rest, key, doc))
 
 
 def _is_refused(rest: _Rest, one: Resting) -> bool:

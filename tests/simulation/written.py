@@ -24,6 +24,8 @@ def check_written(checker: Checker, key: str, doc: dict[str, Any], before: dict[
         _check_commit(checker, key, doc)
         return
     _check_forwarding(checker, key, doc, before)
+    if doc["state"] != before.get("state"):
+        _note_unheard_of(checker, key, doc)
     if doc["state"] == "current" and doc["ref"] != MAIN:
         _check_lead(checker, key, doc)
 
@@ -33,6 +35,13 @@ def check_deletion(checker: Checker, key: str, doc: dict[str, Any]) -> None:
     whose = (doc["catalog_id"], (*doc["namespace"], doc["name"]))
     if doc["state"] == "current" and checker.is_live(*whose, doc["guid"]):
         checker.blame("a live file was deleted", f"{key} {doc['guid']}")
+
+
+def _note_unheard_of(checker: Checker, key: str, doc: dict[str, Any]) -> None:
+    asked = datetime.fromisoformat(doc["asked_at"])
+    identifier = (*doc["namespace"], doc["name"])
+    is_unheard_of = doc["state"] == "dropped" and not checker.is_known(doc["guid"], identifier, asked)
+    checker.unheard_of = checker.unheard_of | {key} if is_unheard_of else checker.unheard_of - {key}
 
 
 def _check_head(checker: Checker, key: str, doc: dict[str, Any]) -> None:
