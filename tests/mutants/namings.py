@@ -19,7 +19,7 @@ NAMINGS = (
         "07-plain-name-without-check",
         7,
         f"{SIMULATED}::test_two_identifiers_with_one_plain_name_each_have_a_file",
-        broken("rest: not one live file"),
+        broken("refused: name"),
     ),
     Mutant(
         "07-twin-takes-the-file",

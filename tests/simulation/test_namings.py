@@ -9,13 +9,14 @@ import asyncio
 import json
 
 from sfn.pointer.naming import ORDINAL, UUID, Whose
-from sfn.pointer.site import Site
+from sfn.pointer.site import Placement, Site
 from sfn.words import TableName
 from tests.simulation.script import PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
 
 COMMITS = Setting(policies=({"naming": ORDINAL},))
 BY_UUID = Setting(policies=({"naming": UUID},))
+BELOW_ROOT = Setting(policies=({"naming": UUID, "placement": Placement.ROOT, "root": "s3://lake/sfn"},))
 BRANCHED = Setting(policies=({"branches": ("main", "r-*")},))
 HEAD = Site(PLACE, ORDINAL).keys(Whose(("n",), "a"))[0]
 
@@ -193,8 +194,8 @@ def test_of_two_files_by_uuid_the_older_one_loses_the_name_at_once() -> None:
 
 
 def test_a_table_that_was_made_anew_is_there_before_the_older_one_ends() -> None:
-    """Rule 9: nobody who asks by its name, and found it, is told that there is none."""
-    stage = Stage(setting=BY_UUID)
+    """Rule 9: nobody who asks by its name, and found it, is told that there is none; where no hint tells it too."""
+    stage = Stage(setting=BELOW_ROOT)
 
     async def act() -> None:
         stage.create("a")
