@@ -1,24 +1,37 @@
-"""The mutants of what files are called, of commits' own files, of branches and of refreshes."""
+"""The mutants of what files are called and where they lead, of commits' own files, of branches and of refreshes."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, broken
 
 REFRESHED = "tests/simulation/test_refreshes.py::test_nothing_of_ours_grows_old_enough_to_be_cleaned_away"
+FORWARDED = "tests/simulation/test_forwarding.py"
 SIMULATED = "tests/simulation/test_namings.py"
 
 NAMINGS = (
     Mutant(
+        "07-heir-beside-is-overlooked",
+        7,
+        f"{FORWARDED}::test_a_table_is_not_given_up_while_a_file_beside_says_its_new_name",
+        'n_a_main.ver")["state"] == "current"',
+    ),
+    Mutant(
         "07-plain-name-without-check",
         7,
         f"{SIMULATED}::test_two_identifiers_with_one_plain_name_each_have_a_file",
-        broken("rest: not one live file"),
+        broken("refused: name"),
     ),
     Mutant(
         "07-twin-takes-the-file",
         7,
         f"{SIMULATED}::test_a_file_by_uuid_is_taken_over_only_from_who_lost_the_table",
         'assert json.loads(stage.world.files.bodies[file])["name"] == "a"',
+    ),
+    Mutant(
+        "09-branch-before-its-table",
+        9,
+        f"{SIMULATED}::test_every_branch_follows_the_pointer",
+        broken("a branch ahead of its table"),
     ),
     Mutant(
         "09-commits-before-head",
@@ -45,16 +58,46 @@ NAMINGS = (
         broken("rest: current for ever"),
     ),
     Mutant(
+        "09-older-of-the-name-ends-first",
+        9,
+        f"{SIMULATED}::test_a_table_that_was_made_anew_is_there_before_the_older_one_ends",
+        broken("refused: name"),
+    ),
+    Mutant(
         "09-older-of-the-name-stays",
         9,
         f"{SIMULATED}::test_of_two_files_by_uuid_the_older_one_loses_the_name_at_once",
         broken("moved back: name"),
     ),
     Mutant(
+        "09-moved-is-dropped",
+        9,
+        f"{FORWARDED}::test_whoever_comes_to_where_a_table_was_is_led_to_where_it_is[identifier]",
+        broken("rest: a table that is not found where it was"),
+    ),
+    Mutant(
+        "09-name-now-is-not-said",
+        9,
+        f"{FORWARDED}::test_whoever_calls_a_table_by_a_name_that_another_one_has_now_is_told_both",
+        broken("rest: a name that is not said to be taken"),
+    ),
+    Mutant(
+        "09-renamed-is-dropped",
+        9,
+        f"{FORWARDED}::test_whoever_calls_a_table_as_it_was_called_is_led_to_it[identifier]",
+        broken("rest: a table that is not found where it was"),
+    ),
+    Mutant(
         "10-purge-leaves-commits",
         10,
         f"{SIMULATED}::test_a_purge_leaves_no_file",
         'assert [key for key in stage.world.files.bodies if key.endswith(".ver")]',
+    ),
+    Mutant(
+        "13-between-is-turned-around",
+        13,
+        f"{SIMULATED}::test_commits_that_come_as_one_are_all_in_the_timeline",
+        broken("rest: a timeline out of order"),
     ),
     Mutant(
         "13-branch-keeps-an-old-pointer",
@@ -73,6 +116,12 @@ NAMINGS = (
         13,
         f"{SIMULATED}::test_a_commit_whose_writer_died_gets_its_file_from_the_next_one",
         broken("rest: a timeline that lacks a commit"),
+    ),
+    Mutant(
+        "13-older-commits-name-what-never-was",
+        13,
+        f"{SIMULATED}::test_commits_that_come_as_one_are_all_in_the_timeline",
+        broken("lie: commit"),
     ),
     Mutant("14-refresh-leaves-commits", 14, f"{REFRESHED}[commits]", broken("cleaned away")),
     Mutant("14-refresh-leaves-hint", 14, f"{REFRESHED}[alongside]", broken("cleaned away")),

@@ -96,6 +96,12 @@ TABLE = (
         broken("rest: hint stale"),
     ),
     Mutant(
+        "04-lost-race-is-written-over",
+        4,
+        f"{SLEEPERS}::test_a_head_never_goes_back_whoever_wakes",
+        'assert (after["Ordinal"], after["metadata_file_path"]) == (before["Ordinal"], last.metadata_location)',
+    ),
+    Mutant(
         "04-tag-after-the-answer",
         4,
         f"{SLEEPERS}::test_who_read_the_tag_after_the_answer_asks_again",

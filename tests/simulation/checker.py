@@ -9,41 +9,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sfn.errors import Malformed, Stale, Unreadable
+from sfn.errors import Dropped, Malformed, NotFound, Stale, Unreadable
 from sfn.pointer import hintfile
-from sfn.pointer.naming import commit_of
+from sfn.pointer.naming import MAIN
 from sfn.pointer.site import Site
 from sfn.publish.inventory import pointers
 from sfn.publish.policy import Policy
 from sfn.reader.files import finish
 from sfn.reader.resolve import Resolved, resolve
 from sfn.words import Table, TableName
+from tests.simulation.snapshot import Snapshot
 from tests.simulation.truth import Files, Ranks
+from tests.simulation.written import LEASE, check_deletion, check_written
 
 REPLICA_LAG = timedelta(seconds=6)
-LEASE = timedelta(seconds=20)
-
-
-@dataclass(slots=True)
-class Snapshot:
-    """The store as a reader's files; metadata files, also deleted ones, hold no more than a table's uuid and refs."""
-
-    files: Files
-    ranks: Ranks
-
-    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
-        if key in self.ranks.owner:
-            return self._metadata(key)[start : start + most]
-        body = self.files.bodies.get(key)
-        return None if body is None else body[start : start + most]
-
-    async def list(self, prefix: str, limit: int) -> list[str]:
-        return [key for key in self.files.below(prefix) if key.endswith(".ver")][:limit]
-
-    def _metadata(self, key: str) -> bytes:
-        heads = {ref: head for ref, head in self.ranks.heads.get(key, {}).items() if head is not None}
-        refs = {ref: {"snapshot-id": head, "type": "branch"} for ref, head in heads.items()}
-        return json.dumps({"table-uuid": self.ranks.owner[key], "refs": refs}).encode()
 
 
 @dataclass(slots=True)
@@ -60,6 +39,10 @@ class Checker:
             is there of a name that the table lost: that is still to be told of, or to be seen through.
         policies: that the service has in turn, the last one at rest.
         lived: keys of documents, each with a table uuid that was live there.
+        found: (place, identifier) of each reader by name that found a table when it last looked.
+        unheard_of: files that say `dropped` since nobody was known to have their table.
+        is_known: whether the service knew at a time that a table is live, under this name or another.
+        there_since: since when a name's table was always at a place, by the catalog's own word; None if it is not.
         last: by reader: the highest rank that it saw.
         late: keys written long after the catalog was asked, by a process that was suspended meanwhile. If it is killed
             before it can say so, the file is right only after the next refresh: so much is stated.
@@ -80,6 +63,10 @@ class Checker:
     is_live: Callable[[str, tuple[str, ...], str | None], bool] = lambda _catalog, _identifier, _uuid: False
     late: set[str] = field(default_factory=set)
     lived: set[tuple[str, str | None]] = field(default_factory=set)
+    found: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
+    unheard_of: set[str] = field(default_factory=set)
+    is_known: Callable[[str | None, tuple[str, ...], datetime], bool] = lambda _uuid, _identifier, _at: True
+    there_since: Callable[[tuple[str, ...], str], datetime | None] = lambda _identifier, _place: None
     seen_at: dict[str, datetime] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -93,38 +80,45 @@ class Checker:
         Args:
             writer: catalog id of that service.
         """
-        if old is not None and key.endswith(".ver") and json.loads(old)["catalog_id"] != writer:
+        before = json.loads(old) if old is not None and key.endswith(".ver") else {}
+        doc = json.loads(new) if new is not None and key.endswith(".ver") else {}
+        if before and before["catalog_id"] != writer:
             self.blame("foreign file touched", f"{key} by {writer}")
         is_pointer = bool(pointers([key]))
-        if is_pointer and new is None and old is not None:
-            self._check_deletion(key, json.loads(old))
-        if new is not None and key.endswith(".ver"):
-            self._check_head(key, json.loads(new))
-        if new is not None and is_pointer:
-            doc = json.loads(new)
+        if is_pointer and before and not doc:
+            check_deletion(self, key, before)
+        if doc:
+            check_written(self, key, doc, before)
+        asked = None
+        if doc and is_pointer:
             if doc["state"] == "current":
                 self.lived.add((key, doc["guid"]))
-            self._check_forwarding(key, doc, json.loads(old) if old is not None else {})
             asked = datetime.fromisoformat(doc["asked_at"])
-            self.late = self.late | {key} if self.now() - asked > LEASE else self.late - {key}
+            if doc["asked_at"] != before.get("asked_at"):
+                self.late = self.late | {key} if self.now() - asked > LEASE else self.late - {key}
             self.seen_at[doc["metadata_file_path"]] = datetime.fromisoformat(doc["written_at"])
         here = key.rpartition("/")[0] + "/"
         for place in sorted(self.places):
             folders = [site.folder for site in self._sites_at(place)]
             if here in folders or key == hintfile.key(place) or self._points_to(place, here):
-                self.look(place)
+                self.look(place, asked)
 
     def cleaned(self, key: str, body: bytes, cleaner: str) -> None:
         """A file was deleted by somebody who did not know what it is for."""
         if key.endswith((".ver", "/version-hint.text")):
             self.blame("cleaned away", f"{key} by {cleaner}: {body.decode()}")
 
-    def look(self, place: str) -> None:
-        """Read a directory in every way."""
+    def look(self, place: str, asked: datetime | None = None) -> None:
+        """Read a directory in every way.
+
+        Args:
+            asked: when the catalog was asked whose answer was just written there, if one was.
+        """
         self._look_naively(place)
         for _catalog, identifier in sorted(self.ranks.names):
-            self._look(place, identifier)
+            self._look(place, identifier, asked)
         self._look(place, None)
+        self._look_at_branches(place)
         for uuid in sorted({doc["guid"] for _, doc in self.documents(place)}):
             self._look_by_uuid(place, uuid)
 
@@ -173,30 +167,6 @@ class Checker:
         silent = not body or body.startswith(b"sfn-withdrawn-")
         return None if silent or body is None else f"{place}/metadata/{body.decode()}.metadata.json"
 
-    def _check_head(self, key: str, doc: dict[str, Any]) -> None:
-        """A document speaks of its branch as its metadata file does."""
-        heads = self.ranks.heads.get(doc["metadata_file_path"], {doc["ref"]: doc["snapshot_id"]})
-        is_rebuilt = commit_of(key) is not None and doc["snapshot_id"] is None
-        if doc["state"] == "current" and not is_rebuilt and heads.get(doc["ref"], -1) != doc["snapshot_id"]:
-            self.blame("lie: branch", f"{key} {doc['ref']} at {doc['snapshot_id']}, not {heads}")
-
-    def _check_deletion(self, key: str, doc: dict[str, Any]) -> None:
-        """Only a tombstone may be deleted, or the file of a table that is gone."""
-        whose = (doc["catalog_id"], (*doc["namespace"], doc["name"]))
-        if doc["state"] == "current" and self.is_live(*whose, doc["guid"]):
-            self.blame("a live file was deleted", f"{key} {doc['guid']}")
-
-    def _check_forwarding(self, key: str, doc: dict[str, Any], before: dict[str, Any]) -> None:
-        """A document that forwards must lead to where the same table was live before.
-
-        That it is so still can't be had of a process that was suspended; a reader finds it dropped then.
-        """
-        target = (doc.get("moved_to") or {}).get("sfn_file_path")
-        if doc["state"] not in {"renamed", "moved"} or target is None or doc["moved_to"] == before.get("moved_to"):
-            return
-        if (target, doc["guid"]) not in self.lived:
-            self.blame("forwards to nothing", f"{key} to {target}")
-
     def _points_to(self, place: str, here: str) -> bool:
         return any(
             (doc.get("moved_to") or {}).get("sfn_file_path", "").startswith(here) for _, doc in self.documents(place)
@@ -211,7 +181,7 @@ class Checker:
         if len(self.catalogs) == 1 and not any(
             said in doc["metadata_file_path"] or said in doc.get("hint_was", ()) for doc in docs
         ):
-            self._blame_for_now("a hint without a document", f"{place} names {pointer}")
+            self.blame_for_now("a hint without a document", f"{place} names {pointer}")
         uuid = self.ranks.owner.get(pointer)
         owners = [catalog for catalog, owner in self.ranks.order if owner == uuid and uuid is not None]
         if not owners:
@@ -219,8 +189,10 @@ class Checker:
         elif len(owners) == 1:
             self._saw(("hint", place, str(uuid)), owners[0], uuid, pointer, self.seen_at.get(pointer))
 
-    def _look(self, place: str, identifier: tuple[str, ...] | None) -> None:
+    def _look(self, place: str, identifier: tuple[str, ...] | None, asked: datetime | None = None) -> None:
         found = self.resolve(place, identifier)
+        if identifier is not None:
+            self._check_refusal(place, identifier, found, asked)
         if isinstance(found, Resolved):
             doc = found.document
             reader = (
@@ -235,6 +207,42 @@ class Checker:
                 self.blame("wrong table by directory", f"{place}: {found}")
         elif isinstance(found, Malformed | Stale):
             self.blame("unreadable", f"{place} {identifier}: {found}")
+
+    def _check_refusal(
+        self, place: str, identifier: tuple[str, ...], found: Resolved | Unreadable, asked: datetime | None
+    ) -> None:
+        """Who found a table by name finds it until the catalog was asked, and said that it is not there.
+
+        An answer may be as old as the replicas' lag, and one that is written late older. What was told of alone, and
+        what a second catalog has, may be elsewhere than this knows.
+        """
+        reader = (place, identifier)
+        if isinstance(found, Resolved):
+            self.found.add(reader)
+        elif isinstance(found, Dropped | NotFound) and reader in self.found:
+            self.found.discard(reader)
+            since = self.there_since(identifier, place)
+            is_known = asked is not None and since is not None and asked - since >= REPLICA_LAG
+            if is_known and not self.told and len(self.catalogs) == 1:
+                self.blame_for_now("refused: name", f"{reader} there since {since}: {found}")
+
+    def _look_at_branches(self, place: str) -> None:
+        """Read each branch that has a file, by the table's name."""
+        branches = {
+            ((*doc["namespace"], doc["name"]), doc["ref"])
+            for _, doc in self.documents(place)
+            if doc["state"] == "current" and doc["ref"] != MAIN
+        }
+        for identifier, ref in sorted(branches):
+            found = self.resolve(place, identifier, ref=ref)
+            if isinstance(found, Resolved):
+                doc, pointer = found.document, found.metadata_location
+                reader = ("branch", place, ".".join(identifier), ref, str(doc.guid), doc.catalog_id)
+                self._saw(reader, doc.catalog_id, doc.guid, pointer, doc.written_at)
+                if self.ranks.heads.get(pointer, {}).get(ref) != found.snapshot_id:
+                    self.blame("lie: branch by name", f"{place} {identifier} {ref}: {found.snapshot_id}")
+            elif isinstance(found, Malformed | Stale):
+                self.blame("unreadable", f"{place} {identifier} {ref}: {found}")
 
     def _look_by_uuid(self, place: str, uuid: str) -> None:
         found = self.resolve(place, None, uuid=uuid)
@@ -264,7 +272,7 @@ class Checker:
             if has_two_names or (at and any(self._is_stated(reader, at, back) for back in rolled_back)):
                 self.stated += 1
             else:
-                self._blame_for_now(f"moved back: {reader[0]}", f"{reader} to rank {rank} ({pointer}) after {before}")
+                self.blame_for_now(f"moved back: {reader[0]}", f"{reader} to rank {rank} ({pointer}) after {before}")
         self.last[reader] = max(before, rank)
 
     def _is_left_over(self, place: str, uuid: str | None) -> bool:
@@ -276,7 +284,7 @@ class Checker:
             for _, doc in self.documents(place)
         )
 
-    def _blame_for_now(self, kind: str, what: str) -> None:
+    def blame_for_now(self, kind: str, what: str) -> None:
         """A promise was broken that is right again after the next look."""
         if self.strict:
             self.blame(kind, what)

@@ -98,6 +98,8 @@ class Disasters:
 
     def _tell_of_everything(self) -> None:
         rng = self.world.rng
+        # Whoever asks now is told that they are nowhere.
+        self.world.ranks.ended |= {table.uuid for table in self.world.truths[0].live().values()}
         for name in self.world.truths[0].live():
             if rng.random() < 0.6:
                 event_id = f"e{self.world.next_event()}"

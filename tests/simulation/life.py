@@ -62,15 +62,18 @@ class Life:
         return self.world.rng
 
     async def run(self, steps: int) -> None:
-        """A number of operations, with pauses from none to minutes."""
+        """A number of operations, with pauses from none to minutes; those that changed anything are counted."""
         for _ in range(steps):
             await asyncio.sleep(self.rng.choice([0.2, 2, 5, 12, 45]) * self.rng.expovariate(1))
             live = self.world.truths[self.catalog].live()
             name = self.rng.choices(list(self.weights), list(self.weights.values()))[0] if live else "create"
             operation: Callable[[dict[TableName, Table]], object] = getattr(self, name)
+            before = self.world.truths[self.catalog].changes
             work = operation(live)
             if asyncio.iscoroutine(work):
                 await work
+            if self.world.truths[self.catalog].changes > before:
+                self.world.count(name)
 
     def create(self, live: dict[TableName, Table]) -> None:
         free, places = [name for name in self.names if name not in live], self._free(live)
@@ -220,8 +223,8 @@ class Life:
         table = self.world.truths[self.catalog].true(old)
         taken = isinstance(self.world.truths[self.catalog].true(new), Table)
         if isinstance(table, Table) and not taken:
-            self.world.set(self.catalog, old, Missing())
             self.world.set(self.catalog, new, table)
+            self.world.set(self.catalog, old, Missing())
             self.tell(Hint(old, renamed_to=new))
             self.tell(Hint(new))
 

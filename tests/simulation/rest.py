@@ -9,6 +9,7 @@ from sfn.errors import Ambiguous
 from sfn.reader.resolve import Resolved
 from sfn.words import Table, TableName
 from tests.simulation.checker import Checker
+from tests.simulation.forwarding import check_forwarding
 from tests.simulation.truth import version_of
 
 
@@ -117,9 +118,22 @@ class _Rest:
         newest = max(docs, key=lambda doc: doc["Ordinal"], default=head | {"Ordinal": ""})
         if newest["Ordinal"] != head["Ordinal"] or newest["metadata_file_path"] != head["metadata_file_path"]:
             self.blame("a timeline that ends early", f"{one.name}: {newest['Ordinal']}, not {head['Ordinal']}")
+        self._check_order(one, docs)
         counted = sum(1 + doc.get("gap", 0) for doc in docs)
         if self.checker.has_stayed(one.table) and counted != version_of(one.table) + 1:
             self.blame("a timeline that lacks a commit", f"{one.name}: {counted} of {version_of(one.table) + 1}")
+
+    def _check_order(self, one: Resting, docs: list[dict[str, Any]]) -> None:
+        """The catalog had the commits of a timeline in their order, unless it stepped back."""
+        if self.checker.ranks.rolled_back[one.table.uuid]:
+            return
+        last = 0
+        for doc in sorted(docs, key=lambda doc: doc["Ordinal"]):
+            had = self.checker.ranks.of(one.table.uuid, doc["metadata_file_path"])
+            rank = min((rank for rank in had if rank >= last), default=None)
+            if rank is None:
+                self.blame("a timeline out of order", f"{one.name}: {doc['Ordinal']} {doc['metadata_file_path']}")
+            last = rank or last
 
     def place_of(self, one: Resting) -> str:
         """Where its files lie by now."""
@@ -167,6 +181,8 @@ class _Rest:
                 self.blame("a tombstone for ever", f"{key} {doc['state']}")
         if not here and self.when == "expired" and self.deletes and (left := self.checker.commits(place)):
             self.blame("a timeline for ever", f"{place} {left[0][0]}")
+        if self.one_catalog and self.knowable:
+            check_forwarding(self, place, is_empty=not here)
         found = self.checker.resolve(place, None)
         pointers = {one.table.metadata_location for one in self.tables}
         stays = isinstance(found, Resolved) and found.document.guid in self.strays

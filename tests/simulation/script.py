@@ -108,8 +108,8 @@ class Stage:
     def rename(self, old: str, new: str) -> None:
         """It has another name."""
         table = self.world.truths[0].true(named(old))
-        self.world.set(0, named(old), Missing())
         self.world.set(0, named(new), table)
+        self.world.set(0, named(old), Missing())
 
     def roll_back(self, name: str, to: Table) -> None:
         """It points to an earlier version again."""

@@ -124,8 +124,8 @@ class ToldLife(Life):
         table = self.world.truths[self.catalog].true(old)
         taken = isinstance(self.world.truths[self.catalog].true(new), Table)
         if isinstance(table, Table) and not taken:
-            self.world.set(self.catalog, old, Missing())
             self.world.set(self.catalog, new, table)
+            self.world.set(self.catalog, old, Missing())
             self._tell(Hint(old, renamed_to=new), table, Hint(new, renamed_from=old))
 
     def _tell(self, hint: Hint, table: Table, *more: Hint) -> None:

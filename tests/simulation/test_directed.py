@@ -1,6 +1,7 @@
 """Directed histories: one for each thing that could lose or falsify a pointer and that chance meets too seldom.
 
-Each is killed by a patch in `tests/mutants`, which is what shows that it can fail.
+Each is killed by a patch in `tests/mutants`, which is what shows that it can fail; but for those of refused tables that
+stir each other, and of a hint that was put twice.
 """
 
 from __future__ import annotations

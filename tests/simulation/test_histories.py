@@ -1,4 +1,4 @@
-"""Random histories: a few of every kind. `make simulate` runs thousands."""
+"""Random histories: a few of every kind, and that there is something in them. `make simulate` runs thousands."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from multiprocessing.pool import Pool
 import pytest
 
 from tests.simulation.histories import KINDS, history_in_brief
+from tests.simulation.life import BRANCHES, OPERATIONS, RETURNS, SWITCHES, Life
+from tests.simulation.script import named
+from tests.simulation.setting import Setting
+from tests.simulation.world import World
 
 FIRST = 100_000
 EACH = 6
+SURE = 1 / 9
+"""An operation that is so often chosen happens in the histories of its kind, whatever else befalls them."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -21,3 +27,18 @@ def test_nothing_is_lost_stale_or_falsified(kind: str, workers: Pool) -> None:
     bad = {report.seed: report.bad[:3] for report in reports if report.bad}
     assert not bad, f"replay one with: python -m tests.simulation --kind {kind} --show SEED"
     assert sum(report.counts["killed"] for report in reports) > EACH
+    operations, happened = KINDS[kind].operations, {what for report in reports for what in report.counts}
+    sure = {name for name, weight in operations.items() if weight / sum(operations.values()) >= SURE}
+    assert sure <= happened
+
+
+@pytest.mark.parametrize("operation", sorted(OPERATIONS | RETURNS | BRANCHES | SWITCHES))
+def test_every_operation_happens(operation: str) -> None:
+    """However seldom it is chosen: there are tables that it can happen to."""
+    world = World(FIRST, Setting())
+    names = [named(letter) for letter in "abcd"]
+    weights = {"create": 1.0, "commit": 1.0, "drop": 1.0} | {operation: 3.0}
+    life = Life(world, 0, names, [f"s3://lake/{number}" for number in range(6)], weights, lost=1.0)
+    world.play(life.run(60))
+    world.loop.close()
+    assert world.counts[operation] > 2

@@ -9,13 +9,14 @@ import asyncio
 import json
 
 from sfn.pointer.naming import ORDINAL, UUID, Whose
-from sfn.pointer.site import Site
+from sfn.pointer.site import Placement, Site
 from sfn.words import TableName
 from tests.simulation.script import PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
 
 COMMITS = Setting(policies=({"naming": ORDINAL},))
 BY_UUID = Setting(policies=({"naming": UUID},))
+BELOW_ROOT = Setting(policies=({"naming": UUID, "placement": Placement.ROOT, "root": "s3://lake/sfn"},))
 BRANCHED = Setting(policies=({"branches": ("main", "r-*")},))
 HEAD = Site(PLACE, ORDINAL).keys(Whose(("n",), "a"))[0]
 
@@ -95,15 +96,21 @@ def test_a_purge_leaves_no_file() -> None:
 
 
 def test_two_identifiers_with_one_plain_name_each_have_a_file() -> None:
-    """Created at the same moment, by two processes."""
+    """Created at the same moment, by two processes: who comes second finds out when it writes."""
     names = [TableName("cat0", ("a_b",), "c"), TableName("cat0", ("a",), "b_c")]
+    plain = Site(PLACE).keys(Whose(("a_b",), "c"))[0]
     stage = Stage(setting=Setting(shared=True))
 
     async def act() -> None:
+        first = stage.hold(f"before write {plain}")
         for name in names:
             stage.create_as(name)
-        for name in names:
             await stage.hint_as(name)
+        await first.reached.wait()
+        await asyncio.sleep(10)
+        assert stage.world.checker.document(plain)["state"] == "current"
+        assert len(stage.world.checker.documents(PLACE)) == 1
+        first.go.set()
 
     assert stage.run(act) == []
 
@@ -182,5 +189,21 @@ def test_of_two_files_by_uuid_the_older_one_loses_the_name_at_once() -> None:
         await stage.hint("a", renamed_to=named("b"))
         await stage.hint("b")
         await asyncio.sleep(60)
+
+    assert stage.run(act) == []
+
+
+def test_a_table_that_was_made_anew_is_there_before_the_older_one_ends() -> None:
+    """Rule 9: nobody who asks by its name, and found it, is told that there is none; where no hint tells it too."""
+    stage = Stage(setting=BELOW_ROOT)
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.drop("a")
+        stage.create("a")
+        await asyncio.sleep(10)
+        await stage.hint("a")
 
     assert stage.run(act) == []

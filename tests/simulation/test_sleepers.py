@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+from sfn.pointer.naming import ORDINAL, Whose
+from sfn.pointer.site import Site
 from tests.simulation.script import PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
 
@@ -127,5 +129,36 @@ def test_a_late_delete_meets_what_came_in_the_tombstones_place() -> None:
         assert json.loads(stage.world.files.bodies[FILE])["state"] == "current"
         asleep.wake()
         await asyncio.sleep(10)
+
+    assert stage.run(act) == []
+
+
+def test_a_head_never_goes_back_whoever_wakes() -> None:
+    """Rule 4: who slept between read and swap while many commits passed, some of them as one, writes nothing."""
+    stage = Stage(setting=Setting(policies=({"naming": ORDINAL},)))
+    head = Site(PLACE, ORDINAL).keys(Whose(("n",), "a"))[0]
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.commit("a")
+        asleep = Asleep(stage, f"before write {head}")
+        await stage.hint("a")
+        await asleep.reached.wait()
+        for number in range(49):
+            stage.commit("a")
+            if number % 3:
+                await stage.hint("a")
+                await asyncio.sleep(2)
+        last = stage.commit("a")
+        await stage.hint("a")
+        await asyncio.sleep(LEASE)
+        before = stage.world.checker.document(head)
+        assert before["metadata_file_path"] == last.metadata_location
+        asleep.wake()
+        await asyncio.sleep(10)
+        after = stage.world.checker.document(head)
+        assert (after["Ordinal"], after["metadata_file_path"]) == (before["Ordinal"], last.metadata_location)
 
     assert stage.run(act) == []

@@ -61,6 +61,11 @@ class CatalogTruth:
         """The catalog's answer for a name from now on."""
         self.history[name].append((self._now(), value))
 
+    @property
+    def changes(self) -> int:
+        """How many there were so far."""
+        return sum(len(answers) for answers in self.history.values())
+
     def get(self, name: TableName, at: float | None = None) -> Table | Missing | Unwritten:
         """What a replica that has heard all until `at` answers; the primary by default."""
         now = self._now()
@@ -80,6 +85,16 @@ class CatalogTruth:
         """Whether it answers nothing at all."""
         return any(start <= self._now() < end for start, end in self.down)
 
+    def there_since(self, name: TableName, is_there: Callable[[Table], bool]) -> float | None:
+        """Since when all answers for a name are one table of which something is so; None if the last one is not."""
+        since, uuid = None, None
+        for at, value in reversed(self.history.get(name, [])):
+            if not isinstance(value, Table) or not is_there(value) or uuid not in {None, value.uuid}:
+                break
+            since, uuid = at, value.uuid
+        blank = [end for start, end in self.blank if start <= self._now()]
+        return None if since is None else max([since, *blank])
+
     def live(self) -> dict[TableName, Table]:
         """All tables that truly exist."""
         return {name: value for name in sorted(self.history) if isinstance(value := self.history[name][-1][1], Table)}
@@ -97,6 +112,7 @@ class Ranks:
         places: by table uuid: the locations that it ever had.
         owner: metadata file → table uuid.
         heads: metadata file → the head snapshot of each branch.
+        ended: uuids of tables that were once nowhere, be it that they came back.
     """
 
     order: dict[tuple[str, str | None], dict[str, list[int]]] = field(default_factory=lambda: defaultdict(dict))
@@ -106,6 +122,7 @@ class Ranks:
     places: dict[str | None, set[str]] = field(default_factory=lambda: defaultdict(set))
     owner: dict[str, str | None] = field(default_factory=dict)
     heads: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ended: set[str | None] = field(default_factory=set)
     last: int = 0
 
     def note(self, catalog_id: str, name: TableName, table: Table, places: Iterable[str]) -> None:
@@ -118,6 +135,10 @@ class Ranks:
         self.places[table.uuid].update(places)
         self.owner[table.metadata_location] = table.uuid
         self.heads[table.metadata_location] = {"main": table.snapshot_id, **dict(table.branches)}
+
+    def of(self, uuid: str | None, pointer: str) -> list[int]:
+        """The ranks that a table's pointer had, in any catalog."""
+        return [rank for (_, owner), had in self.order.items() if owner == uuid for rank in had.get(pointer, ())]
 
 
 def version_of(table: Table) -> int:

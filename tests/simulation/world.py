@@ -19,6 +19,7 @@ from sfn.publish.policy import Policy
 from sfn.words import Hint, Missing, Subject, Table, TableName, Unwritten
 from tests.simulation.checker import Checker
 from tests.simulation.disasters import Disasters
+from tests.simulation.knowledge import Knowledge
 from tests.simulation.life import REFUSED, Life
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.node import Service, Weather
@@ -55,10 +56,12 @@ class World:
         self.truths = [CatalogTruth(f"cat{index}", self.loop.time) for index in range(setting.catalogs)]
         self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
         self.checker.is_live, self.checker.strict = self._is_live, setting.strict
+        self.knowledge = Knowledge(self)
+        self.checker.is_known, self.checker.there_since = self.knowledge.is_known, self.knowledge.there_since
         self.checker.told = bool(setting.told)
         self.checker.policies = [self._policy(self.truths[0], files) for files in setting.policies]
         self.services: list[Service] = []
-        self._switched: set[str | None] = set()
+        self.switched: set[str | None] = set()
         self.post = Post(self)
         self._looks: dict[Subject, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
@@ -73,14 +76,17 @@ class World:
     def set(self, catalog: int, name: TableName, value: Table | Missing | Unwritten) -> None:
         """Something happened in a catalog."""
         truth = self.truths[catalog]
+        before = truth.true(name)
         truth.set(name, value)
+        if isinstance(before, Table) and before.uuid not in {table.uuid for table in truth.live().values()}:
+            self.ranks.ended.add(before.uuid)
         if isinstance(value, Table):
             places = [site.location for site in self.checker.sites(name, value)]
             self.ranks.note(truth.catalog_id, name, value, places)
             if not value.location.startswith(REFUSED):
                 self.checker.places.update(places)
             if value.left_alone is not None:
-                self._switched.add(value.uuid)
+                self.switched.add(value.uuid)
             if value.metadata_location not in self.files.bodies:
                 self.files.lay(value.metadata_location, metadata_file(value))
             self.say(f"{name} = {value.metadata_location} {value.uuid} at {value.location}")
@@ -219,7 +225,7 @@ class World:
 
     def _is_live(self, catalog_id: str, identifier: tuple[str, ...], uuid: str | None) -> bool:
         """Whether a table may not lose its file; one that was ever switched off may."""
-        return uuid not in self._switched and any(
+        return uuid not in self.switched and any(
             truth.catalog_id == catalog_id and (*name.namespace, name.name) == identifier and table.uuid == uuid
             for truth in self.truths
             for name, table in truth.live().items()
@@ -229,6 +235,7 @@ class World:
         self.counts[what] += 1
 
     def _looked(self, subject: Subject) -> None:
+        self.knowledge.settled(subject)
         looks = self._looks[subject]
         looks.append(self.time)
         if len(looks) == LOOKS and looks[-1] - looks[0] < HOT:

@@ -7,14 +7,16 @@ from datetime import timedelta
 
 from sfn.pointer import hintfile
 from sfn.pointer.location import canonical
+from sfn.pointer.naming import MAIN
 from sfn.publish.changes import Draft
 from sfn.publish.elsewhere import drop
 from sfn.publish.facts import IsListed, MayStep
+from sfn.publish.inventory import beside
 from sfn.publish.older import older_files, older_first, written_at
 from sfn.publish.own import Own
 from sfn.publish.policy import OnDrop
 from sfn.publish.scene import Scene
-from sfn.words import Backward, Dead, Reason, Step
+from sfn.words import Ask, Backward, Dead, Reason, Step, Table, TableName
 
 
 def settle_absent(scene: Scene, nowhere: Mapping[str, list[Own]], draft: Draft) -> None:
@@ -47,10 +49,30 @@ def _is_certain(scene: Scene, uuid: str, owns: list[Own], draft: Draft) -> bool:
     if look.asked - written < policy.replica_lag:
         draft.look_again(written + policy.replica_lag, "the answer may be older than what is held")
         return False
+    if (heir := _heir_beside(scene, uuid, owns)) is not None:
+        draft.ask([heir])
+        draft.look_again(look.answered + policy.pause, f"{heir.table} has this table, and must say so first")
+        return False
     if scene.table is None and scene.facts.holds(IsListed(scene.name)):
         draft.look_again(look.answered + policy.long_pause, "not found, and yet the namespace lists it")
         return False
     return _was_absent_long_enough(scene, uuid, draft)
+
+
+def _heir_beside(scene: Scene, uuid: str, owns: list[Own]) -> Ask | None:
+    """Who has the table by the catalog's word, and by a file beside these.
+
+    What a row publishes is known to the others once it has settled, and a sweep does not wait for those that it finds.
+    """
+    catalog_id = scene.policy.catalog_id
+    for own in owns if uuid else ():
+        for doc in beside(scene.inventory, own.site):
+            if doc.live and doc.ref == MAIN and (doc.guid, doc.catalog_id) == (uuid, catalog_id):
+                name = TableName(scene.name.catalog, doc.namespace, doc.name)
+                found = scene.facts.look(name).found if scene.policy.interest.covers(name) else None
+                if isinstance(found, Table) and found.uuid == uuid and found.left_alone is None:
+                    return Ask(name, own.site.text)
+    return None
 
 
 def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:

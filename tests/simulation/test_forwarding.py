@@ -1,0 +1,86 @@
+"""Directed histories of whoever comes to where a table was, or calls it as it was called."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sfn.pointer.naming import ORDINAL, UUID
+from tests.simulation.script import ELSEWHERE, PLACE, Stage
+from tests.simulation.setting import Files, Setting
+
+NAMINGS: list[Files] = [{}, {"naming": ORDINAL}, {"naming": UUID}]
+
+
+@pytest.mark.parametrize("files", NAMINGS, ids=["identifier", "ordinal", "uuid"])
+def test_whoever_comes_to_where_a_table_was_is_led_to_where_it_is(files: Files) -> None:
+    stage = Stage(setting=Setting(policies=(files,)))
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.commit("a", place=ELSEWHERE)
+        await stage.hint("a")
+
+    assert stage.run(act, briefly=True) == []
+
+
+@pytest.mark.parametrize("files", NAMINGS[:2], ids=["identifier", "ordinal"])
+def test_whoever_calls_a_table_as_it_was_called_is_led_to_it(files: Files) -> None:
+    """Through every name that it had."""
+    stage = Stage(setting=Setting(policies=(files,)))
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        for old, new in ("ab", "bc"):
+            await asyncio.sleep(20)
+            stage.rename(old, new)
+            await stage.hint(old)
+            await stage.hint(new)
+        await asyncio.sleep(20)
+        stage.commit("c")
+        await stage.hint("c")
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_whoever_calls_a_table_by_a_name_that_another_one_has_now_is_told_both() -> None:
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.rename("a", "b")
+        await stage.hint("a")
+        await stage.hint("b")
+        await asyncio.sleep(20)
+        stage.create("a", ELSEWHERE)
+        await stage.hint("a")
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_a_table_is_not_given_up_while_a_file_beside_says_its_new_name() -> None:
+    """Nobody told of the rename, and whoever publishes the new name has written its file, but not settled."""
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.rename("a", "b")
+        slow = stage.hold(f"after write {PLACE}/metadata/_sfn/n_b_main.ver")
+        await stage.hint("b")
+        await slow.reached.wait()
+        await stage.hint("a", drop=True)
+        await asyncio.sleep(60)
+        assert stage.world.checker.document(f"{PLACE}/metadata/_sfn/n_a_main.ver")["state"] == "current"
+        slow.go.set()
+        await asyncio.sleep(60)
+        assert stage.world.checker.document(f"{PLACE}/metadata/_sfn/n_a_main.ver")["state"] == "renamed"
+
+    assert stage.run(act, briefly=True) == []
