@@ -42,6 +42,8 @@ KINDS = {
     "catalogs": Setting(CATALOGS, names=3, places=3, catalogs=2),
     "blank": Setting(_only("create", "commit", "rename", "drop", "recreate"), outage="blank", max_drops=3),
     "down": Setting(outage="down", store_outage=True),
+    "uuid-down": Setting(OPERATIONS | BRANCHES, outage="down", store_outage=True, policies=(BY_UUID_NAMED | BRANCHED,)),
+    "commits-down": Setting(outage="down", store_outage=True, policies=(COMMITS,)),
     "lost": Setting(LOST, inbox_lost=True),
     "no-delete": Setting(conditional_delete=False),
     "twice": Setting(inboxes=2),
