@@ -48,6 +48,7 @@ def inspect(
     from sfn.cli.resolve import told
     from sfn.cli.trees import show_tree
     from sfn.reader import blocking
+    from sfn.reader.boundary import Bounded
     from sfn.reader.table import at_ref, loaded, needed
 
     named = given.named(table)
@@ -67,7 +68,7 @@ def inspect(
         )
         whole = loaded(found)
         head = at_ref(whole, ref, found.metadata_location).current_snapshot_id if snapshot is None else snapshot
-        walk = Walk(found.metadata_location, whole, found.opening.storage())
+        walk = Walk(found.metadata_location, whole, Bounded.of(found))
         seen = walk.metadata(head, Extent(limit, files, moved))
     if as_json:
         show_json({"sfn": told(found), "metadata": seen, "problems": seen.problems})

@@ -33,8 +33,9 @@ def pinned(found: Resolved, properties: Mapping[str, str] | None) -> StaticTable
     the table itself decide nothing about how files are opened: whoever wrote them could name any class there.
 
     Args:
-        properties: how PyIceberg opens files. Without any those of this machine are opened as PyIceberg likes, and all
-            others through fsspec with the options that the table was resolved with.
+        properties: how PyIceberg opens files, wherever metadata says that they lie. Without any those of this machine
+            are opened as PyIceberg likes, all others through fsspec with the options that the table was resolved with,
+            and none that lies where the table's reader may not be led.
 
     Raises:
         NotInstalled: PyIceberg is missing.
@@ -134,8 +135,14 @@ def at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
 def _io(found: Resolved, properties: Mapping[str, str] | None) -> FileIO:
     from pyiceberg.io import load_file_io
 
-    from sfn.reader.fileio import OpenedIO
+    from sfn.reader.fileio import BoundedIO, OpenedIO
 
-    if properties is not None or scheme_of(canonical(found.metadata_location)) == "file":
-        return load_file_io(dict(properties or {}), found.metadata_location)
-    return OpenedIO({}, scheme_of(found.opening.url), found.opening.options)
+    if properties is not None:
+        return load_file_io(dict(properties), found.metadata_location)
+    is_here = scheme_of(canonical(found.metadata_location)) == "file"
+    inner = (
+        load_file_io({}, found.metadata_location)
+        if is_here
+        else OpenedIO({}, scheme_of(found.opening.url), found.opening.options)
+    )
+    return BoundedIO(inner, found.trust, found.metadata_location)

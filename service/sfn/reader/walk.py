@@ -16,8 +16,8 @@ from pyiceberg.types import IcebergType, PrimitiveType
 
 from sfn.errors import CommitNotFound, SfnError
 from sfn.reader import tree
+from sfn.reader.boundary import Bounded
 from sfn.reader.fileio import MetadataIO
-from sfn.reader.files import Storage
 
 T = TypeVar("T")
 
@@ -49,11 +49,11 @@ class Walk:
     Args:
         location: where the metadata is.
         whole: what stands in it.
-        storage: whose verbs never suspend.
+        files: how to open them.
     """
 
-    def __init__(self, location: str, whole: TableMetadata, storage: Storage) -> None:
-        self._location, self._whole, self._io = location, whole, MetadataIO(storage)
+    def __init__(self, location: str, whole: TableMetadata, files: Bounded) -> None:
+        self._location, self._whole, self._files = location, whole, files
 
     def metadata(self, snapshot_id: int | None, extent: Extent) -> tree.Metadata:
         """What there is.
@@ -103,21 +103,26 @@ class Walk:
         chosen = manifests[: extent.limit]
         seen = []
         for number, one in enumerate(chosen):
-            seen.append(self._manifest(one, extent))
+            seen.append(self._manifest(one, snapshot.manifest_list, extent))
             extent.moved(number + 1, len(chosen))
         return tree.Walked(snapshot.manifest_list, seen, len(manifests) - len(chosen), problem)
 
     def manifests(self, snapshot: Snapshot) -> tuple[list[avro.ManifestFile], str]:
         """The manifests that a snapshot's list names, or why there are none."""
-        where = snapshot.manifest_list
-        return self._tried(lambda: list(avro.read_manifest_list(self._io.new_input(where))), where)
+        where, io = snapshot.manifest_list, MetadataIO(self._files, self._location)
+        return self._tried(lambda: list(avro.read_manifest_list(io.new_input(where))), where)
 
-    def files(self, one: avro.ManifestFile) -> tuple[list[avro.DataFile], str]:
-        """The live files of a manifest, or why there are none."""
-        entries, problem = self._tried(lambda: one.fetch_manifest_entry(self._io), one.manifest_path)
+    def files(self, one: avro.ManifestFile, listed_in: str) -> tuple[list[avro.DataFile], str]:
+        """The live files of a manifest, or why there are none.
+
+        Args:
+            listed_in: the manifest list.
+        """
+        io = MetadataIO(self._files, listed_in)
+        entries, problem = self._tried(lambda: one.fetch_manifest_entry(io), one.manifest_path)
         return [entry.data_file for entry in entries], problem
 
-    def _manifest(self, one: avro.ManifestFile, extent: Extent) -> tree.Manifest:
+    def _manifest(self, one: avro.ManifestFile, listed_in: str, extent: Extent) -> tree.Manifest:
         spec = self._whole.specs().get(one.partition_spec_id)
         told = tree.Manifest(
             path=one.manifest_path,
@@ -129,7 +134,7 @@ class Walk:
             deleted=one.deleted_files_count,
             partitions=[] if spec is None else self._bounds(spec, one.partitions or []),
         )
-        files, problem = self.files(one)
+        files, problem = self.files(one, listed_in)
         listed = files[: extent.limit] if extent.files else []
         return replace(
             told,
