@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyiceberg.types import DateType, LongType
 
 import sfn
 from sfn.errors import CommitNotFound
@@ -205,3 +206,21 @@ def test_a_refusal_is_named_by_what_it_is_about(made: RealTable, tmp_path: Path)
     assert [text.partition(":")[0] for text in wrong(made)] == ["metadata file"]
     made.place.sfn_file().write_bytes(b"")
     assert [text.partition(":")[0] for text in wrong(made)] == ["SFN file"]
+
+
+def test_a_bound_of_another_width_is_a_problem_and_hides_no_file(
+    made: RealTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Walk, "_source", lambda _self, _field: LongType())
+    seen = walked(made)
+    assert len(seen.problems) == 2
+    assert all(": expected a readable file of metadata, found error: unpack requires" in one for one in seen.problems)
+    assert [one.kinds[0].files for one in snapshot(seen).manifests] == [1, 1]
+
+
+def test_a_day_beyond_every_calendar_is_shown_as_its_number(made: RealTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Walk, "_source", lambda _self, _field: DateType())
+    monkeypatch.setattr("sfn.reader.walk.from_bytes", lambda _type, _encoded: 4_000_000)
+    seen = walked(made)
+    assert seen.problems == []
+    assert {bound.lower for one in snapshot(seen).manifests for bound in one.partitions} == {"4000000"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pyiceberg import manifest as avro
@@ -123,25 +123,25 @@ class Walk:
         return [entry.data_file for entry in entries], problem
 
     def _manifest(self, one: avro.ManifestFile, listed_in: str, extent: Extent) -> tree.Manifest:
-        spec = self._whole.specs().get(one.partition_spec_id)
-        told = tree.Manifest(
-            path=one.manifest_path,
+        path, spec = one.manifest_path, self._whole.specs().get(one.partition_spec_id)
+        bounds, unbound = self._tried(lambda: [] if spec is None else self._bounds(spec, one.partitions or []), path)
+        files, problem = self.files(one, listed_in)
+        listed = files[: extent.limit] if extent.files else []
+        shown, odd = self._tried(lambda: [self._file(file, spec) for file in listed], path)
+        kinds, uncounted = self._tried(lambda: _kinds(files), path)
+        return tree.Manifest(
+            path=path,
             content="deletes" if one.content is avro.ManifestContent.DELETES else "data",
             bytes=one.manifest_length,
             sequence_number=one.sequence_number,
             added=one.added_files_count,
             existing=one.existing_files_count,
             deleted=one.deleted_files_count,
-            partitions=[] if spec is None else self._bounds(spec, one.partitions or []),
-        )
-        files, problem = self.files(one, listed_in)
-        listed = files[: extent.limit] if extent.files else []
-        return replace(
-            told,
-            kinds=_kinds(files),
-            files=[self._file(file, spec) for file in listed],
+            partitions=bounds,
+            kinds=kinds,
+            files=shown,
             files_left_out=len(files) - len(listed) if extent.files else 0,
-            problem=problem,
+            problem=problem or unbound or odd or uncounted,
         )
 
     def _file(self, file: avro.DataFile, spec: PartitionSpec | None) -> tree.DataFile:
@@ -171,7 +171,11 @@ class Walk:
 
     def _human(self, one: PartitionField, value: Any) -> str | None:  # noqa: ANN401 - of the field's type
         source = self._source(one)
-        return str(value) if source is None else one.transform.to_human_string(source, value)
+        try:
+            return str(value) if source is None else one.transform.to_human_string(source, value)
+        except (ValueError, OverflowError):
+            # A day or an hour that no calendar of Python's reaches.
+            return str(value)
 
     def _source(self, one: PartitionField) -> IcebergType | None:
         """The type of the column that a partition field is made of; None where no schema has it any more."""
