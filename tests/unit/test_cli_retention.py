@@ -70,7 +70,10 @@ def swept(*kinds: str) -> Catalog:
     [
         (PROD, Lag(timedelta(), "nothing waits in the running service")),
         (swept("new", "absent"), Lag(timedelta(), "nothing waits in the running service")),
-        (msgspec.structs.replace(PROD, sweep=None), Lag(timedelta(), "nothing waits in the running service")),
+        (
+            msgspec.structs.replace(PROD, sweep=None),
+            Lag(timedelta(minutes=15), "sweep.every, as no sweep has yet looked for what no event told of"),
+        ),
         (
             msgspec.structs.replace(PROD, oldest_due_at=NOON - timedelta(seconds=90)),
             Lag(timedelta(seconds=90), "so long the oldest waits in the running service"),

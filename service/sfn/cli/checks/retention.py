@@ -37,8 +37,9 @@ def assumed(settings: Settings, why: str = "where no event comes") -> Lag:
 
 def observed(standing: Catalog, settings: Settings, now: datetime) -> Lag:
     """How late they are by what the running service says of a catalog."""
-    unheard = [one for one in standing.sweep.differed if one.kind == _CHANGED] if standing.sweep is not None else []
-    if unheard:
+    if standing.sweep is None:
+        return assumed(settings, "as no sweep has yet looked for what no event told of")
+    if unheard := [one for one in standing.sweep.differed if one.kind == _CHANGED]:
         return assumed(settings, f"and the last sweep found {counted(len(unheard), 'table')} that no event had told of")
     if standing.oldest_due_at is None:
         return Lag(timedelta(), "nothing waits in the running service")
