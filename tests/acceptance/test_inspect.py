@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ from tests.unit.real_table import RealTable, real_table
 @pytest.fixture(name="made", scope="module")
 def fixture_made(tmp_path_factory: pytest.TempPathFactory) -> RealTable:
     return real_table(tmp_path_factory.mktemp("lake"))
+
+
+def late(pointer: Path) -> None:
+    metadata = json.loads(pointer.read_text())
+    metadata["last-updated-ms"] = metadata["snapshots"][0]["timestamp-ms"] = 10**18
+    pointer.write_text(json.dumps(metadata))
 
 
 async def inspected(made: RealTable, *arguments: str) -> Done:
@@ -91,3 +98,12 @@ async def test_a_terminal_gets_guides(made: RealTable) -> None:
     shown = await on_terminal("inspect", made.directory)
     assert "└── " in shown
     assert "tag v1" in shown
+
+
+async def test_a_time_beyond_every_calendar_is_shown_as_its_number(tmp_path: Path) -> None:
+    made = real_table(tmp_path)
+    late(Path(made.pointer.removeprefix("file://")))
+    told = await inspected(made)
+    assert (told.status, told.err) == (0, "")
+    assert "changed 1000000000000000000 ms" in told.out
+    assert f"snapshot {made.tagged}, 1000000000000000000 ms" in told.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -156,3 +157,20 @@ def test_wrong_usage_is_2(arguments: tuple[str, ...]) -> None:
     status, told, complaint = resolve(*arguments)
     assert (status, told) == (2, "")
     assert "Usage: sfn resolve" in complaint
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_name_that_is_no_utf_8_is_refused(place: Directory, more: tuple[str, ...]) -> None:
+    body = json.loads(document.render(place.document())) | {"name": "\ud800"}
+    place.raw(json.dumps(body).encode())
+    status, told, complaint = resolve(place.path, *more)
+    assert (status, told, "name has a lone surrogate in it" in complaint) == (1, "", True)
+
+
+def test_a_directory_of_any_name_is_told_as_json(tmp_path: Path) -> None:
+    place = Directory(tmp_path / os.fsdecode(b"\xff"))
+    there = Directory(tmp_path / "there")
+    place.write(metadata_file_path=f"file:{there.metadata()}")
+    status, told, complaint = resolve(place.path, "--json")
+    assert (status, complaint) == (0, "")
+    assert json.loads(told)["sfn_file"] == f"file://{place.sfn_file()}"

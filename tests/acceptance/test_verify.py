@@ -52,7 +52,7 @@ async def test_the_catalog_is_asked_where_a_configuration_names_it(tmp_path: Pat
         newer = here.lake.commit("orders")
         told = await sfn("verify", directory, *config)
         assert told.status == 1
-        assert f"expected {newer}, which prod has, found {pointer}, 1 commits behind" in told.out
+        assert f"expected {newer}, which prod has, found {pointer}, 1 commit behind" in told.out
         here.lake.drop("orders")
         told = await sfn("verify", directory, *config)
         assert "expected that prod has sales.orders, found that it has no such table" in told.out
@@ -72,3 +72,41 @@ async def test_a_terminal_sees_how_far_it_is(made: RealTable) -> None:
     assert "manifests" in shown
     assert "2/2" in shown
     assert "as large as it was" in shown
+
+
+async def test_what_was_found_is_not_lost_to_a_catalog_in_trouble(tmp_path: Path) -> None:
+    made = real_table(tmp_path)
+    config = tmp_path / "sfn.toml"
+    config.write_text("[catalogs.far]\nuri = 'http://127.0.0.1:1'\n[catalogs.near]\nuri = 'http://127.0.0.1:2'\n")
+    told = (await sfn("verify", made.directory, "--json", "--config", str(config))).json
+    *found, asked = told["findings"]
+    assert [one["what"] for one in found] == ["SFN file", "metadata file", "ref", "manifest list"]
+    assert (told["ok"], asked["what"], asked["ok"]) == (False, "catalog", False)
+    assert asked["text"].count("can't be asked: catalog") == 2
+
+
+async def test_a_catalog_that_cannot_be_asked_hides_no_other(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.publish("orders")
+        settings = here.configuration.read_text()
+        here.configuration.write_text(f"[catalogs.far]\nuri = 'http://127.0.0.1:1'\n{settings}")
+        directory, config = str(here.lake.directory("orders")), ["--config", str(here.configuration)]
+        told = await sfn("verify", directory, *config)
+        assert (told.status, told.err) == (0, "")
+        assert told.out.endswith("ok     catalog: prod has the same metadata file\n")
+
+
+async def test_wrong_settings_are_told_before_anything_is_looked_at(made: RealTable, tmp_path: Path) -> None:
+    (tmp_path / "sfn.toml").write_text("[catalogs.far]\nurl = 'http://127.0.0.1:1'\n")
+    told = await sfn("verify", f"{made.directory}/absent", "--config", str(tmp_path / "sfn.toml"))
+    assert (told.status, told.out) == (2, "")
+    assert "the unknown url" in told.err
+
+
+async def test_an_owner_that_does_not_load_is_a_finding(tmp_path: Path) -> None:
+    made = real_table(tmp_path)
+    config = tmp_path / "sfn.toml"
+    config.write_text("[catalogs.far]\nuri = 'http://127.0.0.1:1'\ncatalog_id = '0123456789abcdef0123456789abcdef'\n")
+    told = await sfn("verify", made.directory, "--config", str(config))
+    assert (told.status, told.err) == (1, "")
+    assert told.out.splitlines()[-1].startswith("wrong  catalog: ")

@@ -11,12 +11,13 @@ from typing_extensions import override
 from sfn.cli.checks import findings
 from sfn.cli.checks.findings import Finding, Severity, wrong
 from sfn.cli.checks.parties import parties
-from sfn.cli.checks.stores import store
+from sfn.cli.checks.stores import root, store
 from sfn.errors import Permanent, Scope, SfnError, Transient
 from sfn.settings import Settings
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.local import LocalStore
 from sfn.store.memory import MemoryStore
+from sfn.store.router import Router
 from sfn.words import Held
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -264,3 +265,35 @@ async def test_a_configuration_without_a_store_can_publish_nothing(ground: Groun
 async def _all(settings: Settings) -> AsyncIterator[Finding]:
     async for one in findings(settings, thorough=False):
         yield one
+
+
+async def rooted(folder: Path) -> Finding:
+    prefix = f"file://{folder}"
+    return await root("prod", f"{prefix}/root", Router({prefix: LocalStore(prefix)}))
+
+
+async def test_a_root_is_there_and_written_into(tmp_path: Path) -> None:
+    found = await rooted(tmp_path)
+    assert (found.where, found.severity) == ("catalogs.prod.root", ERROR)
+    assert found.text == f"file://{tmp_path}/root: expected a folder, found none"
+    assert listed(tmp_path) == []
+    (tmp_path / "root").mkdir()
+    assert await rooted(tmp_path) == Finding(
+        "catalogs.prod.root", OK, f"file://{tmp_path}/root: written, swapped on a condition, deleted on a condition"
+    )
+    assert listed(tmp_path / "root") == []
+
+
+async def test_a_root_that_no_store_holds_is_an_error() -> None:
+    found = await root("prod", "file:///elsewhere", Router({}))
+    assert (found.where, found.severity) == ("catalogs.prod.root", ERROR)
+
+
+async def test_a_root_and_how_often_files_are_written_are_looked_at(ground: Ground, tmp_path: Path) -> None:
+    closed = "[catalogs.prod]\nuri = 'http://127.0.0.1:1'\nrefresh_after = '1d'\nplacement = 'root'\n"
+    settings = ground.load(
+        f"{closed}root = '{tmp_path}/absent'\n[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n[listener]\nport = 0\n"
+        f"[stores.lake]\nprefix = '{tmp_path}'\n"
+    )
+    found = [one async for one in _all(settings) if one.where.startswith("catalogs.prod.")]
+    assert severities(found) == [("catalogs.prod.root", ERROR), ("catalogs.prod.refresh_after", WARNING)]

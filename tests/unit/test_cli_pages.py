@@ -53,6 +53,7 @@ def test_things_are_counted(number: int, thing: str, said: str) -> None:
         ("a\x1b[31mb", r"a\x1b[31mb"),
         ("a\nb\tc", r"a\nb\tc"),
         ("\x9b\u2028\u202e", r"\x9b\u2028\u202e"),
+        ("a\udcff", r"a\udcff"),
     ],
 )
 def test_what_would_steer_a_terminal_is_spelled_out(text: str, shown: str) -> None:

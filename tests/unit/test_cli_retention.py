@@ -11,7 +11,7 @@ import pytest
 
 from sfn.cli.answers import Catalog, Difference
 from sfn.cli.checks.findings import Finding, Severity
-from sfn.cli.checks.retention import Lag, assumed, observed
+from sfn.cli.checks.retention import Lag, assumed, observed, outlived
 from tests.unit.operators import ENDED, NOON, PROD
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.test_cli_catalog_check import LOCAL, ORDERS, World
@@ -70,7 +70,10 @@ def swept(*kinds: str) -> Catalog:
     [
         (PROD, Lag(timedelta(), "nothing waits in the running service")),
         (swept("new", "absent"), Lag(timedelta(), "nothing waits in the running service")),
-        (msgspec.structs.replace(PROD, sweep=None), Lag(timedelta(), "nothing waits in the running service")),
+        (
+            msgspec.structs.replace(PROD, sweep=None),
+            Lag(timedelta(minutes=15), "sweep.every, as no sweep has yet looked for what no event told of"),
+        ),
         (
             msgspec.structs.replace(PROD, oldest_due_at=NOON - timedelta(seconds=90)),
             Lag(timedelta(seconds=90), "so long the oldest waits in the running service"),
@@ -88,3 +91,11 @@ def test_the_lag_is_what_a_running_service_says(tmp_path: Path, standing: Catalo
 def test_the_lag_is_a_sweeps_where_none_runs(tmp_path: Path) -> None:
     settings = Ground(tmp_path).load(f"{CATALOG}[sweep]\nevery = '2h'\n")
     assert assumed(settings) == Lag(timedelta(hours=2), "sweep.every, where no event comes")
+
+
+@pytest.mark.parametrize(("every", "warned"), [("11h", 0), ("12h", 1), ("43h", 1)])
+def test_files_that_cleaners_may_take_for_orphans_are_warned_of(tmp_path: Path, every: str, warned: int) -> None:
+    settings = Ground(tmp_path).load(f"{CATALOG}refresh_after = '{every}'\n")
+    found = list(outlived("prod", settings.catalogs["prod"]))
+    assert [one.where for one in found] == ["catalogs.prod.refresh_after"] * warned
+    assert all((one.severity, "refuses less than 24 h" in one.text) == (Severity.WARNING, True) for one in found)

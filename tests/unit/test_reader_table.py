@@ -5,15 +5,19 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 from uuid import uuid4
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.parser import parse
 
 import sfn
-from sfn.errors import MalformedMetadata, RefNotFound, Stale, WrongTable
+from sfn.errors import MalformedMetadata, NotPermitted, RefNotFound, Stale, Unreachable, Unreadable, WrongTable
+from sfn.reader.fileio import BoundedIO
 from tests.unit.directory import OTHER_UUID
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table, table_in_memory
 
@@ -127,3 +131,58 @@ def test_a_missing_extra_is_named(made: RealTable, call: str, package: str) -> N
     told = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout.startswith(f"{package}: expected an installed package")
     assert told.stdout.endswith("; pip install 'iceberg-sfn[read]'\n")
+
+
+def broken(file: Path) -> None:
+    file.write_bytes(b"\xff" * 1_000)
+
+
+def forbidden(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "harm", "refusal"),
+    [
+        ("*.parquet", Path.unlink, Stale),
+        ("snap-*.avro", Path.unlink, Stale),
+        ("*-m0.avro", Path.unlink, Stale),
+        ("*.parquet", broken, MalformedMetadata),
+        ("snap-*.avro", broken, MalformedMetadata),
+        ("*-m0.avro", broken, MalformedMetadata),
+        ("*.parquet", forbidden, Unreadable),
+    ],
+)
+def test_what_is_gone_or_broken_below_the_metadata_is_refused(
+    mutable: RealTable, pattern: str, harm: Callable[[Path], None], refusal: type[Unreadable]
+) -> None:
+    for file in mutable.place.path.rglob(pattern):
+        harm(file)
+    with pytest.raises(refusal) as caught:
+        sfn.read(mutable.directory)
+    assert caught.value.where == mutable.pointer
+    assert "sfn verify --deep" in caught.value.remedy
+
+
+@pytest.mark.parametrize("error", [PermissionError("not you"), OSError("the wire")])
+def test_what_a_driver_says_is_said_again(made: RealTable, error: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(BoundedIO, "new_input", refused)
+    kind = NotPermitted if isinstance(error, PermissionError) else Unreachable
+    with pytest.raises(kind, match=str(error)):
+        sfn.read(made.directory)
+
+
+@pytest.mark.parametrize("row_filter", ["id >", "nobody = 1", "id = 'x'", parse("nobody = 1")])
+def test_a_wrong_filter_is_named(made: RealTable, row_filter: str | BooleanExpression) -> None:
+    with pytest.raises(ValueError, match="a row_filter that fits the table's columns: ") as caught:
+        sfn.read(made.directory, row_filter=row_filter)
+    assert repr(row_filter) in str(caught.value)
+
+
+def test_a_column_that_is_not_there_is_named(made: RealTable) -> None:
+    with pytest.raises(ValueError, match="nobody"):
+        sfn.read(made.directory, selected_fields=["nobody"])

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyiceberg.types import DateType, LongType
 
 import sfn
 from sfn.errors import CommitNotFound
 from sfn.reader import fileio, tree, verify
+from sfn.reader.boundary import Bounded
 from sfn.reader.table import at_ref, loaded
 from sfn.reader.walk import Extent, Walk
 from tests.unit.directory import OTHER_UUID, Directory
@@ -25,7 +27,7 @@ def walked(made: RealTable, extent: Extent | None = None, ref: str = "main") -> 
     found = sfn.resolve(made.directory, ref=ref)
     whole = loaded(found)
     head = at_ref(whole, ref, found.metadata_location).current_snapshot_id
-    return Walk(found.metadata_location, whole, found.opening.storage()).metadata(head, extent or Extent(100))
+    return Walk(found.metadata_location, whole, Bounded.of(found)).metadata(head, extent or Extent(100))
 
 
 def snapshot(seen: tree.Metadata) -> tree.Walked:
@@ -87,7 +89,7 @@ def test_no_more_is_listed_than_is_wanted_and_what_is_left_out_is_told(made: Rea
 def test_a_snapshot_that_is_not_there_is_refused(made: RealTable) -> None:
     table = sfn.resolve(made.directory)
     with pytest.raises(CommitNotFound, match=f"a snapshot 7, found the newest: .*{made.main}"):
-        Walk(table.metadata_location, loaded(table), table.opening.storage()).metadata(7, Extent(1))
+        Walk(table.metadata_location, loaded(table), Bounded.of(table)).metadata(7, Extent(1))
 
 
 def removed(file: Path) -> None:
@@ -175,7 +177,7 @@ def test_a_snapshot_that_the_metadata_does_not_have_is_found(made: RealTable) ->
 def test_what_a_reader_refuses_is_the_only_finding(made: RealTable) -> None:
     made.place.write(guid=OTHER_UUID, metadata_file_path=made.pointer)
     (text,) = wrong(made)
-    assert f"SFN file: {made.pointer}: expected table-uuid {OTHER_UUID}" in text
+    assert f"metadata file: {made.pointer}: expected table-uuid {OTHER_UUID}" in text
 
 
 def test_an_empty_table_is_right(tmp_path: Path) -> None:
@@ -185,3 +187,40 @@ def test_an_empty_table_is_right(tmp_path: Path) -> None:
     findings = verify.verify(lambda: sfn.resolve(place.path), deep=False, moved=lambda _done, _total: None)[1]
     assert all(one.ok for one in findings)
     assert findings[-1].text == "main is at no snapshot"
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"table-uuid": "UUID", "snapshots": 7}'])
+def test_a_metadata_file_that_is_none_is_named_once(made: RealTable, body: bytes) -> None:
+    uuid = sfn.resolve(made.directory).document.guid or ""
+    Path(made.pointer.removeprefix("file://")).write_bytes(body.replace(b"UUID", uuid.encode()))
+    (text,) = wrong(made)
+    assert text.startswith(f"metadata file: {made.pointer}: expected ")
+    assert [one.what for one in found(made) if one.ok] == (["SFN file"] if b"uuid" in body else [])
+
+
+def test_a_refusal_is_named_by_what_it_is_about(made: RealTable, tmp_path: Path) -> None:
+    assert [text.partition(":")[0] for text in wrong(made, ref="v2")] == ["ref"]
+    nowhere = verify.verify(lambda: sfn.resolve(tmp_path / "absent"), deep=False, moved=lambda _done, _total: None)[1]
+    assert [one.what for one in nowhere] == ["directory"]
+    Path(made.pointer.removeprefix("file://")).unlink()
+    assert [text.partition(":")[0] for text in wrong(made)] == ["metadata file"]
+    made.place.sfn_file().write_bytes(b"")
+    assert [text.partition(":")[0] for text in wrong(made)] == ["SFN file"]
+
+
+def test_a_bound_of_another_width_is_a_problem_and_hides_no_file(
+    made: RealTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Walk, "_source", lambda _self, _field: LongType())
+    seen = walked(made)
+    assert len(seen.problems) == 2
+    assert all(": expected a readable file of metadata, found error: unpack requires" in one for one in seen.problems)
+    assert [one.kinds[0].files for one in snapshot(seen).manifests] == [1, 1]
+
+
+def test_a_day_beyond_every_calendar_is_shown_as_its_number(made: RealTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Walk, "_source", lambda _self, _field: DateType())
+    monkeypatch.setattr("sfn.reader.walk.from_bytes", lambda _type, _encoded: 4_000_000)
+    seen = walked(made)
+    assert seen.problems == []
+    assert {bound.lower for one in snapshot(seen).manifests for bound in one.partitions} == {"4000000"}

@@ -4,72 +4,110 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 import anyio
 
 from sfn import telemetry
+from sfn.cli.pages import counted
 from sfn.cli.sweeping import check_named
 from sfn.clock import SystemClock
+from sfn.errors import Trouble
 from sfn.pointer.location import canonical
 from sfn.reader.documents import named
 from sfn.reader.resolve import Resolved
 from sfn.reader.verify import Finding
-from sfn.settings import load
+from sfn.settings import Settings, load
 from sfn.store.router import Router
 from sfn.wiring import places, sources
 from sfn.wiring.sources import Identified
-from sfn.words import Loaded, Missing, Table, TableName
+from sfn.words import Loaded, Missing, NotModified, Table, TableName, Unwritten
 
 _WHAT: Final = "catalog"
 
 
-def currency(found: Resolved, config: Path | None, catalog: str | None) -> Finding:
-    """Ask the catalog that owns a table.
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The catalogs that may be asked.
+
+    Attributes:
+        settings: of the configuration.
+        names: theirs there.
+    """
+
+    settings: Settings
+    names: tuple[str, ...]
+
+
+def owners(config: Path | None, catalog: str | None) -> Owners:
+    """Which catalogs a configuration has that may own a table; none is asked yet.
 
     Args:
-        found: what the directory says.
-        catalog: its name in the configuration; None to find it by its `catalog_id`.
+        catalog: the only one; None to find it by its `catalog_id`.
 
     Raises:
         Misconfigured: the configuration is wrong, or has no such catalog.
-        Trouble: a catalog can't be asked.
     """
     settings = load(config)
     sources.check(settings)
     askable = [name for name in settings.catalogs if name not in settings.told]
     check_named(catalog, askable, settings.told)
+    return Owners(settings, tuple(name for name in askable if catalog in {None, name}))
+
+
+def currency(found: Resolved, asked: Owners) -> Finding:
+    """Ask the catalog that owns a table; what keeps it from answering is what was found.
+
+    Args:
+        found: what the directory says.
+    """
     # What the adapters log would stand among what the command prints.
     telemetry.configure("error", "console")
 
     async def ask() -> Finding:
         async with AsyncExitStack() as stack:
+            settings = asked.settings
             catalogs = sources.adapters(settings, SystemClock(), Router(places.stores_of(settings)).part)
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
-            return await _asked(found, {name: catalogs[name] for name in askable if catalog in {None, name}})
+            return await _asked(found, {name: catalogs[name] for name in asked.names})
 
     return anyio.run(ask)
 
 
 async def _asked(found: Resolved, catalogs: Mapping[str, Identified]) -> Finding:
-    doc = found.document
     others = []
     for name, catalog in catalogs.items():
-        identity = await catalog.identity()
-        if identity != doc.catalog_id:
-            others.append(f"{name} ({identity})")
+        try:
+            identity = await catalog.identity()
+        except Trouble as trouble:
+            # It may not be the owner.
+            others.append(f"{name} (can't be asked: {trouble})")
             continue
-        match await catalog.load(TableName(name, doc.namespace, doc.name), None):
-            case Loaded(table):
-                return _compared(found, table, name)
-            case Missing():
-                return _wrong(found, f"that {name} has {named(doc)}", "that it has no such table")
-            case _:
-                return _wrong(found, f"that {name} has a metadata file of {named(doc)}", "none yet")
+        if identity == found.document.catalog_id:
+            return await _answered(found, catalog, name)
+        others.append(f"{name} ({identity})")
     known = ", ".join(others) or "none that can be asked"
-    return _wrong(found, f"a configured catalog with the catalog_id {doc.catalog_id}", known)
+    return _wrong(found, f"a configured catalog with the catalog_id {found.document.catalog_id}", known)
+
+
+async def _answered(found: Resolved, owner: Identified, name: str) -> Finding:
+    doc = found.document
+    try:
+        answer = await owner.load(TableName(name, doc.namespace, doc.name), None)
+    except Trouble as trouble:
+        return Finding(_WHAT, ok=False, text=str(trouble))
+    match answer:
+        case Loaded(table):
+            return _compared(found, table, name)
+        case Missing():
+            return _wrong(found, f"that {name} has {named(doc)}", "that it has no such table")
+        case Unwritten() | NotModified():
+            return _wrong(found, f"that {name} has a metadata file of {named(doc)}", "none yet")
+        case _:
+            assert_never(answer)
 
 
 def _compared(found: Resolved, table: Table, owner: str) -> Finding:
@@ -79,7 +117,8 @@ def _compared(found: Resolved, table: Table, owner: str) -> Finding:
     if canonical(ours) == canonical(theirs):
         return Finding(_WHAT, ok=True, text=f"{owner} has the same metadata file")
     log = [canonical(file) for file in table.metadata_log]
-    behind = f", {len(log) - log.index(canonical(ours))} commits behind" if canonical(ours) in log else ""
+    since = len(log) - log.index(canonical(ours)) if canonical(ours) in log else 0
+    behind = f", {counted(since, 'commit')} behind" if since else ""
     return _wrong(found, f"{theirs}, which {owner} has", f"{ours}{behind}")
 
 

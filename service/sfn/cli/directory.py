@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from sfn.cli.exits import FAILED
 from sfn.cli.tables import identifier
+
+if TYPE_CHECKING:
+    from sfn.reader.resolve import Resolved
 
 
 @contextmanager
@@ -26,6 +30,40 @@ def refusals() -> Iterator[None]:
         # It may quote a file that somebody else wrote.
         typer.echo(safe(str(refusal)), err=True)
         raise typer.Exit(FAILED) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The options that say which table is looked at, as they were given."""
+
+    directory: str
+    table: str | None
+    uuid: str | None
+    ref: str
+    as_of: str | None
+    relative: bool
+    allow: list[str] | None
+    storage_options: Mapping[str, Any] | None
+
+    def resolved(self) -> Resolved:
+        """Where its metadata file is.
+
+        Raises:
+            Unreadable: see `sfn.errors` for its kinds.
+            BadParameter: `--table` is no identifier.
+        """
+        from sfn.reader import blocking
+
+        return blocking.resolve(
+            self.directory,
+            named(self.table),
+            self.uuid,
+            self.ref,
+            self.as_of,
+            relative=self.relative,
+            allowed=self.allow or (),
+            storage_options=self.storage_options,
+        )
 
 
 def named(table: str | None) -> tuple[str, ...] | None:

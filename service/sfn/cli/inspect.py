@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sfn.cli.trees import Node
     from sfn.reader import tree
     from sfn.reader.resolve import Resolved
+    from sfn.reader.walk import Extent
 
 
 def inspect(
@@ -47,28 +48,15 @@ def inspect(
     from sfn.cli.printing import progress, show_json
     from sfn.cli.resolve import told
     from sfn.cli.trees import show_tree
-    from sfn.reader import blocking
-    from sfn.reader.table import at_ref, loaded, needed
+    from sfn.reader.table import needed
 
-    named = given.named(table)
+    asked = given.Given(directory, table, uuid, ref, as_of, relative, allow, storage_options)
     with given.refusals(), progress("manifests", None) as moved:
         needed("pyiceberg")
-        from sfn.reader.walk import Extent, Walk
+        from sfn.reader.walk import Extent
 
-        found = blocking.resolve(
-            directory,
-            named,
-            uuid,
-            ref,
-            as_of,
-            relative=relative,
-            allowed=allow or (),
-            storage_options=storage_options,
-        )
-        whole = loaded(found)
-        head = at_ref(whole, ref, found.metadata_location).current_snapshot_id if snapshot is None else snapshot
-        walk = Walk(found.metadata_location, whole, found.opening.storage())
-        seen = walk.metadata(head, Extent(limit, files, moved))
+        found = asked.resolved()
+        seen = _walked(found, snapshot, Extent(limit, files, moved))
     if as_json:
         show_json({"sfn": told(found), "metadata": seen, "problems": seen.problems})
     else:
@@ -77,8 +65,19 @@ def inspect(
         raise typer.Exit(FAILED)
 
 
+def _walked(found: Resolved, snapshot: int | None, extent: Extent) -> tree.Metadata:
+    """What there is; below the ref's head, where no snapshot is wanted."""
+    from sfn.reader.boundary import Bounded
+    from sfn.reader.table import at_ref, loaded
+    from sfn.reader.walk import Walk
+
+    whole = loaded(found)
+    head = at_ref(whole, found.ref, found.metadata_location).current_snapshot_id if snapshot is None else snapshot
+    return Walk(found.metadata_location, whole, Bounded.of(found)).metadata(head, extent)
+
+
 def _root(found: Resolved, seen: tree.Metadata) -> Node:
-    from sfn.cli.pages import Tone, moment, safe
+    from sfn.cli.pages import Tone, safe
     from sfn.cli.trees import Node
     from sfn.clock import lasting
 
@@ -90,7 +89,7 @@ def _root(found: Resolved, seen: tree.Metadata) -> Node:
     for key in found.via:
         root.add(f"forwarded by {safe(key)}", Tone.QUIET)
     file = root.add(f"metadata file {safe(seen.path)}")
-    changed = moment(_at(seen.last_updated_ms))
+    changed = _at(seen.last_updated_ms)
     file.add(f"format version {seen.format_version}, uuid {safe(seen.table_uuid)}, changed {changed}")
     file.add(f"location {safe(seen.location)}")
     file.add(f"columns {safe(', '.join(seen.columns)) or 'none'}")
@@ -105,13 +104,12 @@ def _root(found: Resolved, seen: tree.Metadata) -> Node:
 
 
 def _snapshot(above: Node, one: tree.Snapshot, location: str) -> None:
-    from sfn.cli.pages import Tone, moment, safe
+    from sfn.cli.pages import Tone, safe
 
     heads = f", head of {', '.join(one.refs)}" if one.refs else ""
     rows = f"; records in all: {one.summary['total-records']}" if "total-records" in one.summary else ""
     tone = Tone.QUIET if one.walked is None else Tone.GOOD
-    at = moment(_at(one.timestamp_ms))
-    node = above.add(safe(f"snapshot {one.snapshot_id}, {at}, {one.operation}{heads}{rows}"), tone)
+    node = above.add(safe(f"snapshot {one.snapshot_id}, {_at(one.timestamp_ms)}, {one.operation}{heads}{rows}"), tone)
     if one.walked is None:
         return
     listed = node.add(f"manifest list {_short(one.walked.manifest_list, location)}")
@@ -163,5 +161,11 @@ def _number(count: int | None) -> str:
     return "?" if count is None else f"{count:,}"
 
 
-def _at(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+def _at(milliseconds: int) -> str:
+    """The moment, or the number where no calendar reaches."""
+    from sfn.cli.pages import moment
+
+    try:
+        return moment(datetime.fromtimestamp(milliseconds / 1000, UTC))
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"

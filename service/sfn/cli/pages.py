@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from sfn.clock import lasting
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Tone(StrEnum):
@@ -62,7 +62,9 @@ def plain(page: Page) -> str:
 
 
 def safe(text: str) -> str:
-    """A text of somebody else's as a terminal may have it: what would steer it, or break the line, is spelled out."""
+    """A text of somebody else's as a terminal may have it: what would steer it, break the line, or
+    can't be written is spelled out.
+    """
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

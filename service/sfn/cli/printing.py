@@ -40,7 +40,14 @@ def show(page: Page) -> None:
 
 def show_json(value: object) -> None:
     """Print a value, one of `answers` among others, as JSON."""
-    typer.echo(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False))
+    built = msgspec.to_builtins(value)
+    text = json.dumps(built, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        # The path of a file may have bytes that are no UTF-8, and a terminal another encoding.
+        text = json.dumps(built, indent=2)
+    typer.echo(text)
 
 
 def clear() -> None:

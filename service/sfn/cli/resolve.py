@@ -33,20 +33,9 @@ def resolve(
     """Print the location of a table's current metadata file, read from its directory alone."""
     from sfn.cli.pages import counted, safe
     from sfn.cli.printing import complain, show_json
-    from sfn.reader import blocking
 
-    named = given.named(table)
     with given.refusals():
-        found = blocking.resolve(
-            directory,
-            named,
-            uuid,
-            ref,
-            as_of,
-            relative=relative,
-            allowed=allow or (),
-            storage_options=storage_options,
-        )
+        found = given.Given(directory, table, uuid, ref, as_of, relative, allow, storage_options).resolved()
     if as_json:
         show_json(told(found))
         return

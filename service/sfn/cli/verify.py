@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +11,9 @@ from sfn.cli import options
 from sfn.cli.exits import FAILED, reported
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sfn.cli.currency import Owners
     from sfn.cli.pages import Line
     from sfn.reader.verify import Finding
 
@@ -37,29 +39,20 @@ def verify(
     The SFN file is one, its uuid is the metadata's, and the files that the ref's head needs are there. With a
     configuration the catalog that owns the table is asked as well, whether the file is current.
 
-    Ends with 1 and a list where something is wrong.
+    Ends with 1 and a list where something is wrong, and with 2, before anything is looked at, where the configuration
+    is.
     """
     from sfn.cli.printing import progress, show, show_json
-    from sfn.reader import blocking
     from sfn.reader import verify as looking
 
-    resolving = partial(
-        blocking.resolve,
-        directory,
-        given.named(table),
-        uuid,
-        ref,
-        relative=relative,
-        allowed=allow or (),
-        storage_options=storage_options,
-    )
+    asked = given.Given(directory, table, uuid, ref, None, relative, allow, storage_options)
+    owners = None if config is None and catalog is None else _owners(config, catalog)
     with given.refusals(), progress("manifests", None) as moved:
-        found, findings = looking.verify(resolving, deep=deep, moved=moved)
-    if found is not None and (config is not None or catalog is not None):
+        found, findings = looking.verify(asked.resolved, deep=deep, moved=moved)
+    if found is not None and owners is not None:
         from sfn.cli.currency import currency
 
-        with reported():
-            findings.append(currency(found, config, catalog))
+        findings.append(currency(found, owners))
     is_right = all(one.ok for one in findings)
     if as_json:
         show_json({"ok": is_right, "findings": findings})
@@ -67,6 +60,14 @@ def verify(
         show([line for one in findings for line in _lines(one)])
     if not is_right:
         raise typer.Exit(FAILED)
+
+
+def _owners(config: Path | None, catalog: str | None) -> Owners:
+    """Read before anything is looked at: what was found after an hour shall not be lost to a wrong setting."""
+    from sfn.cli.currency import owners
+
+    with reported():
+        return owners(config, catalog)
 
 
 def _lines(one: Finding) -> list[Line]:

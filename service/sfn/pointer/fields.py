@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+_BITS: Final = 63
+"""Of an integer's amount: as many as snapshot ids and times have."""
 
 
 class Fields:
-    """Typed access to a JSON object; every mismatch is a ValueError that names the key."""
+    """Typed access to a JSON object; every mismatch is a ValueError that names the key.
+
+    Its strings can be written as UTF-8, and its integers have 64 bits.
+    """
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.raw = raw
@@ -17,7 +23,7 @@ class Fields:
         if not isinstance(value, str):
             message = f"{key} is {type(value).__name__}, not a string"
             raise ValueError(message)
-        return value
+        return _whole(key, value)
 
     def optional(self, key: str) -> str | None:
         return None if self.raw.get(key) is None else self.text(key)
@@ -27,12 +33,15 @@ class Fields:
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
             message = f"{key} is not an array of strings"
             raise ValueError(message)
-        return tuple(value)
+        return tuple(_whole(key, part) for part in value)
 
     def integer(self, key: str) -> int | None:
         value = self.raw.get(key)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
             message = f"{key} is {type(value).__name__}, not an integer"
+            raise ValueError(message)
+        if value is not None and not -(1 << _BITS) <= value < 1 << _BITS:
+            message = f"{key} is no integer of {_BITS + 1} bits"
             raise ValueError(message)
         return value
 
@@ -65,3 +74,13 @@ class Fields:
             message = f"{key} is not an array of arrays of {', '.join(names)}"
             raise ValueError(message)
         return [Fields(dict(zip(names, one, strict=True))) for one in value]
+
+
+def _whole(key: str, text: str) -> str:
+    """A text without half surrogate pairs, which JSON can spell and UTF-8 can't."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        message = f"{key} has a lone surrogate in it"
+        raise ValueError(message) from None
+    return text

@@ -1,4 +1,6 @@
-"""PyIceberg's access to files: through the drivers, and with the options, that a directory was opened with."""
+"""PyIceberg's access to files: through the drivers, and with the options, that a directory was opened with, and only
+where its reader may be led.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from typing_extensions import override
 
 from sfn.errors import MalformedMetadata, NotFound
 from sfn.pointer.location import canonical
-from sfn.reader.files import Storage, finish
+from sfn.reader.boundary import Bounded, within
 from sfn.reader.remote import FsspecFiles
+from sfn.reader.trust import Trust
 
 LARGEST: Final = 256 << 20
 """Bytes of a file of metadata that is read."""
@@ -53,16 +56,47 @@ class OpenedIO(FileIO):
         return type(self), self._made_of
 
 
-class MetadataIO(FileIO):
-    """Reads files of metadata, each as a whole, through a `Storage`: what is missing or too large is its refusal.
+class BoundedIO(FileIO):
+    """Another access to files, asked for none that a reader of the directory may not be led to.
 
     Args:
-        storage: whose verbs never suspend.
+        inner: which one.
+        said_by: the metadata file.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, inner: FileIO, trust: Trust, said_by: str) -> None:
+        super().__init__(inner.properties)
+        self._inner, self._trust, self._said_by = inner, trust, said_by
+
+    @override
+    def new_input(self, location: str) -> InputFile:
+        """The file.
+
+        Raises:
+            Unsafe: it lies where a reader is not led to.
+        """
+        within(self._trust, location, self._said_by)
+        return self._inner.new_input(location)
+
+    @override
+    def new_output(self, location: str) -> OutputFile:
+        return self._inner.new_output(location)
+
+    @override
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self._inner.delete(location)
+
+
+class MetadataIO(FileIO):
+    """Reads files of metadata, each as a whole: what is missing, too large or not to be followed is its refusal.
+
+    Args:
+        said_by: the file that names them.
+    """
+
+    def __init__(self, files: Bounded, said_by: str) -> None:
         super().__init__()
-        self._storage = storage
+        self._files, self._said_by = files, said_by
 
     @override
     def new_input(self, location: str) -> InputFile:
@@ -71,9 +105,9 @@ class MetadataIO(FileIO):
         Raises:
             NotFound: it is not there.
             MalformedMetadata: it is larger than `LARGEST`.
-            Unreadable: of the storage.
+            Unreadable: Unsafe, or of the storage.
         """
-        body = finish(self._storage.read(canonical(location), LARGEST + 1))
+        body = self._files.read(location, LARGEST + 1, self._said_by)
         if body is None:
             raise NotFound(location, expected="a file that the table's metadata names", found="no such file")
         if len(body) > LARGEST:

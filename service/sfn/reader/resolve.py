@@ -78,6 +78,7 @@ class Resolved:
         lost: with `as_of`, the commits right after this one that nothing tells of: any may have been current then.
         requests: what the store was asked for all this.
         age: how long ago the catalog said so.
+        trust: where the files that it names may lie.
     """
 
     metadata_location: str
@@ -90,6 +91,7 @@ class Resolved:
     lost: int
     requests: Requests
     age: timedelta = field(compare=False)
+    trust: Trust = field(repr=False, compare=False)
     opening: Opening = field(default_factory=Opening, repr=False, compare=False)
 
     @property
@@ -249,6 +251,7 @@ class _Search:
             then.lost,
             self._files.requests,
             age,
+            self._trust,
             opening,
         )
 

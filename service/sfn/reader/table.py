@@ -7,7 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from sfn.clock import SystemClock
-from sfn.errors import NotInstalled
+from sfn.errors import (
+    MalformedMetadata,
+    NotInstalled,
+    NotPermitted,
+    SfnError,
+    Stale,
+    Unreachable,
+    Unreadable,
+)
 from sfn.pointer.location import canonical, scheme_of
 from sfn.pointer.naming import MAIN
 from sfn.reader import metadata
@@ -33,8 +41,9 @@ def pinned(found: Resolved, properties: Mapping[str, str] | None) -> StaticTable
     the table itself decide nothing about how files are opened: whoever wrote them could name any class there.
 
     Args:
-        properties: how PyIceberg opens files. Without any those of this machine are opened as PyIceberg likes, and all
-            others through fsspec with the options that the table was resolved with.
+        properties: how PyIceberg opens files, wherever metadata says that they lie. Without any those of this machine
+            are opened as PyIceberg likes, all others through fsspec with the options that the table was resolved with,
+            and none that lies where the table's reader may not be led.
 
     Raises:
         NotInstalled: PyIceberg is missing.
@@ -65,13 +74,60 @@ def rows(
 
     Raises:
         NotInstalled: PyIceberg or PyArrow is missing.
+        Stale: a file that the metadata names is gone.
+        NotPermitted, Unreachable: one can't be opened.
+        MalformedMetadata: one can't be decoded, or is of a kind that PyIceberg does not read.
+        Unreadable: as of `pinned`; Unsafe where metadata leads to where no reader is led.
+        ValueError: `row_filter` or `selected_fields` do not fit the table.
     """
     needed("pyiceberg", "pyarrow")
-    from pyiceberg.expressions import AlwaysTrue
+    table = pinned(found, properties)
+    which = _filter(table, row_filter)
+    scan = table.scan(row_filter=which, selected_fields=selected_fields, limit=limit)
+    scan.projection()
+    try:
+        return scan.to_arrow()
+    except (SfnError, MemoryError):
+        raise
+    except Exception as error:
+        # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
+        raise _unread(found, error) from error
 
-    which = AlwaysTrue() if row_filter is None else row_filter
-    scan = pinned(found, properties).scan(row_filter=which, selected_fields=selected_fields, limit=limit)
-    return scan.to_arrow()
+
+def _filter(table: StaticTable, row_filter: str | BooleanExpression | None) -> BooleanExpression:
+    """Which rows.
+
+    Raises:
+        ValueError: it can't be parsed, or names no column, or compares it to what it can't be.
+    """
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.expressions.parser import parse
+    from pyiceberg.expressions.visitors import bind
+
+    if row_filter is None:
+        return AlwaysTrue()
+    try:
+        which = parse(row_filter) if isinstance(row_filter, str) else row_filter
+        bind(table.schema(), which, case_sensitive=True)
+    except Exception as error:
+        # The parser's errors are another package's, and of no family.
+        raise ValueError(f"a row_filter that fits the table's columns: {row_filter!r}: {error}") from error
+    return which
+
+
+def _unread(found: Resolved, error: Exception) -> Unreadable:
+    """What kept the rows from being read."""
+    where, said = found.metadata_location, f"{type(error).__name__}: {error}"[:500]
+    if isinstance(error, FileNotFoundError):
+        remedy = "read again: the table may have gone on; `sfn verify --deep` lists what is missing"
+        return Stale(where, expected="every file that it names", found=said, remedy=remedy)
+    if isinstance(error, PermissionError):
+        remedy = "give the reader's identity the right to read data too; credentials go into storage_options"
+        return NotPermitted(where, expected="the permission to read the files that it names", found=said, remedy=remedy)
+    remedy = "`sfn verify --deep` names the file, if one is broken"
+    if isinstance(error, OSError):
+        return Unreachable(where, expected="files that it names and that can be read", found=said, remedy=remedy)
+    return MalformedMetadata(where, expected="files that PyIceberg can read", found=said, remedy=remedy)
 
 
 def needed(*packages: str) -> None:
@@ -134,8 +190,14 @@ def at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
 def _io(found: Resolved, properties: Mapping[str, str] | None) -> FileIO:
     from pyiceberg.io import load_file_io
 
-    from sfn.reader.fileio import OpenedIO
+    from sfn.reader.fileio import BoundedIO, OpenedIO
 
-    if properties is not None or scheme_of(canonical(found.metadata_location)) == "file":
-        return load_file_io(dict(properties or {}), found.metadata_location)
-    return OpenedIO({}, scheme_of(found.opening.url), found.opening.options)
+    if properties is not None:
+        return load_file_io(dict(properties), found.metadata_location)
+    is_here = scheme_of(canonical(found.metadata_location)) == "file"
+    inner = (
+        load_file_io({}, found.metadata_location)
+        if is_here
+        else OpenedIO({}, scheme_of(found.opening.url), found.opening.options)
+    )
+    return BoundedIO(inner, found.trust, found.metadata_location)

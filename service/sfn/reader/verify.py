@@ -8,15 +8,36 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from sfn.errors import SfnError, Unreadable
+from sfn.clock import SystemClock
+from sfn.errors import (
+    CommitNotFound,
+    MalformedMetadata,
+    NoDirectory,
+    NotInstalled,
+    NotPermitted,
+    RefNotFound,
+    SfnError,
+    Stale,
+    Unreachable,
+    Unreadable,
+)
 from sfn.pointer.location import canonical
 from sfn.reader import metadata
-from sfn.reader.files import Storage, finish
+from sfn.reader.boundary import Bounded
+from sfn.reader.files import finish
 from sfn.reader.resolve import Resolved
 from sfn.reader.table import at_ref, loaded, needed
 
 MISSING_NAMED: Final = 100
 """Files that are named of those that are missing."""
+
+_SUBJECTS: Final = (
+    ((Stale, MalformedMetadata), "metadata file"),
+    ((RefNotFound, CommitNotFound), "ref"),
+    ((NoDirectory,), "directory"),
+    ((NotPermitted, Unreachable, NotInstalled), "store"),
+)
+"""What the refusals of a search are about that are not about the SFN file."""
 
 _WIDTH: Final = 16
 """Files that are looked at, at a time."""
@@ -60,29 +81,37 @@ def verify(resolving: Callable[[], Resolved], *, deep: bool, moved: Moved) -> tu
     try:
         found = resolving()
     except Unreadable as refusal:
-        return None, [Finding("SFN file", ok=False, text=str(refusal))]
+        return None, [_refused(refusal)]
     return found, list(_findings(found, deep=deep, moved=moved))
 
 
 def _findings(found: Resolved, *, deep: bool, moved: Moved) -> Iterator[Finding]:
-    guid, storage = found.document.guid, found.opening.storage()
+    files = Bounded.of(found)
     yield Finding("SFN file", ok=True, text=found.sfn_file)
-    same = f"its table-uuid is {guid}" if guid else "the table has no uuid to be known by"
-    yield Finding("metadata file", ok=True, text=f"{found.metadata_location}: {same}")
     try:
-        contents = finish(metadata.contents(storage, canonical(found.metadata_location)))
+        contents = _contents(found, files)
     except Unreadable as refusal:
         yield Finding("metadata file", ok=False, text=str(refusal))
         return
-    if contents is None:
-        yield Finding("metadata file", ok=False, text=f"{found.metadata_location}: gone meanwhile")
-        return
-    yield from _head(found, contents, storage)
+    guid = found.document.guid
+    same = f"its table-uuid is {guid}" if guid else "the table has no uuid to be known by"
+    yield Finding("metadata file", ok=True, text=f"{found.metadata_location}: {same}")
+    yield from _head(found, contents, files)
     if deep:
-        yield from _deep(found, storage, moved)
+        yield from _deep(found, files, moved)
 
 
-def _head(found: Resolved, contents: metadata.Metadata, storage: Storage) -> Iterator[Finding]:
+def _contents(found: Resolved, files: Bounded) -> metadata.Metadata:
+    """What stands in the metadata file, which may have been replaced since it was found."""
+    key = canonical(found.metadata_location)
+    contents = finish(metadata.contents(files.storage, key))
+    if contents is None:
+        raise metadata.gone(key, found.document, found.sfn_file, SystemClock().now())
+    metadata.compare(key, contents.table_uuid, found.document, found.sfn_file)
+    return contents
+
+
+def _head(found: Resolved, contents: metadata.Metadata, files: Bounded) -> Iterator[Finding]:
     """The snapshot that the document names, and where its manifests are listed."""
     try:
         head = contents.head(found.ref)
@@ -97,35 +126,46 @@ def _head(found: Resolved, contents: metadata.Metadata, storage: Storage) -> Ite
         yield Finding("ref", ok=True, text=f"{found.ref} is at {'no snapshot' if head is None else head}")
     listed = next((one.manifest_list for one in contents.snapshots or () if one.snapshot_id == head), None)
     if listed is not None:
-        yield _file("manifest list", listed, None, storage=storage)
+        yield _file("manifest list", listed, None, files=files, said_by=found.metadata_location)
     elif head is not None:
         text = f"{found.metadata_location}: expected a manifest list of {head}, found none"
         yield Finding("manifest list", ok=False, text=text)
 
 
-def _deep(found: Resolved, storage: Storage, moved: Moved) -> Iterator[Finding]:
+def _deep(found: Resolved, files: Bounded, moved: Moved) -> Iterator[Finding]:
     """Every file below the head."""
     from sfn.reader.walk import Walk
 
     try:
         whole = loaded(found)
         head = at_ref(whole, found.ref, found.metadata_location).current_snapshot_id
-        walk = Walk(found.metadata_location, whole, storage)
-        manifests, problem = ([], "") if head is None else walk.manifests(walk.snapshot(head))
+        walk = Walk(found.metadata_location, whole, files)
+        snapshot = None if head is None else walk.snapshot(head)
     except Unreadable as refusal:
-        yield Finding("manifest list", ok=False, text=str(refusal))
+        yield _refused(refusal)
         return
+    listed_in = "" if snapshot is None else snapshot.manifest_list
+    manifests, problem = ([], "") if snapshot is None else walk.manifests(snapshot)
     if problem:
         yield Finding("manifest list", ok=False, text=problem)
         return
     seen = _Seen()
     for number, manifest in enumerate(manifests):
-        inside, problem = walk.files(manifest)
-        seen.take(Finding("manifest", ok=not problem, text=problem))
-        for finding in _looked_at(((one.file_path, one.file_size_in_bytes) for one in inside), storage):
+        path = manifest.manifest_path
+        inside, problem = walk.files(manifest, listed_in)
+        # Cut between two of its blocks it reads as one with fewer files.
+        sized = _file("manifest", path, manifest.manifest_length, files=files, said_by=listed_in)
+        seen.take(Finding("manifest", ok=False, text=problem) if problem else sized)
+        for finding in _looked_at(((one.file_path, one.file_size_in_bytes) for one in inside), files, path):
             seen.take(finding)
         moved(number + 1, len(manifests))
     yield from seen.findings()
+
+
+def _refused(refusal: Unreadable) -> Finding:
+    """What a refusal is about, and what it says."""
+    what = next((what for kinds, what in _SUBJECTS if isinstance(refusal, kinds)), "SFN file")
+    return Finding(what, ok=False, text=str(refusal))
 
 
 class _Seen:
@@ -150,17 +190,17 @@ class _Seen:
             yield Finding("files", ok=True, text=text)
 
 
-def _looked_at(files: Iterable[tuple[str, int]], storage: Storage) -> Iterator[Finding]:
-    remaining = iter(files)
+def _looked_at(named: Iterable[tuple[str, int]], files: Bounded, said_by: str) -> Iterator[Finding]:
+    remaining = iter(named)
     with ThreadPoolExecutor(_WIDTH, "sfn-verify") as threads:
         while batch := list(islice(remaining, _BATCH)):
-            yield from threads.map(lambda one: _file("data file", *one, storage=storage), batch)
+            yield from threads.map(lambda one: _file("data file", *one, files=files, said_by=said_by), batch)
 
 
-def _file(what: str, location: str, size: int | None, *, storage: Storage) -> Finding:
+def _file(what: str, location: str, size: int | None, *, files: Bounded, said_by: str) -> Finding:
     """Whether a file is there, and as large as it was written."""
     try:
-        found = finish(storage.size(canonical(location)))
+        found = files.size(location, said_by)
     except SfnError as refusal:
         return Finding(what, ok=False, text=str(refusal))
     if found is None:

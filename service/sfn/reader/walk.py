@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pyiceberg import manifest as avro
@@ -16,8 +16,8 @@ from pyiceberg.types import IcebergType, PrimitiveType
 
 from sfn.errors import CommitNotFound, SfnError
 from sfn.reader import tree
+from sfn.reader.boundary import Bounded
 from sfn.reader.fileio import MetadataIO
-from sfn.reader.files import Storage
 
 T = TypeVar("T")
 
@@ -49,11 +49,11 @@ class Walk:
     Args:
         location: where the metadata is.
         whole: what stands in it.
-        storage: whose verbs never suspend.
+        files: how to open them.
     """
 
-    def __init__(self, location: str, whole: TableMetadata, storage: Storage) -> None:
-        self._location, self._whole, self._io = location, whole, MetadataIO(storage)
+    def __init__(self, location: str, whole: TableMetadata, files: Bounded) -> None:
+        self._location, self._whole, self._files = location, whole, files
 
     def metadata(self, snapshot_id: int | None, extent: Extent) -> tree.Metadata:
         """What there is.
@@ -103,40 +103,45 @@ class Walk:
         chosen = manifests[: extent.limit]
         seen = []
         for number, one in enumerate(chosen):
-            seen.append(self._manifest(one, extent))
+            seen.append(self._manifest(one, snapshot.manifest_list, extent))
             extent.moved(number + 1, len(chosen))
         return tree.Walked(snapshot.manifest_list, seen, len(manifests) - len(chosen), problem)
 
     def manifests(self, snapshot: Snapshot) -> tuple[list[avro.ManifestFile], str]:
         """The manifests that a snapshot's list names, or why there are none."""
-        where = snapshot.manifest_list
-        return self._tried(lambda: list(avro.read_manifest_list(self._io.new_input(where))), where)
+        where, io = snapshot.manifest_list, MetadataIO(self._files, self._location)
+        return self._tried(lambda: list(avro.read_manifest_list(io.new_input(where))), where)
 
-    def files(self, one: avro.ManifestFile) -> tuple[list[avro.DataFile], str]:
-        """The live files of a manifest, or why there are none."""
-        entries, problem = self._tried(lambda: one.fetch_manifest_entry(self._io), one.manifest_path)
+    def files(self, one: avro.ManifestFile, listed_in: str) -> tuple[list[avro.DataFile], str]:
+        """The live files of a manifest, or why there are none.
+
+        Args:
+            listed_in: the manifest list.
+        """
+        io = MetadataIO(self._files, listed_in)
+        entries, problem = self._tried(lambda: one.fetch_manifest_entry(io), one.manifest_path)
         return [entry.data_file for entry in entries], problem
 
-    def _manifest(self, one: avro.ManifestFile, extent: Extent) -> tree.Manifest:
-        spec = self._whole.specs().get(one.partition_spec_id)
-        told = tree.Manifest(
-            path=one.manifest_path,
+    def _manifest(self, one: avro.ManifestFile, listed_in: str, extent: Extent) -> tree.Manifest:
+        path, spec = one.manifest_path, self._whole.specs().get(one.partition_spec_id)
+        bounds, unbound = self._tried(lambda: [] if spec is None else self._bounds(spec, one.partitions or []), path)
+        files, problem = self.files(one, listed_in)
+        listed = files[: extent.limit] if extent.files else []
+        shown, odd = self._tried(lambda: [self._file(file, spec) for file in listed], path)
+        kinds, uncounted = self._tried(lambda: _kinds(files), path)
+        return tree.Manifest(
+            path=path,
             content="deletes" if one.content is avro.ManifestContent.DELETES else "data",
             bytes=one.manifest_length,
             sequence_number=one.sequence_number,
             added=one.added_files_count,
             existing=one.existing_files_count,
             deleted=one.deleted_files_count,
-            partitions=[] if spec is None else self._bounds(spec, one.partitions or []),
-        )
-        files, problem = self.files(one)
-        listed = files[: extent.limit] if extent.files else []
-        return replace(
-            told,
-            kinds=_kinds(files),
-            files=[self._file(file, spec) for file in listed],
+            partitions=bounds,
+            kinds=kinds,
+            files=shown,
             files_left_out=len(files) - len(listed) if extent.files else 0,
-            problem=problem,
+            problem=problem or unbound or odd or uncounted,
         )
 
     def _file(self, file: avro.DataFile, spec: PartitionSpec | None) -> tree.DataFile:
@@ -166,7 +171,11 @@ class Walk:
 
     def _human(self, one: PartitionField, value: Any) -> str | None:  # noqa: ANN401 - of the field's type
         source = self._source(one)
-        return str(value) if source is None else one.transform.to_human_string(source, value)
+        try:
+            return str(value) if source is None else one.transform.to_human_string(source, value)
+        except (ValueError, OverflowError):
+            # A day or an hour that no calendar of Python's reaches.
+            return str(value)
 
     def _source(self, one: PartitionField) -> IcebergType | None:
         """The type of the column that a partition field is made of; None where no schema has it any more."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Final
 
+from sfn.clock import lasting
 from sfn.errors import SfnError
 from sfn.pointer.naming import MAIN, NAMINGS
 from sfn.settings.catalogs import CatalogSettings
@@ -26,7 +28,7 @@ def misplaced(settings: Settings, sources: Sources) -> Iterator[SfnError]:
                 yield SfnError(
                     sources.place(("catalogs", name, key)),
                     expected=f"no such key with the naming {catalog.naming}, as no commit has a file of its own",
-                    found="one",
+                    found=lasting(value) if isinstance(value, timedelta) else f"{value}",
                     remedy='remove it, or set naming = "ordinal"',
                 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 import anyio.to_thread
@@ -12,11 +12,12 @@ from sfn.cli.checks.catalogs import CatalogCheck
 from sfn.cli.checks.findings import Finding, fine, wrong
 from sfn.cli.checks.parties import parties
 from sfn.cli.checks.place import inbox, listener
-from sfn.cli.checks.retention import assumed, observed
-from sfn.cli.checks.stores import store
+from sfn.cli.checks.retention import assumed, observed, outlived
+from sfn.cli.checks.stores import root, store
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.settings import Settings
+from sfn.store import PointerStore
 from sfn.store.router import Router
 from sfn.wiring import places, sources
 
@@ -60,5 +61,18 @@ async def findings(
             async for finding in check.findings():
                 yield finding
             locations += check.places
+    async for finding in _kept(settings, stores, locations):
+        yield finding
+
+
+async def _kept(
+    settings: Settings, stores: Mapping[str, PointerStore], locations: Sequence[str]
+) -> AsyncIterator[Finding]:
+    """Where files are written, and whether they stay."""
     for name, one in settings.stores.items():
         yield await store(name, one.prefix, stores[one.prefix], locations)
+    for name, ours in settings.catalogs.items():
+        if ours.root is not None:
+            yield await root(name, ours.root, Router(stores))
+        for finding in outlived(name, ours):
+            yield finding

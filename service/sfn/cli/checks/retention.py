@@ -1,17 +1,22 @@
-"""Tables whose metadata files are deleted sooner than a file of ours may come to name the next one."""
+"""What is deleted too soon: metadata files before a file of ours names the next one, and our files by cleaners."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from sfn.cli.answers import Catalog
 from sfn.cli.checks.findings import Finding, doubtful
 from sfn.cli.pages import counted
 from sfn.clock import lasting
 from sfn.pointer.retention import lifetime
-from sfn.settings import Settings
+from sfn.settings import CatalogSettings, Settings
 from sfn.words import Table
+
+SELDOM: Final = timedelta(hours=12)
+"""Half of what cleaners spare: a refresh that fails has as long again to be tried."""
 
 _CHANGED = "changed"
 
@@ -37,8 +42,9 @@ def assumed(settings: Settings, why: str = "where no event comes") -> Lag:
 
 def observed(standing: Catalog, settings: Settings, now: datetime) -> Lag:
     """How late they are by what the running service says of a catalog."""
-    unheard = [one for one in standing.sweep.differed if one.kind == _CHANGED] if standing.sweep is not None else []
-    if unheard:
+    if standing.sweep is None:
+        return assumed(settings, "as no sweep has yet looked for what no event told of")
+    if unheard := [one for one in standing.sweep.differed if one.kind == _CHANGED]:
         return assumed(settings, f"and the last sweep found {counted(len(unheard), 'table')} that no event had told of")
     if standing.oldest_due_at is None:
         return Lag(timedelta(), "nothing waits in the running service")
@@ -61,3 +67,14 @@ def short_lived(where: str, table: Table, lag: Lag) -> Finding | None:
         "false; or be in time: send events, shorten sweep.every"
     )
     return doubtful(where, text, remedy)
+
+
+def outlived(name: str, catalog: CatalogSettings) -> Iterator[Finding]:
+    """A warning of files that go unwritten for so long that cleaners may take them for orphans."""
+    if catalog.refresh_after >= SELDOM:
+        text = (
+            f"{lasting(catalog.refresh_after)}: cleaners delete files that no metadata names once they are a day old "
+            "(Spark's remove_orphan_files refuses less than 24 h; Glue's and scripts may use one day), and a refresh "
+            "that fails needs time to be tried again"
+        )
+        yield doubtful(f"catalogs.{name}.refresh_after", text, "leave it at 8h, or below 12h at least")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+from anyio import Path
+
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.errors import Permanent, Scope, SfnError
 from sfn.pointer.location import below
-from sfn.store import Gone, Guarantees, Moved, PointerStore
+from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
 
 _NAME = "sfn-check-"
 _BODY = b"written by `sfn check`, which removes it at once\n"
@@ -35,6 +37,25 @@ async def store(name: str, prefix: str, tried: PointerStore, places: Sequence[st
     except SfnError as error:
         return wrong(where, error)
     return _told(where, folder, guarantees)
+
+
+async def root(name: str, folder: str, stores: Stores) -> Finding:
+    """Whether the folder of a catalog with the placement `root` is there, and files can be written into it.
+
+    Args:
+        name: of the catalog.
+        folder: canonical.
+    """
+    where = f"catalogs.{name}.root"
+    try:
+        tried = stores.at(folder)
+        # A write would make it, and hide that its file system is not mounted.
+        if not await Path(folder.removeprefix("file://")).is_dir():
+            remedy = "make it, or mount its file system, or correct the setting"
+            return wrong(where, SfnError(folder, expected="a folder", found="none", remedy=remedy))
+        return _told(where, folder, await _probed(tried, f"{folder}/{_NAME}{secrets.token_hex(8)}"))
+    except SfnError as error:
+        return wrong(where, error)
 
 
 async def _folder(prefix: str, tried: PointerStore, places: Sequence[str]) -> str:
