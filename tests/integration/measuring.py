@@ -5,11 +5,29 @@ from __future__ import annotations
 import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tests.integration.pages import ROOT, Shown
 from tests.real_catalog import runtime
+
+
+class Measured(Protocol):
+    """What was measured at some time."""
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Cells, and what names each."""
+
+
+def differences(expected: Measured, found: Measured) -> list[str]:
+    """What was found otherwise another time: a line each, which names the cell."""
+    here, there = dict(expected.named()), dict(found.named())
+    return [
+        f"{name}: expected {here.get(name, 'nothing')!r}, found {there.get(name, 'nothing')!r}"
+        for name in {**here, **there}
+        if here.get(name) != there.get(name)
+    ]
 
 
 def apart(module: str, folder: Path, patience: float) -> str:

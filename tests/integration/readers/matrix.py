@@ -40,16 +40,8 @@ class Matrix:
     def text(self) -> str:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
-    def differences(self, found: Self) -> list[str]:
-        """What another measurement found otherwise: a line each, which names the cell."""
-        here, there = dict(self._named()), dict(found._named())
-        return [
-            f"{name}: expected {here.get(name, 'nothing')!r}, found {there.get(name, 'nothing')!r}"
-            for name in {**here, **there}
-            if here.get(name) != there.get(name)
-        ]
-
-    def _named(self) -> Iterator[tuple[str, str]]:
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Cells, and what names each."""
         yield from ((f"the version of {package}", number) for package, number in self.versions.items())
         for step, row in self.cells.items():
             yield from ((f"{reader} after {step}", cell) for reader, cell in row.items())

@@ -10,23 +10,26 @@ from tests.integration.readers.outcome import REFUSES, SAME
 from tests.integration.readers.readers import READERS
 
 _MODULE = "tests.integration.readers"
+LEGEND = (
+    "✓: the rows that the catalog has at that moment. refuses: an error, and no rows. **old rows**: those of the step "
+    "before. **wrong rows**: neither; some that the catalog does not have (too many), or not all that it has (missing)."
+)
 _DIRECTORY = "/warehouse/sales/orders"
 _FILE = f"{_DIRECTORY}/metadata/_sfn/sales_orders_main.ver"
 
 
 def pages(matrix: Matrix) -> list[Shown]:
-    """Where it is shown: all of it, and the cells alone."""
+    """Where it is shown: the cells on one page, all else on the other."""
     return [
         Shown("service/READERS.md", _MODULE, rendered(matrix)),
-        Shown("README.md", _MODULE, f"\n{_cells(matrix)}\n"),
+        Shown("README.md", _MODULE, f"\n{LEGEND}\n\n{_cells(matrix)}\n"),
     ]
 
 
 def rendered(matrix: Matrix) -> str:
-    """Three tables: the lines, the cells, what refusals say."""
+    """Two tables: the lines, and what refusals say."""
     tables = [
         _table(["reader", "what its user writes", "measured with"], _lines(matrix)),
-        _cells(matrix),
         _table(["reader", "how it refuses"], _refusals(matrix)),
     ]
     return "\n" + "\n".join(tables) + "\n"

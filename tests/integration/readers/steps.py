@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 
 from sfn.demo.lake import NAMESPACE, duckdb_for_iceberg
+from tests.integration import relocation
 from tests.integration.readers.readers import Place
 from tests.integration.readers.story import Story
 
@@ -97,8 +97,7 @@ def rename(story: Story) -> Place:
 
 def relocate(story: Story) -> Place:
     """Another location, and a commit there; what was written before stays where it was."""
-    with story.table(SECOND).transaction() as change:
-        change._apply((SetLocationUpdate(location=f"{story.warehouse}/archive/{SECOND}"),))  # noqa: SLF001 - PyIceberg has no verb for it
+    relocation.relocate(story.table(SECOND), f"{story.warehouse}/archive/{SECOND}")
     story.append(SECOND, {"id": 8, "fruit": "kiwi", "day": JUNE, "price": 4.5})
     return story.published(SECOND)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +19,11 @@ from sfn.pointer.location import canonical
 from sfn.pointer.naming import Whose
 from sfn.pointer.site import Site
 from tests.integration.readers.readers import Place, Rows
+from tests.integration.waiting import wait_for
 
 PATIENCE = 20.0
 """Seconds that the service has for each thing to do."""
+_LOOK_EVERY = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Story:
         def said() -> bool:
             return _resolved(directory, name) == pointer and _hint(directory) == hintfile.stem(pointer)
 
-        _until(said, f"{directory} to say {pointer}")
+        wait_for(said, f"{directory} to say {pointer}", PATIENCE, _LOOK_EVERY)
         return self.place(directory, name)
 
     def until_retired(self, directory: Path, name: str) -> None:
@@ -89,7 +90,7 @@ class Story:
         def retired() -> bool:
             return document.parse(file.read_bytes()).state is not document.State.CURRENT
 
-        _until(retired, f"{file} to say another state than current")
+        wait_for(retired, f"{file} to say another state than current", PATIENCE, _LOOK_EVERY)
 
     def place(self, directory: Path, name: str) -> Place:
         return Place(name, directory, Path(Site(str(directory)).keys(Whose((NAMESPACE,), name))[0]))
@@ -107,11 +108,3 @@ def _hint(directory: Path) -> str | None:
         return Path(hintfile.key(str(directory))).read_text()
     except FileNotFoundError:
         return None
-
-
-def _until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"expected {what} within {PATIENCE:g} s")
-        time.sleep(0.02)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.measuring import apart
+from tests.integration.measuring import apart, differences
 from tests.integration.readers.matrix import EXPECTED, Matrix, installed
 from tests.integration.readers.outcome import REFUSES, SAME, outcome
 from tests.integration.readers.readers import READERS, Place, Reader, Rows
@@ -26,8 +26,8 @@ def expected() -> Matrix:
 
 def test_every_reader_shows_after_every_step_what_it_showed_when_it_was_measured(tmp_path: Path) -> None:
     found = Matrix.parse(apart("tests.integration.readers", tmp_path, PATIENCE))
-    differences = expected().differences(found)
-    assert not differences, "\n".join([*differences, ANEW])
+    different = differences(expected(), found)
+    assert not different, "\n".join([*different, ANEW])
 
 
 def test_the_pages_say_what_was_measured() -> None:
@@ -56,7 +56,7 @@ def test_who_lists_the_folder_does_not_trip_on_our_files(step: Step) -> None:
 def test_a_difference_names_its_cell() -> None:
     one = Matrix({"daft": "1"}, {"drop": {"Daft": "refuses: no", "Polars": SAME}})
     other = Matrix({"daft": "2"}, {"drop": {"Daft": "old rows", "Polars": SAME}, "undrop": {"Daft": SAME}})
-    assert one.differences(other) == [
+    assert differences(one, other) == [
         "the version of daft: expected '1', found '2'",
         "Daft after drop: expected 'refuses: no', found 'old rows'",
         "Daft after undrop: expected 'nothing', found 'same rows'",

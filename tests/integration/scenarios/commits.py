@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyiceberg.types import DoubleType
 
 from tests.integration.scenarios.looks import Look, by_history, by_ref, everywhere, file_of
-from tests.integration.scenarios.scenario import Scenario
+from tests.integration.scenarios.scenario import OUTAGE, Scenario
 from tests.integration.scenarios.stage import Known, Stage
 
 BRANCH, UNPUBLISHED, TAG = "release-1", "audit", "v1"
@@ -23,7 +23,7 @@ def commit(stage: Stage) -> list[Look]:
 
 def burst(stage: Stage) -> list[Look]:
     table = stage.create("t")
-    with stage.at_once():
+    with stage.changes(), stage.at_once():
         for _ in range(BURST):
             stage.append("t")
     return [*everywhere(table), by_history(table)]
@@ -44,8 +44,9 @@ def branch(stage: Stage) -> list[Look]:
 
 def unbranch(stage: Stage) -> list[Look]:
     _branched(stage, BRANCH)
-    stage.load("t").manage_snapshots().remove_branch(BRANCH).commit()
-    table = stage.committed("t")
+    with stage.changes():
+        stage.load("t").manage_snapshots().remove_branch(BRANCH).commit()
+        table = stage.committed("t")
     return [*everywhere(table), by_ref(table, BRANCH), file_of(table, BRANCH)]
 
 
@@ -60,8 +61,10 @@ def rollback(stage: Stage) -> list[Look]:
     stage.filled("t")
     first = _snapshot(stage)
     stage.append("t")
-    stage.load("t").manage_snapshots().rollback_to_snapshot(first).commit()
-    return everywhere(stage.committed("t"))
+    with stage.changes():
+        stage.load("t").manage_snapshots().rollback_to_snapshot(first).commit()
+        table = stage.committed("t")
+    return everywhere(table)
 
 
 def _branched(stage: Stage, *branches: str) -> Known:
@@ -82,10 +85,10 @@ def _snapshot(stage: Stage) -> int:
 SCENARIOS = (
     Scenario("create", create),
     Scenario("commit", commit),
-    Scenario("ten commits in a burst", burst),
+    Scenario("ten commits in a burst", burst, OUTAGE),
     Scenario("schema change", schema),
     Scenario("commits to a published branch and to another", branch),
-    Scenario("published branch deleted", unbranch),
+    Scenario("published branch deleted", unbranch, OUTAGE),
     Scenario("tag, then a commit", tag),
-    Scenario("rollback to an older snapshot", rollback),
+    Scenario("rollback to an older snapshot", rollback, OUTAGE),
 )

@@ -12,10 +12,11 @@ from pyiceberg.table import StaticTable
 import sfn
 from sfn.errors import NameTaken, Unreadable
 from sfn.pointer import document, hintfile
+from sfn.pointer.document import Document
 from sfn.pointer.naming import MAIN, Whose
 from sfn.pointer.site import Site
-from tests.integration.scenarios.service import Identifier
-from tests.integration.scenarios.stage import Known
+from tests.integration.scenarios.service import Identifier, Service
+from tests.integration.scenarios.stage import Known, Stage
 from tests.integration.scenarios.truth import Truth
 
 NONE = "none"
@@ -77,9 +78,26 @@ def file_of(table: Known, ref: str) -> Look:
     return Look("", f"file of {ref}", lambda truth: _state(truth, table, ref))
 
 
-def by_letters(table: Known) -> Look:
-    """Whoever operates the other environment's service: why it has no file of the table."""
-    return Look("", "the other one's dead letter", lambda truth: _letter(truth, table))
+def by_letter(table: Known) -> Look:
+    """Whoever operates the service: why a table has no file."""
+    return Look("", "dead letter", lambda truth: _letter(truth, table, truth.stage.world.service))
+
+
+def by_rivals_letter(table: Known) -> Look:
+    """Whoever operates the other environment's service."""
+    return Look("", "the other one's dead letter", lambda truth: _letter(truth, table, truth.stage.world.rival))
+
+
+def owner_of(table: Known) -> Look:
+    """Which environment's file leads a table at its place."""
+    return Look("", "the file there", lambda truth: _owner(truth, table))
+
+
+def why(stage: Stage, table: Known, by: str) -> Look:
+    """Whoever operates the service, now and not at the end: what a table waits for."""
+    row = stage.world.service.row(stage.section.name, table.identifier)
+    said = (row["last"]["why"] if row is not None else None) or NONE
+    return Look("", by, lambda _: said)
 
 
 def _resolved(
@@ -89,9 +107,9 @@ def _resolved(
         found = sfn.resolve(directory, table, uuid, ref)
     except Unreadable as refusal:
         return _refused(truth, refusal)
-    identifier = truth.confirm(found.sfn_file, found.metadata_location, found.table(), ref)
+    called = truth.confirm(found.sfn_file, found.metadata_location, found.table(), ref)
     by = "" if ref == MAIN else " by its own file" if found.document.ref == ref else " by the metadata"
-    return f"{FOLLOWS if found.via else ''}{truth.stage.short(identifier)}{by}"
+    return f"{FOLLOWS if found.via else ''}{called}{by}"
 
 
 def _hinted(truth: Truth, directory: Path) -> str:
@@ -103,7 +121,7 @@ def _hinted(truth: Truth, directory: Path) -> str:
         table = StaticTable.from_metadata(str(directory))
     except OSError:
         return "refuses"
-    return truth.stage.short(truth.confirm(hint, table.metadata_location, table))
+    return truth.confirm(hint, table.metadata_location, table)
 
 
 def _history(truth: Truth, table: Known, now: Known) -> str:
@@ -121,15 +139,25 @@ def _history(truth: Truth, table: Known, now: Known) -> str:
 
 
 def _state(truth: Truth, table: Known, ref: str) -> str:
+    return " and ".join(doc.state.value for doc in _documents(truth, table, ref)) or NONE
+
+
+def _owner(truth: Truth, table: Known) -> str:
+    ours = truth.stage.section.catalog_id
+    docs = _documents(truth, table, None)
+    return " and ".join("ours" if doc.catalog_id == ours else "the other one's" for doc in docs) or NONE
+
+
+def _documents(truth: Truth, table: Known, ref: str | None) -> list[Document]:
+    """Of a branch, or what leads the table."""
     site = Site(f"file://{table.directory}", truth.stage.section.naming)
     whose = Whose(table.identifier[:-1], table.identifier[-1], table.uuid)
     files = [Path(key.removeprefix("file://")) for key in site.keys(whose, ref)]
-    states = [document.parse(file.read_bytes()).state.value for file in files if file.exists()]
-    return " and ".join(states) or NONE
+    return [document.parse(file.read_bytes()) for file in files if file.exists()]
 
 
-def _letter(truth: Truth, table: Known) -> str:
-    row = truth.stage.world.rival.row(truth.stage.section.name, table.identifier)
+def _letter(truth: Truth, table: Known, service: Service) -> str:
+    row = service.row(truth.stage.section.name, table.identifier)
     return str(row["reason"]) if row is not None and row["reason"] is not None else NONE
 
 

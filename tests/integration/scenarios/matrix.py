@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
@@ -22,19 +22,18 @@ from tests.integration.scenarios import (
     renames,
     rivals,
     several,
-    stopped,
 )
-from tests.integration.scenarios.pauses import Pauses
-from tests.integration.scenarios.scenario import Scenario
+from tests.integration.scenarios.hearing import Outage, Silence, Told
+from tests.integration.scenarios.scenario import Scenario, Telling
 from tests.integration.scenarios.sections import Section, founded
 from tests.integration.scenarios.service import Service
-from tests.integration.scenarios.stage import Pause, Stage, World
+from tests.integration.scenarios.stage import Hearing, Stage, World
 from tests.integration.scenarios.truth import Truth
 
 EXPECTED = Path(__file__).with_name("expected.json")
-_THEMES = (commits, renames, ends, places, placements, several, leftalone, names, stopped)
+_THEMES = (commits, renames, ends, places, placements, several, leftalone, names)
 SCENARIOS: tuple[Scenario, ...] = tuple(one for theme in _THEMES for one in theme.SCENARIOS)
-AT_A_TIME = 12
+AT_A_TIME = 24
 """Scenarios that play beside each other: most of their time they wait."""
 
 Cell = Mapping[str, str]
@@ -46,30 +45,44 @@ class Matrix:
 
     Attributes:
         cells: by scenario and naming, what each look showed.
+        otherwise: by how else the service learnt of it, scenario and naming, the looks that showed something else then.
     """
 
     cells: Mapping[str, Mapping[str, Cell]]
+    otherwise: Mapping[str, Mapping[str, Mapping[str, Cell]]]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        return cls(json.loads(text))
+        return cls(**json.loads(text))
 
     def text(self) -> str:
-        return json.dumps(self.cells, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
-    def differences(self, found: Self) -> list[str]:
-        """What was seen otherwise another time: a line each, which names the cell."""
-        here, there = dict(self._named()), dict(found._named())
-        return [
-            f"{name}: expected {here.get(name, 'nothing')!r}, found {there.get(name, 'nothing')!r}"
-            for name in {**here, **there}
-            if here.get(name) != there.get(name)
-        ]
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Cells, and what names each."""
+        for scenario, naming, cell in _each(self.cells):
+            yield from ((f"{scenario}, {naming} naming, by {how}", seen) for how, seen in cell.items())
+        for telling, rows in self.otherwise.items():
+            for scenario, naming, cell in _each(rows):
+                yield from ((f"{scenario}, {telling}, {naming} naming, by {how}", it) for how, it in cell.items())
 
-    def _named(self) -> Iterator[tuple[str, str]]:
-        for scenario, row in self.cells.items():
-            for naming, cell in row.items():
-                yield from ((f"{scenario}, {naming} naming, by {how}", seen) for how, seen in cell.items())
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """One scenario in one naming, and how the service learns of it.
+
+    Attributes:
+        telling: None for each change as it happens.
+    """
+
+    scenario: Scenario
+    naming: str
+    telling: Telling | None = None
+
+    @property
+    def key(self) -> str:
+        """It, in the names of its namespaces."""
+        return self.scenario.key if self.telling is None else f"{self.scenario.key}_{self.telling.name.lower()}"
 
 
 def measured(folder: Path, runtime: Runtime, scenarios: Sequence[Scenario] = SCENARIOS) -> Matrix:
@@ -93,40 +106,41 @@ def measured(folder: Path, runtime: Runtime, scenarios: Sequence[Scenario] = SCE
         rival = Service(folder / "rival", server.warehouse, rivals.followed(folder))
         stack.enter_context(closing(service))
         stack.enter_context(closing(rival))
-        world = World(server.client, warehouse, service, rival, folder)
+        world = World(server.client(), warehouse, service, rival, folder)
         service.start()
         rival.start()
-        parts = [one for one in scenarios if not one.stops], [one for one in scenarios if one.stops]
-        cells = _played(world, parts[0], nullcontext, AT_A_TIME)
-        if parts[1]:
-            pauses = Pauses(service, len(parts[1]) * len(NAMINGS))
-            cells |= _played(world, parts[1], pauses.pause, len(parts[1]) * len(NAMINGS), pauses)
+        seen = _all_played(world, scenarios)
         service.stop()
         rival.stop()
-    return Matrix({one.title: {naming: cells[one.title, naming] for naming in NAMINGS} for one in scenarios})
+    return _compared(seen, scenarios)
 
 
-def _played(
-    world: World, scenarios: Sequence[Scenario], pause: Pause, at_a_time: int, pauses: Pauses | None = None
-) -> dict[tuple[str, str], Cell]:
-    def play(which: tuple[Scenario, str]) -> Cell:
-        scenario, naming = which
+def _all_played(world: World, scenarios: Sequence[Scenario]) -> dict[_Played, Cell]:
+    """The outage comes last: whoever plays in it is alone."""
+    seen = _seen(world, [_Played(one, naming) for one in scenarios for naming in NAMINGS], Told(), AT_A_TIME)
+    for telling, hearing in ((Telling.NONE, Silence), (Telling.LAST, Outage)):
+        plays = [_Played(one, naming, telling) for one in scenarios if telling in one.again for naming in NAMINGS]
+        if plays:
+            seen |= _seen(world, plays, hearing(world.service, len(plays)), len(plays))
+    return seen
+
+
+def _seen(world: World, plays: Sequence[_Played], hearing: Hearing, at_a_time: int) -> dict[_Played, Cell]:
+    def play(it: _Played) -> Cell:
         try:
-            section = Section(NAMINGS[naming], scenario.placement, world.warehouse)
-            return _cell(Stage(world, section, scenario.key, pause), scenario)
+            section = Section(NAMINGS[it.naming], it.scenario.placement, world.warehouse, it.scenario.expires)
+            return _cell(Stage(world, section, it.key, hearing), it.scenario)
         except BaseException as error:
-            error.add_note(f"in {scenario.title!r}, {naming} naming")
-            if pauses is not None:
-                pauses.give_up()
+            error.add_note(f"in {it.scenario.title!r}, {it.telling or 'told of each change'}, {it.naming} naming")
+            hearing.give_up()
             raise
 
-    jobs = [(scenario, naming) for scenario in scenarios for naming in NAMINGS]
     with ThreadPoolExecutor(at_a_time) as pool:
-        futures = {(one.title, naming): pool.submit(play, (one, naming)) for one, naming in jobs}
+        futures = {it: pool.submit(play, it) for it in plays}
     wrong = [error for future in futures.values() if isinstance(error := future.exception(), Exception)]
     if wrong:
         raise ExceptionGroup(f"{len(wrong)} of {len(futures)} scenarios", wrong)
-    return {key: future.result() for key, future in futures.items()}
+    return {it: future.result() for it, future in futures.items()}
 
 
 def _cell(stage: Stage, scenario: Scenario) -> Cell:
@@ -138,3 +152,18 @@ def _cell(stage: Stage, scenario: Scenario) -> Cell:
     if len(cell) < len(looks):
         raise AssertionError(f"looks with names of their own, not {[look.how for look in looks]}")
     return cell
+
+
+def _compared(seen: Mapping[_Played, Cell], scenarios: Sequence[Scenario]) -> Matrix:
+    cells = {one.title: {naming: seen[_Played(one, naming)] for naming in NAMINGS} for one in scenarios}
+    otherwise: dict[str, dict[str, dict[str, Cell]]] = {telling.value: {} for telling in Telling}
+    for it, cell in seen.items():
+        if it.telling is not None:
+            there = cells[it.scenario.title][it.naming]
+            row = otherwise[it.telling].setdefault(it.scenario.title, {})
+            row[it.naming] = {how: what for how, what in cell.items() if there[how] != what}
+    return Matrix(cells, otherwise)
+
+
+def _each(rows: Mapping[str, Mapping[str, Cell]]) -> Iterator[tuple[str, str, Cell]]:
+    return ((scenario, naming, cell) for scenario, row in rows.items() for naming, cell in row.items())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.integration.scenarios.looks import Look, everywhere
+from tests.integration.scenarios.rivals import rival_of
 from tests.integration.scenarios.scenario import Scenario
-from tests.integration.scenarios.stage import Stage
+from tests.integration.scenarios.stage import SCHEMA, Known, Stage
 
 
 def _named(stage: Stage, name: str) -> list[Look]:
@@ -28,6 +29,16 @@ def signs(stage: Stage) -> list[Look]:
     return _named(stage, "a b?c#d&e=f, [g] |h'")
 
 
+def slash(stage: Stage) -> list[Look]:
+    """Those others, in the other environment: its catalog is no server, and takes them."""
+    name = (stage.namespace, "a/b\\c 50%2F")
+    with rival_of(stage) as rival:
+        table = rival.create_table(name, SCHEMA, f"file://{stage.place('t')}")
+        stage.append_to(table)
+        stage.tell_rival(table)
+    return everywhere(Known(name, stage.place("t"), str(table.metadata.table_uuid), str(table.metadata_location)))
+
+
 def long(stage: Stage) -> list[Look]:
     return _named(stage, "n" * 300)
 
@@ -37,5 +48,6 @@ SCENARIOS = (
     Scenario("a name of emoji", emoji),
     Scenario("a name with dots", dots),
     Scenario("a name with spaces and signs", signs),
+    Scenario("a name with slash, backslash and percent sign, in the other environment", slash),
     Scenario("a name of 300 bytes", long),
 )

@@ -5,18 +5,17 @@ from __future__ import annotations
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.table import Transaction
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     RemoveSnapshotRefUpdate,
     SetCurrentSchemaUpdate,
-    SetLocationUpdate,
-    TableUpdate,
 )
 from pyiceberg.types import LongType, NestedField
 
-from tests.integration.scenarios.looks import Look, everywhere
-from tests.integration.scenarios.scenario import Scenario
+from tests.integration import relocation
+from tests.integration.scenarios.looks import Look, by_letter, everywhere, owner_of
+from tests.integration.scenarios.rivals import rival_of
+from tests.integration.scenarios.scenario import OUTAGE, Scenario
 from tests.integration.scenarios.stage import SCHEMA, Known, Stage, folder
 
 _OTHER_SCHEMA = Schema(NestedField(3, "day", LongType(), required=False), schema_id=1)
@@ -25,26 +24,29 @@ _OTHER_SCHEMA = Schema(NestedField(3, "day", LongType(), required=False), schema
 def relocate(stage: Stage) -> list[Look]:
     """And a commit there; what was written before stays where it was."""
     old = stage.filled("t")
-    new = moved(stage, "t")
+    with stage.changes():
+        new = moved(stage, "t")
     return [*everywhere(new), *everywhere(old, "old place")]
 
 
 def replace(stage: Stage) -> list[Look]:
     """As CREATE OR REPLACE does it: the uuid stays, schema and location are others, no row is left."""
     old = stage.filled("t")
-    location = SetLocationUpdate(location=f"file://{stage.place('t')}")
     schema = AddSchemaUpdate(schema=_OTHER_SCHEMA), SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
-    with stage.load("t").transaction() as change:
-        _apply(change, location, *schema, RemoveSnapshotRefUpdate.model_validate({"ref-name": "main"}))
-    table = stage.load("t")
-    table.append(pa.table({"day": [1]}))
-    return [*everywhere(stage.committed("t")), *everywhere(old, "old place")]
+    no_rows = RemoveSnapshotRefUpdate.model_validate({"ref-name": "main"})
+    with stage.changes():
+        relocation.relocate(stage.load("t"), f"file://{stage.place('t')}", *schema, no_rows)
+        stage.load("t").append(pa.table({"day": [1]}))
+        new = stage.committed("t")
+    return [*everywhere(new), *everywhere(old, "old place")]
 
 
 def metadata_path(stage: Stage) -> list[Look]:
     stage.filled("t")
-    stage.set("t", {"write.metadata.path": f"file://{stage.place('metadata')}"})
-    return everywhere(stage.append("t"))
+    with stage.changes():
+        stage.set("t", {"write.metadata.path": f"file://{stage.place('metadata')}"})
+        table = stage.append("t")
+    return everywhere(table)
 
 
 def register(stage: Stage) -> list[Look]:
@@ -56,7 +58,9 @@ def register(stage: Stage) -> list[Look]:
         stage.append_to(table)
     finally:
         other.close()
-    return everywhere(stage.register("t", str(table.metadata_location)))
+    with stage.changes():
+        registered = stage.register("t", str(table.metadata_location))
+    return everywhere(registered)
 
 
 def staged(stage: Stage) -> list[Look]:
@@ -73,21 +77,29 @@ def unstaged(stage: Stage) -> list[Look]:
 
 def moved(stage: Stage, name: str) -> Known:
     """A table at another location, with a commit there."""
-    with stage.load(name).transaction() as change:
-        _apply(change, SetLocationUpdate(location=f"file://{stage.place(name)}"))
+    relocation.relocate(stage.load(name), f"file://{stage.place(name)}")
     stage.committed(name)
     return stage.append(name)
 
 
-def _apply(change: Transaction, *updates: TableUpdate) -> None:
-    change._apply(updates)  # noqa: SLF001 - PyIceberg has no verb for it
+def occupied(stage: Stage) -> list[Look]:
+    """Another environment has the table too, and has moved it there before."""
+    old = stage.filled("t")
+    with rival_of(stage) as rival:
+        theirs = rival.register_table(old.identifier, old.pointer)
+        relocation.relocate(theirs, f"file://{stage.place('t')}")
+        stage.append_to(theirs)
+        stage.tell_rival(theirs)
+    new = moved(stage, "t")
+    return [by_letter(new), owner_of(new), *everywhere(old, "old place")]
 
 
 SCENARIOS = (
-    Scenario("registered", register),
+    Scenario("registered", register, OUTAGE),
     Scenario("staged create, not yet committed", staged),
     Scenario("staged create, committed", unstaged),
-    Scenario("relocation", relocate),
-    Scenario("create or replace, with another location", replace),
-    Scenario("another write.metadata.path", metadata_path),
+    Scenario("relocation", relocate, OUTAGE),
+    Scenario("create or replace, with another location", replace, OUTAGE),
+    Scenario("relocation to a place that another environment's file has", occupied),
+    Scenario("another write.metadata.path", metadata_path, OUTAGE),
 )

@@ -8,22 +8,43 @@ from sfn.pointer.naming import NAMINGS
 from tests.integration.pages import Shown
 from tests.integration.scenarios.looks import STANDARD
 from tests.integration.scenarios.matrix import Cell, Matrix
+from tests.integration.scenarios.scenario import Telling
 
 _MODULE = "tests.integration.scenarios"
 _LETTERS = {how: how[0].upper() for how in STANDARD}
+LEGEND = (
+    "**D** goes by the directory, **N** by the table's name in it, **U** by its uuid, **H** by the version hint; **✓** "
+    "is all four. `t`: the rows of that table as the catalog has them; `→ t`: the same, where one file led on to "
+    "another; `Dropped` and the like: refusals. `same`: as with `identifier`; in the last two columns, as where each "
+    "change was told as it happened."
+)
 _ESCAPED = str.maketrans({"|": r"\|", "&": "&amp;", "<": "&lt;", "`": "'"})
 
 
 def pages(matrix: Matrix) -> list[Shown]:
     """Where it is shown."""
-    return [Shown(page, _MODULE, rendered(matrix)) for page in ("service/SCENARIOS.md", "README.md")]
+    return [Shown("README.md", _MODULE, rendered(matrix))]
 
 
 def rendered(matrix: Matrix) -> str:
-    """One table: a row for each scenario, a column for each naming."""
-    lines = [["what happened", *NAMINGS], ["---"] * (1 + len(NAMINGS))]
-    lines += [[title.translate(_ESCAPED), *_columns(row)] for title, row in matrix.cells.items()]
-    return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+    """One table: a row for each scenario, a column for each naming, and one for each other way to learn of it."""
+    head = ["what happened", *NAMINGS, *Telling]
+    lines = [head, ["---"] * len(head)]
+    for title, row in matrix.cells.items():
+        others = (matrix.otherwise.get(telling, {}).get(title) for telling in Telling)
+        lines.append([title.translate(_ESCAPED), *_columns(row), *map(_differences, others)])
+    return f"\n{LEGEND}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+
+
+def _differences(row: Mapping[str, Cell] | None) -> str:
+    """What is otherwise, and with which namings; nothing of what was not played."""
+    if row is None:
+        return ""
+    alike: dict[str, list[str]] = {}
+    for naming, cell in row.items():
+        if cell:
+            alike.setdefault(_told(cell), []).append(naming)
+    return "<br>".join(f"{' and '.join(namings)}: {told}" for told, namings in alike.items()) or "same"
 
 
 def _columns(row: Mapping[str, Cell]) -> Iterator[str]:
@@ -56,4 +77,5 @@ def _called(bys: list[str]) -> str:
         return "✓"
     letters = [_LETTERS[by] for by in bys if by in _LETTERS]
     others = [by for by in bys if by not in _LETTERS]
-    return " ".join([*letters, *([f"{' and '.join(others)}:"] if others else [])])
+    named = [*([" ".join(letters)] if letters else []), *others]
+    return " and ".join(named) + (":" if others else "")

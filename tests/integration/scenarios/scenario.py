@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from sfn.pointer.site import Placement
 from tests.integration.scenarios.looks import Look
 from tests.integration.scenarios.stage import Stage
 
 Play = Callable[[Stage], Sequence[Look]]
+
+
+class Telling(StrEnum):
+    """How the service may learn of the changes, where it is not told of each as it happens."""
+
+    LAST = "told of the last alone, after an outage"
+    NONE = "told of none"
+
+
+OUTAGE = (Telling.LAST,)
+OUTAGE_OR_SILENCE = (Telling.LAST, Telling.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +31,16 @@ class Scenario:
     Attributes:
         title: of its row.
         play: do it, and wait until the service has seen it through; who looks afterwards.
-        stops: whether the service is stopped meanwhile.
+        again: how else the service learns of it, in a play of its own each.
         placement: where the service puts files.
+        expires: whether tombstones go as soon as they may.
     """
 
     title: str
     play: Play
-    stops: bool = False
+    again: Sequence[Telling] = ()
     placement: Placement = Placement.INSIDE
+    expires: bool = False
 
     @property
     def key(self) -> str:

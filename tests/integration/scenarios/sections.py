@@ -19,15 +19,19 @@ class Section:
         naming: what files are called.
         placement: where they lie.
         warehouse: where the catalog puts tables.
+        expires: whether tombstones go as soon as they may.
     """
 
     naming: Naming
     placement: Placement
     warehouse: Path
+    expires: bool = False
 
     @property
     def name(self) -> str:
         """By which events speak of it, and with which its namespaces begin."""
+        if self.expires:
+            return f"{self.naming.word}-expiring"
         return self.naming.word if self.placement is Placement.INSIDE else f"{self.naming.word}-{self.placement}"
 
     @property
@@ -56,6 +60,7 @@ class Section:
             'absence_delay = "1s"',
             'min_publish_interval = "0s"',
             "max_drops = 1000000",
+            *(['expire_after = "2s"'] if self.expires else []),
         ]
         return Followed(self.name, [*lines, *self._branches(), *self._root()])
 
@@ -69,6 +74,7 @@ class Section:
 def founded(warehouse: Path) -> list[Section]:
     """All of them, with the roots that they need: a service makes none, as one that is missing may be a lost mount."""
     all_of_them = [Section(naming, placement, warehouse) for placement in Placement for naming in NAMINGS.values()]
+    all_of_them += [Section(naming, Placement.INSIDE, warehouse, expires=True) for naming in NAMINGS.values()]
     for section in all_of_them:
         section.root.mkdir(parents=True)
     return all_of_them

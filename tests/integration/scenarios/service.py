@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,29 +16,34 @@ import httpx
 
 from sfn.clock import SystemClock
 from sfn.demo.guard import Guarded
+from tests.integration.waiting import wait_for
 
 Identifier = tuple[str, ...]
+Row = dict[str, Any]
 
 PATIENCE: Final = 60.0
 """Seconds that the service has for each thing to do."""
 _FAR: Final = timedelta(minutes=1)
 """No setting makes it wait that long for anything but a file's refresh or expiry."""
-_LOOK_EVERY: Final = 0.2
+_LOOK_EVERY: Final = 0.5
 # The service ends an idle connection after some seconds, and may do so as it is used again.
 _SOON_LET_GO: Final = httpx.Limits(keepalive_expiry=1.0)
 _DRAIN: Final = 20.0
 _SEPARATOR: Final = "\x1f"
 _TOKEN: Final = "a-token-for-tests"  # noqa: S105 - it opens nothing
+_SELDOM: Final = "2m"
+"""From one sweep to the next; one that is ordered waits a tenth of it, an absent table a quarter: not `_FAR`."""
+_OPERATOR: Final = f"operators-{_TOKEN}"
 _PARTIES: Final = f"""\
 [listener]
 port = 0
 [sweep]
-every = "8s"
+every = "{_SELDOM}"
 [senders.test]
 secrets = {{ main = "{_TOKEN}" }}
 catalogs = {{ CATALOGS }}
 [admin]
-token = "operators-{_TOKEN}"
+token = "{_OPERATOR}"
 [telemetry]
 format = "json"
 """
@@ -71,6 +76,7 @@ class Service:
         self._log = folder / "service.log"
         self._client = httpx.Client(timeout=20.0, trust_env=False, limits=_SOON_LET_GO)
         self._process: Guarded | None = None
+        self._started_at = SystemClock().now()
         self._catalogs = [followed.name for followed in catalogs]
         named = ", ".join(f'{name} = "{name}"' for name in self._catalogs)
         parts = [_PARTIES.replace("CATALOGS", named)]
@@ -81,26 +87,20 @@ class Service:
         self._configuration.chmod(0o600)
 
     def start(self) -> None:
-        """Start it, and wait until it has walked over all catalogs.
+        """Start it, and wait until it is ready.
 
         Raises:
             AssertionError: it ended.
             TimeoutError: it takes too long.
         """
         self._log.write_text("")
+        self._started_at = SystemClock().now()
         command = [sys.executable, "-m", "sfn", "serve", "--config", str(self._configuration)]
         # No environment: a variable of the user's would win over the file.
-        process = self._process = Guarded(command, env={}, log=self._log)
-        url = ""
-        deadline = _Deadline(f"{self._log} to tell of a ready service")
-        while not url:
-            if process.status() is not None:
-                raise AssertionError(self._log.read_text())
-            events = {record.get("event"): record for record in self._records()}
-            url = str(events["listening"]["url"]) if "ready" in events else ""
-            deadline.wait()
-        self._client.base_url = httpx.URL(url)
-        self.until_swept()
+        self._process = Guarded(command, env={}, log=self._log)
+        self._wait(self._is_ready, f"{self._log} to tell of a ready service")
+        listening = next(record for record in self._records() if record.get("event") == "listening")
+        self._client.base_url = httpx.URL(str(listening["url"]))
 
     def stop(self) -> None:
         """Have it drain and end; it may have ended."""
@@ -122,12 +122,16 @@ class Service:
         if answer.status_code != httpx.codes.ACCEPTED:
             raise AssertionError(f"{event}: {answer.status_code} {answer.text}")
 
-    def until_swept(self) -> None:
-        """Wait until a walk over each catalog has ended that began after this."""
+    def sweep(self, catalogs: Sequence[str]) -> None:
+        """Have it walk over catalogs, and wait until it has."""
         since = SystemClock().now()
-        deadline = _Deadline("a sweep of each catalog")
-        while not all(_is_swept_since(since, catalog) for catalog in self._asked("status")["catalogs"]):
-            deadline.wait()
+        order = {"catalogs": list(catalogs)}
+        self._client.post("/admin/v1/reconcile", json=order, headers=_bearer(_OPERATOR)).raise_for_status()
+        self._until_swept(since, catalogs)
+
+    def first_sweep(self, catalogs: Sequence[str]) -> None:
+        """Wait until it has walked over catalogs since it was started."""
+        self._until_swept(self._started_at, catalogs)
 
     def until_settled(self, catalog: str, tables: Sequence[Identifier]) -> None:
         """Wait until nothing is left to do for some tables.
@@ -135,30 +139,61 @@ class Service:
         Raises:
             TimeoutError: it takes too long.
         """
-        deadline = _Deadline(f"{tables} of {catalog} to settle")
-        before: object = None
-        while True:
-            rows = [self.row(catalog, table) for table in tables]
-            # One row may stir another that was looked at already: twice the same, and nothing was.
-            if rows == before and all(row is None or _is_settled(row) for row in rows):
-                return
-            before = rows
-            deadline.wait([row["last"] for row in rows if row is not None])
+        self._until_all(_is_settled, catalog, tables)
 
-    def row(self, catalog: str, table: Identifier) -> dict[str, Any] | None:
+    def until_looked_at(self, catalog: str, tables: Sequence[Identifier]) -> None:
+        """Wait until nothing is known of some tables for which they were not looked at.
+
+        Raises:
+            TimeoutError: it takes too long.
+        """
+        self._until_all(_is_looked_at, catalog, tables)
+
+    def row(self, catalog: str, table: Identifier) -> Row | None:
         """What operators are told of a table; None of one that is not known."""
         namespace = quote(_SEPARATOR.join(table[:-1]), safe="")
         answer = self._get(f"tables/{catalog}/{namespace}/{quote(table[-1], safe='')}")
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
-        found: dict[str, Any] = answer.raise_for_status().json()
+        found: Row = answer.raise_for_status().json()
         return found
 
-    def _asked(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        return self._get(path).raise_for_status().json()
+    def _until_all(self, holds: Callable[[Row], bool], catalog: str, tables: Sequence[Identifier]) -> None:
+        before: list[Row | None] = []
+
+        def all_of_them() -> bool:
+            nonlocal before
+            last, before = before, [self.row(catalog, table) for table in tables]
+            # One row may stir another that was looked at already: twice the same, and nothing was.
+            is_still = len(tables) == 1 or last == before
+            return is_still and all(row is None or holds(row) for row in before)
+
+        # What was told just now is never done at once.
+        time.sleep(_LOOK_EVERY)
+        try:
+            self._wait(all_of_them, f"{tables} of {catalog}")
+        except TimeoutError as error:
+            error.add_note(f"{before}")
+            raise
+
+    def _until_swept(self, since: datetime, catalogs: Sequence[str]) -> None:
+        def swept() -> bool:
+            found = self._get("status").raise_for_status().json()["catalogs"]
+            return all(_is_swept_since(since, catalog) for catalog in found if catalog["name"] in catalogs)
+
+        self._wait(swept, f"a sweep of each of {catalogs}")
+
+    def _is_ready(self) -> bool:
+        process = self._process
+        if process is None or process.status() is not None:
+            raise AssertionError(self._log.read_text())
+        return {"listening", "ready"} <= {record.get("event") for record in self._records()}
+
+    def _wait(self, holds: Callable[[], bool], what: str) -> None:
+        wait_for(holds, what, PATIENCE, _LOOK_EVERY)
 
     def _get(self, path: str) -> httpx.Response:
-        return self._client.get(f"/admin/v1/{path}", headers=_bearer(f"operators-{_TOKEN}"))
+        return self._client.get(f"/admin/v1/{path}", headers=_bearer(_OPERATOR))
 
     def _records(self) -> list[dict[str, Any]]:
         lines = self._log.read_text().splitlines(keepends=True)
@@ -169,11 +204,13 @@ def _bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def _is_settled(row: Mapping[str, Any]) -> bool:
-    if row["wanted"]["news"]:
-        return False
+def _is_looked_at(row: Row) -> bool:
+    return not row["wanted"]["news"] and row["state"] in {"dead", "queued"}
+
+
+def _is_settled(row: Row) -> bool:
     is_far = datetime.fromisoformat(row["due_at"]) > SystemClock().now() + _FAR
-    return bool(row["state"] == "dead" or (row["state"] == "queued" and is_far))
+    return _is_looked_at(row) and (row["state"] == "dead" or is_far)
 
 
 def _is_swept_since(since: datetime, catalog: Mapping[str, Any]) -> bool:
@@ -183,23 +220,3 @@ def _is_swept_since(since: datetime, catalog: Mapping[str, Any]) -> bool:
     if sweep["error"] is not None:
         raise AssertionError(f"a sweep without an error: {sweep}")
     return datetime.fromisoformat(sweep["began_at"]) >= since
-
-
-class _Deadline:
-    """How long somebody waits for something."""
-
-    def __init__(self, what: str) -> None:
-        self._what, self._end = what, time.monotonic() + PATIENCE
-
-    def wait(self, found: object = "nothing of the kind") -> None:
-        """A moment.
-
-        Args:
-            found: what there is instead.
-
-        Raises:
-            TimeoutError: there is none left.
-        """
-        if time.monotonic() > self._end:
-            raise TimeoutError(f"expected {self._what} within {PATIENCE:g} s, found {found}")
-        time.sleep(_LOOK_EVERY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.scenarios.looks import Look, by_letters, everywhere
+from tests.integration.scenarios.looks import Look, by_rivals_letter, everywhere
 from tests.integration.scenarios.rivals import rival_of
 from tests.integration.scenarios.scenario import Scenario
 from tests.integration.scenarios.stage import SCHEMA, Stage
@@ -32,20 +32,20 @@ def registered_twice(stage: Stage) -> list[Look]:
     """In the catalog of another environment too, under the same name; both go on committing."""
     table = stage.filled("t")
     with rival_of(stage) as rival:
-        rival.register_table(table.identifier, table.pointer)
-        stage.append_to(rival.load_table(table.identifier))
-        stage.tell_rival("t")
-    return [*everywhere(stage.append("t")), by_letters(table)]
+        theirs = rival.register_table(table.identifier, table.pointer)
+        stage.append_to(theirs)
+        stage.tell_rival(theirs)
+    return [*everywhere(stage.append("t")), by_rivals_letter(table)]
 
 
 def two_of_one_name(stage: Stage) -> list[Look]:
     """Another environment's own table of the same name in the same directory."""
     table = stage.filled("t")
     with rival_of(stage) as rival:
-        rival.create_table(table.identifier, SCHEMA, f"file://{table.directory}")
-        stage.append_to(rival.load_table(table.identifier))
-        stage.tell_rival("t")
-    return [*everywhere(stage.append("t")), by_letters(table)]
+        theirs = rival.create_table(table.identifier, SCHEMA, f"file://{table.directory}")
+        stage.append_to(theirs)
+        stage.tell_rival(theirs)
+    return [*everywhere(stage.append("t")), by_rivals_letter(table)]
 
 
 SCENARIOS = (

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.table import CreateTableTransaction, Table
+from pyiceberg.table import CreateTableTransaction, Table, Transaction
 from pyiceberg.types import LongType, NestedField, StringType
 
 from sfn.pointer.location import canonical
@@ -24,7 +24,6 @@ SCHEMA = Schema(
 )
 Name = str | Identifier
 Rows = list[dict[str, Any]]
-Pause = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +48,28 @@ class World:
     """What all scenarios share.
 
     Attributes:
-        open: a client of the catalog.
+        catalog: a client of it.
         warehouse: where it puts tables.
         service: follows it.
         rival: a service of another environment, which follows catalogs of its own.
         folder: for what else there is.
     """
 
-    open: Callable[[], RestCatalog]
+    catalog: RestCatalog
     warehouse: Path
     service: Service
     rival: Service
     folder: Path
+
+
+class Hearing(Protocol):
+    """How the service learns of what happens."""
+
+    def changes(self, stage: Stage) -> AbstractContextManager[None]:
+        """While it is open tables change; then the service has seen it through."""
+
+    def give_up(self) -> None:
+        """Have nobody wait for a play that failed."""
 
 
 class Stage:
@@ -69,20 +78,22 @@ class Stage:
     Args:
         world: what it shares with the others.
         section: how the service follows the catalog there.
-        key: of the scenario, in the names of its namespaces.
-        pause: while it is open the service is stopped, for all scenarios.
+        key: of the play, in the names of its namespaces.
+        hearing: how the service learns of what happens.
     """
 
-    def __init__(self, world: World, section: Section, key: str, pause: Pause) -> None:
+    def __init__(self, world: World, section: Section, key: str, hearing: Hearing) -> None:
         self.world, self.section, self.namespace = world, section, f"{section.name}_{key}"
-        self.catalog = world.open()
+        self.catalog = world.catalog
         self.catalog.create_namespace(self.namespace)
         self.had: set[str] = set()
         self.directories: set[Path] = set()
         self.tables: dict[Identifier, None] = {}
+        self.others: list[Table] = []
         self._namespaces = [self.namespace]
-        self._pause = pause
+        self._hearing = hearing
         self._tells, self._settles = True, True
+        self._last: Mapping[str, object] = {}
         self._next = 1
 
     def beside(self, suffix: str) -> str:
@@ -121,14 +132,22 @@ class Stage:
         self.append_to(self.load(name), branch)
         return self.committed(name)
 
-    def append_to(self, table: Table, branch: str = "main") -> None:
+    def append_to(self, table: Table | Transaction, branch: str = "main") -> None:
         """Commit such a row to a table of whatever catalog, and tell nobody."""
         row, self._next = {"id": self._next, "item": f"item {self._next}"}, self._next + 1
-        table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()), branch=branch)
+        schema = (table if isinstance(table, Table) else table.table_metadata).schema().as_arrow()
+        table.append(pa.Table.from_pylist([row], schema=schema), branch=branch)
 
     def filled(self, name: Name, *, at: Path | None = None) -> Known:
-        """A new table with a row."""
-        self.create(name, at=at)
+        """A new table with a row, in one commit."""
+        identifier = self.identifier(name)
+        with self.catalog.create_table_transaction(identifier, SCHEMA, self._location(at)) as change:
+            self.append_to(change)
+        return self._changed(identifier, self.load(name), "create")
+
+    def grown(self, name: Name) -> Known:
+        """A new table, and then a row."""
+        self.create(name)
         return self.append(name)
 
     def set(self, name: Name, properties: Mapping[str, str]) -> Known:
@@ -161,32 +180,46 @@ class Stage:
         identifier = self.identifier(name)
         return self._changed(identifier, self.catalog.register_table(identifier, pointer), "register")
 
-    def tell_of(self, name: Name) -> None:
+    def tell_of(self, name: Name, operation: str = "create") -> None:
         """Tell the service of a table that the catalog may not have."""
         self.tables[self.identifier(name)] = None
-        self._told(self.identifier(name), "create")
+        self._told(self.identifier(name), operation)
 
-    def tell_rival(self, name: Name) -> None:
+    def tell_rival(self, table: Table) -> None:
         """Tell the other environment's service of a table of its own."""
-        self.world.rival.tell(self._event(self.identifier(name), "commit"))
-        self.world.rival.until_settled(self.section.name, [self.identifier(name)])
+        name = table.name()
+        self._seen(table)
+        self.others.append(table)
+        self.world.rival.tell(self._event(name, "commit"))
+        self.world.rival.until_settled(self.section.name, [name])
 
-    def at_once(self) -> AbstractContextManager[None]:
-        """What is done in it is told at once: the service need not be done with the one before the next."""
-        return self._mute(tells=True)
-
-    @contextmanager
-    def while_stopped(self) -> Iterator[None]:
-        """What is done in it the service finds when it is started again: nobody tells it."""
-        with self._mute(tells=False), self._pause():
-            yield
+    def changes(self) -> AbstractContextManager[None]:
+        """What is done in it is what happens; the service may learn of it in several ways."""
+        return self._hearing.changes(self)
 
     @contextmanager
-    def _mute(self, *, tells: bool) -> Iterator[None]:
-        self._tells, self._settles = tells, False
+    def at_once(self) -> Iterator[None]:
+        """What is done in it need not be published before the next is done."""
+        settles, self._settles = self._settles, False
+        yield
+        self._settles = settles
+        if settles:
+            self.settle()
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """The service is told of nothing that is done in it."""
+        self._tells = self._settles = False
         yield
         self._tells = self._settles = True
-        self.settle()
+
+    def tell_last(self) -> None:
+        """Tell it of the last change, whether it was told or not."""
+        self.world.service.tell(self._last)
+
+    def until_looked_at(self) -> None:
+        """Wait until the service has looked at all tables of which it knows something new."""
+        self.world.service.until_looked_at(self.section.name, list(self.tables))
 
     def settle(self) -> None:
         """Wait until the service has nothing left to do for the tables."""
@@ -218,17 +251,21 @@ class Stage:
         return known
 
     def _noted(self, identifier: Identifier, table: Table) -> Known:
-        pointer = str(table.metadata_location)
+        self.tables[identifier] = None
+        return Known(identifier, self._seen(table), str(table.metadata.table_uuid), str(table.metadata_location))
+
+    def _seen(self, table: Table) -> Path:
+        """Remember what files may name, and where they may lie."""
         log = [entry.metadata_file for entry in table.metadata.metadata_log]
-        self.had |= {canonical(location) for location in (*log, pointer)}
+        self.had.update(canonical(location) for location in [*log, str(table.metadata_location)])
         directory = folder(table.location())
         self.directories.add(directory)
-        self.tables[identifier] = None
-        return Known(identifier, directory, str(table.metadata.table_uuid), pointer)
+        return directory
 
     def _told(self, table: Identifier, operation: str, **more: object) -> None:
+        self._last = {**self._event(table, operation), **more}
         if self._tells:
-            self.world.service.tell({**self._event(table, operation), **more})
+            self.tell_last()
         if self._settles:
             self.settle()
 
