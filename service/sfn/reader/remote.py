@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 _MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _FORBIDDEN: Final = {401, 403}
+_FORBIDDEN_BY_GCSFS: Final = "Forbidden: "
+"""How gcsfs begins what it says of a missing permission: an OSError without number, status or cause."""
 _ABSENT: Final = 404
 _BEYOND: Final = 416
 """A range begins where the file ends: an empty file's, and what comes after the last one."""
@@ -109,15 +111,33 @@ def _answer(key: str, ask: Callable[[], T], beyond: T | None = None) -> T | None
         raise _refusal(key, error) from error
 
 
-def _status(error: Exception) -> int | None:
-    """The HTTP status that an error of some library is about."""
-    found = (getattr(error, name, None) for name in ("status", "status_code", "code"))
-    return next((code for code in found if isinstance(code, int)), None)
+def _status(error: BaseException) -> int | None:
+    """The HTTP status that an error of some library is about, or what it was raised from."""
+    return next((code for code in _said(error) if isinstance(code, int)), None)
+
+
+def _said(error: BaseException | None) -> Iterator[object]:
+    seen: set[int] = set()
+    # `raise error from error`, as of a translation that knows no better, makes it its own cause.
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        for name in ("status", "status_code", "code"):
+            yield getattr(error, name, None)
+        # Of botocore, which s3fs translates: most of its own errors say less than that.
+        response = getattr(error, "response", None)
+        if isinstance(response, Mapping):
+            yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        error = error.__cause__
+
+
+def _is_forbidden(error: Exception) -> bool:
+    is_gcsfs = isinstance(error, OSError) and str(error).startswith(_FORBIDDEN_BY_GCSFS)
+    return is_gcsfs or isinstance(error, PermissionError) or _status(error) in _FORBIDDEN
 
 
 def _refusal(where: str, error: Exception) -> Unreadable:
     found = f"{type(error).__name__}: {error}"[:500]
-    if isinstance(error, PermissionError) or _status(error) in _FORBIDDEN:
+    if _is_forbidden(error):
         remedy = "give the reader's identity the right to read and to list there; credentials go into storage_options"
         return NotPermitted(where, expected="the permission to read it", found=found, remedy=remedy)
     return Unreachable(
