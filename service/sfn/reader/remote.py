@@ -13,6 +13,8 @@ from sfn.pointer.location import scheme_of
 
 T = TypeVar("T")
 
+_HEEDLESS: Final = {"http", "https"}
+"""Schemes whose servers may give the whole file to who asks for a part, without their driver minding."""
 _MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _FORBIDDEN: Final = {401, 403}
 _FORBIDDEN_BY_GCSFS: Final = "Forbidden: "
@@ -25,6 +27,9 @@ _BEYOND: Final = 416
 class FsspecFiles:
     """The `Storage` of fsspec's drivers, through their blocking interface: `finish` can run what rests on it.
 
+    How long a question may take, and how often it is asked again, is theirs, and told them by the options. They also
+    list a folder as a whole, however few names are wanted of it: fsspec has no paging.
+
     Args:
         scheme: of the URLs that the options are for; others are opened without any.
         options: what the driver is given (fsspec's `storage_options`).
@@ -36,8 +41,11 @@ class FsspecFiles:
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         driver, path = self.at(key)
-
-        return _answer(key, lambda: bytes(driver.cat_file(path, start=start, end=start + most)), beyond=b"")
+        body = _answer(key, lambda: bytes(driver.cat_file(path, start=start, end=start + most)), beyond=b"")
+        if body and start:
+            await self._check_part(key, len(body), most, start)
+        # From the beginning on, the whole is as good as the part that was asked for.
+        return body if body is None else body[:most]
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         driver, path = self.at(prefix)
@@ -57,6 +65,19 @@ class FsspecFiles:
     async def is_folder(self, url: str) -> bool:
         driver, path = self.at(url)
         return bool(_answer(url, lambda: driver.isdir(path)))
+
+    async def _check_part(self, key: str, found: int, most: int, start: int) -> None:
+        """Refuse what may begin elsewhere: no part that lies behind the beginning is as long as the whole."""
+        is_part = found <= most
+        if is_part and scheme_of(key) in _HEEDLESS:
+            is_part = found == min(most, (await self.size(key) or 0) - start)
+        if not is_part:
+            raise Unreachable(
+                key,
+                expected=f"at most {most:,} bytes from {start:,} on",
+                found=f"{found:,} bytes, which may be the whole file",
+                remedy="have it served by what heeds the header Range",
+            )
 
     def at(self, key: str) -> tuple[Any, str]:
         """The driver for a URL (fsspec's `AbstractFileSystem`), and what it calls the place.
