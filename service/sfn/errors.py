@@ -37,9 +37,10 @@ A lost race is no error but an answer (`sfn.store.Moved`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import Any
 
 from typing_extensions import override
 
@@ -65,6 +66,12 @@ class SfnError(Exception):
     def __str__(self) -> str:
         text = f"{self.where}: expected {self.expected}, found {self.found}"
         return f"{text}; {self.remedy}" if self.remedy else text
+
+    @override
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        # An exception is else made anew from its positional arguments, which `__init__` takes by name: a process pool
+        # would break that is to hand one on.
+        return _unmade, (type(self), *self.args), vars(self)
 
 
 class Rejected(SfnError):
@@ -219,3 +226,7 @@ def nearest(word: str, known: Sequence[str]) -> str:
     if close := get_close_matches(word.lower(), known, n=1):
         return f"did you mean {close[0]}?"
     return f"known here: {', '.join(known)}" if known else ""
+
+
+def _unmade(kind: type[SfnError], *args: str) -> SfnError:
+    return kind.__new__(kind, *args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -138,3 +139,33 @@ def test_a_document_has_so_many_bytes_and_not_one_more() -> None:
     assert parse(body + b" " * (LIMIT - len(body))) == PLAIN
     with pytest.raises(Malformed, match="65537 or more"):
         parse(body + b" " * (LIMIT + 1 - len(body)))
+
+
+LONG = "9" * 60_000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"version": LONG}, {"version": int(LONG[:4_000])}, {"state": LONG}, {"Ordinal": LONG}, {"written_at": f"x{LONG}"}],
+    ids=["a text for a version", "another version", "state", "Ordinal", "written_at"],
+)
+def test_what_is_refused_is_shown_in_few_words(wrong: dict[str, object]) -> None:
+    with pytest.raises(Malformed, match="9999999…") as refused:
+        parse(json.dumps(json.loads(render(PLAIN)) | wrong).encode())
+    assert len(str(refused.value)) < 600
+
+
+def test_long_documents_are_not_kept_in_memory() -> None:
+    long = [json.dumps(json.loads(render(PLAIN)) | {"writer": f"{number}{LONG}"}).encode() for number in range(200)]
+    tracemalloc.start()
+    try:
+        for body in long:
+            parse(body)
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_document_of_the_usual_length_is_parsed_once() -> None:
+    body = render(replace(PLAIN, metadata_file_path="/t/" + "x" * 1_000))
+    assert parse(body) is parse(bytes(bytearray(body)))

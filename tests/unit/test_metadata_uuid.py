@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn.errors import MalformedMetadata
 from sfn.reader.files import BEGINNING, PART, finish
-from sfn.reader.identity import MOST, table_uuid
+from sfn.reader.identity import MOST, STEPS, table_uuid
 from tests.unit.directory import UUID
 
 KEY = "table-uuid"
@@ -97,7 +98,36 @@ def test_a_string_inside_another_value_is_not_it_however_long() -> None:
 def test_a_file_without_end_is_given_up(compress: Callable[[bytes], bytes]) -> None:
     body = compress(b"{%b" % (b" " * (4 * PART)) + b'"table-uuid": "x"}')
     assert found(body) == "x"
-    assert found(body, most=2 * PART) is None
+    with pytest.raises(MalformedMetadata, match="a table-uuid in 2 MiB of JSON"):
+        found(body, most=2 * PART)
+
+
+FORGED = {"depth": b"[" * 64, "keys": b'"":0,' * 16, "arrays": b"[[[]]]," * 16}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_a_file_of_nothing_but_signs_is_given_up_and_not_taken_for_another_tables(
+    monkeypatch: pytest.MonkeyPatch, forged: bytes
+) -> None:
+    monkeypatch.setattr("sfn.reader.identity.STEPS", 100_000)
+    body = gzip.compress(b'{"a": [' * (forged[:1] == b"[") + b"{" * (forged[:1] == b'"') + forged * (PART // 16))
+    with pytest.raises(MalformedMetadata, match="within 100,000 signs"):
+        found(body)
+
+
+LARGE = {
+    "snapshots": b'{"snapshot-id": 1, "timestamp-ms": 2, "summary": {"operation": "append"}, "manifest-list": "m"},',
+    "log": b'{"timestamp-ms": 1, "metadata-file": "s3://lake/orders/metadata/1.metadata.json"},',
+    "schemas": b'{"schema-id": 1, "fields": [%b{}]},' % (b'{"id": 1, "name": "a", "type": "int"},' * 50),
+    "text": b'"%b",' % (b'\\"ab' * (2 * PART)),
+}
+
+
+@pytest.mark.parametrize("repeated", LARGE.values(), ids=LARGE)
+def test_real_metadata_takes_few_steps(monkeypatch: pytest.MonkeyPatch, repeated: bytes) -> None:
+    """So few, that 256 MiB take fewer than there may be."""
+    monkeypatch.setattr("sfn.reader.identity.STEPS", STEPS // 32)
+    assert found(b'{"a": [%b{}], "table-uuid": "x"}' % (repeated * (8 * PART // len(repeated)))) == "x"
 
 
 def parts(size: int) -> Iterator[bytes]:

@@ -88,3 +88,20 @@ def test_a_table_that_is_renewed_between_two_looks_still_counts_as_here(place: D
     files = Refreshed(place.sfn_file("sales.sales"), replace(current, written_at=place.document(minutes=1).written_at))
     with pytest.raises(Ambiguous, match=r"sales\.sales, sales\.x"):
         finish(resolve(files, directory_url(linked(place.path))))
+
+
+def test_no_directory_is_not_the_working_directory() -> None:
+    with pytest.raises(ValueError, match="a variable that is not set"):
+        sfn.resolve("")
+
+
+def test_a_path_from_above_is_trusted_as_any_other(place: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place.path / "metadata")
+    expected = sfn.resolve(place.path, "sales.sales")
+    assert sfn.resolve("..", "sales.sales") == expected
+    assert sfn.resolve("../../shared", "sales.sales", allowed=["/nowhere"]) == expected
+
+
+def test_what_is_above_a_link_is_above_what_it_leads_to(place: Directory) -> None:
+    linked(place.path / "metadata")
+    assert directory_url(place.path.parent / "link" / "..") == directory_url(place.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.reader.files import finish
 from sfn.reader.local import LocalFiles
 from sfn.reader.remote import FsspecFiles
+from tests.promises.files import s3_error
 from tests.promises.stores import NOBODY
 from tests.unit.directory import Directory
 
@@ -58,17 +60,18 @@ class Silent(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
     """A store that may not be listed, and so does not tell what is missing from what is forbidden: as S3."""
 
     protocol = "silent"
+    error: Exception = PermissionError("Access Denied")
 
     @override
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: object) -> bytes:
         try:
             return bytes(super().cat_file(path.replace("silent://", "memory://"), start, end))
         except FileNotFoundError:
-            raise PermissionError(path) from None
+            raise self.error from self.error.__cause__
 
     @override
     def ls(self, path: str, detail: bool = True, **_: object) -> list[object]:
-        raise PermissionError(path)
+        raise self.error from self.error.__cause__
 
 
 class Remembering(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
@@ -96,7 +99,27 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Refusing, "lists", True)
 
 
-@pytest.mark.parametrize("error", [PermissionError("Access Denied"), Answered(401), Answered(403)], ids=str)
+def by_s3fs(code: str, status: int) -> OSError:
+    """An answer of S3 for which s3fs has no error of its own."""
+    error = OSError(errno.EIO, f"An error occurred ({code}) when calling the GetObject operation")
+    error.__cause__ = s3_error(code, status)
+    return error
+
+
+BY_GCSFS = OSError(
+    "Forbidden: https://storage.googleapis.com/download/storage/v1/b/lake/o/x?alt=media\n"
+    "me@lake does not have storage.objects.get access to the Google Cloud Storage object."
+)
+FORBIDDEN = {
+    "of the system": PermissionError("Access Denied"),
+    "401": Answered(401),
+    "403": Answered(403),
+    "s3fs": by_s3fs("UnauthorizedAccess", 403),
+    "gcsfs": BY_GCSFS,
+}
+
+
+@pytest.mark.parametrize("error", FORBIDDEN.values(), ids=FORBIDDEN)
 @pytest.mark.parametrize("lists", [True, False])
 @pytest.mark.parametrize("table", [None, "sales.orders"])
 def test_a_missing_permission_is_an_error_of_its_own(
@@ -109,7 +132,9 @@ def test_a_missing_permission_is_an_error_of_its_own(
 
 
 @pytest.mark.parametrize(
-    "error", [Answered(500), TimeoutError("no answer"), OSError(5, "EIO"), KeyError("x")], ids=repr
+    "error",
+    [Answered(500), TimeoutError("no answer"), OSError(5, "EIO"), KeyError("x"), by_s3fs("SlowDown", 503)],
+    ids=repr,
 )
 @pytest.mark.parametrize("table", [None, "sales.orders"])
 def test_a_store_that_fails_is_not_taken_for_an_empty_one(
@@ -120,11 +145,28 @@ def test_a_store_that_fails_is_not_taken_for_an_empty_one(
         sfn.resolve("refusing://lake/orders", table)
 
 
-@pytest.mark.parametrize(("status", "expected"), [(404, None), (416, b"")])
+def test_an_error_that_is_its_own_cause_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = KeyError("x")
+    error.__cause__ = error
+    monkeypatch.setattr(Refusing, "error", error)
+    with pytest.raises(Unreachable, match="KeyError"):
+        sfn.resolve("refusing://lake/orders", "sales.orders")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Answered(404), None),
+        (Answered(416), b""),
+        (by_s3fs("NoSuchThing", 404), None),
+        (by_s3fs("InvalidRange", 416), b""),
+    ],
+    ids=repr,
+)
 def test_what_a_store_says_by_its_status_is_understood(
-    monkeypatch: pytest.MonkeyPatch, status: int, expected: bytes | None
+    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: bytes | None
 ) -> None:
-    monkeypatch.setattr(Refusing, "error", Answered(status))
+    monkeypatch.setattr(Refusing, "error", error)
     assert finish(FsspecFiles("refusing", {}).read("refusing://lake/x", 10)) == expected
 
 
@@ -138,7 +180,11 @@ def test_what_a_driver_remembers_of_a_folder_is_not_believed() -> None:
 
 @pytest.mark.parametrize("folder", ["metadata/_sfn", "_sfn", "."])
 @pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL], ids=lambda naming: naming.word)
-def test_who_may_not_list_finds_a_table_by_its_name_all_the_same(tmp_path: Path, folder: str, naming: Naming) -> None:
+@pytest.mark.parametrize("error", FORBIDDEN.values(), ids=FORBIDDEN)
+def test_who_may_not_list_finds_a_table_by_its_name_all_the_same(
+    tmp_path: Path, folder: str, naming: Naming, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Silent, "error", error)
     place, lake = Directory(tmp_path / "orders", folder, naming), f"lake-{uuid4()}"
     pointer = f"silent://{lake}/orders/metadata/1.metadata.json"
     MemoryFileSystem().pipe_file(f"/{lake}/orders/metadata/1.metadata.json", place.metadata().read_bytes())

@@ -21,6 +21,10 @@ HINTS_KEPT = 4
 LAST_ORDINAL = 253_370_764_800_000
 """Unix milliseconds of the greatest Ordinal that a metadata file gives; the year after it is left for successors."""
 
+_REMEMBERED = 4 * 1024
+"""Bytes of a document that is remembered: nearly all have fewer, and the longest would take half a gigabyte."""
+_SHOWN = 300
+"""Characters of what was found that an error shows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ORDINAL = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\d{3})?", re.ASCII)
 
@@ -164,7 +168,6 @@ def render(document: Document) -> bytes:
     return (json.dumps(spoken, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "backslashreplace")
 
 
-@lru_cache(4096)
 def parse(body: bytes) -> Document:
     """The document of a file's bytes.
 
@@ -173,6 +176,16 @@ def parse(body: bytes) -> Document:
             mistyped key.
         UnknownVersion: another version.
     """
+    # Who publishes asks for the same bytes many times over.
+    return _remembered(body) if len(body) <= _REMEMBERED else _parsed(body)
+
+
+@lru_cache(4096)
+def _remembered(body: bytes) -> Document:
+    return _parsed(body)
+
+
+def _parsed(body: bytes) -> Document:
     if len(body) > LIMIT:
         raise _malformed(f"at most {LIMIT} bytes", f"{len(body)} or more")
     try:
@@ -187,7 +200,8 @@ def parse(body: bytes) -> Document:
         raise _malformed(f"version {VERSION}", f"version {version!r}")
     if version != VERSION:
         remedy = "read it with the version of this package that wrote it, or a later one"
-        raise UnknownVersion("SFN document", expected=f"version {VERSION}", found=f"version {version}", remedy=remedy)
+        found = _shown(f"version {version}")
+        raise UnknownVersion("SFN document", expected=f"version {VERSION}", found=found, remedy=remedy)
     try:
         return _document(Fields(raw))
     except (ValueError, OverflowError) as error:
@@ -195,7 +209,11 @@ def parse(body: bytes) -> Document:
 
 
 def _malformed(expected: str, found: str) -> Malformed:
-    return Malformed("SFN document", expected=expected, found=found)
+    return Malformed("SFN document", expected=expected, found=_shown(found))
+
+
+def _shown(found: str) -> str:
+    return found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…"
 
 
 def _document(fields: Fields) -> Document:

@@ -8,6 +8,8 @@ from typing import Final
 
 _GZIP: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
+_WASTE: Final = 1 << 20
+"""Bytes by which a file may be longer compressed than not: what can't be compressed takes a few more in each block."""
 
 
 def is_compressed(begun: bytes) -> bool:
@@ -16,16 +18,19 @@ def is_compressed(begun: bytes) -> bool:
 
 
 async def inflated(parts: AsyncIterator[bytes], most: int) -> AsyncGenerator[bytes]:
-    """The parts of a file as they are, or decompressed.
+    """The parts of a file as they are, or decompressed; no more are asked for once a compressed file has ended.
+
+    What another gzip file behind that end would hold is passed over: Iceberg writes a single one.
 
     Args:
         parts: none empty.
         most: bytes of a part that comes out of decompression.
 
     Raises:
-        zlib.error: the compression is broken.
+        zlib.error: the compression is broken, or says next to nothing in many bytes.
     """
     inflater, is_begun = None, False
+    wasted = 0
     async for part in parts:
         if not is_begun and is_compressed(part):
             inflater = zlib.decompressobj(_GZIP_WINDOW)
@@ -33,7 +38,13 @@ async def inflated(parts: AsyncIterator[bytes], most: int) -> AsyncGenerator[byt
         if inflater is None:
             yield part
             continue
+        wasted += len(part)
         more = inflater.decompress(part, most)
         while more:
+            wasted -= len(more)
             yield more
             more = inflater.decompress(inflater.unconsumed_tail, most)
+        if inflater.eof:
+            return
+        if wasted > _WASTE:
+            raise zlib.error("more compressed than not")

@@ -121,9 +121,18 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
 
 
 def directory_url(directory: str | os.PathLike[str]) -> str:
-    """The canonical URL of a directory given as a path, relative or not, or as a URL."""
+    """The canonical URL of a directory given as a path, relative or not, or as a URL.
+
+    Dotted segments of a path lead where the system leads: `link/..` is above the link's target. Links stay as they are
+    in a path without such segments, as the catalog may know the table by them.
+
+    Raises:
+        ValueError: it is empty.
+    """
     text = os.fspath(directory)
-    is_plain = text.startswith("/") and "//" not in text and "/." not in text
-    if is_plain or ":" in text.split("/", 1)[0]:
+    if not text:
+        raise ValueError("a path or a URL of a directory: '' (a variable that is not set?); the working one is '.'")
+    if ":" in text.split("/", 1)[0]:
         return canonical(text)
-    return canonical(str(Path(text).absolute()))
+    path = str(Path(text).absolute())
+    return canonical(os.path.realpath(path) if ".." in path.split("/") else path)

@@ -7,11 +7,15 @@ import re
 import zlib
 from typing import Final
 
+from sfn.errors import MalformedMetadata
 from sfn.pointer.inflate import inflated
 from sfn.reader.files import BEGINNING, PART, Files, parts
 
 MOST: Final = 1 << 30
 """Bytes of JSON that are looked through: what inflates to more is no metadata."""
+
+STEPS: Final = 8_000_000
+"""Signs that are looked at one by one, in some seconds; metadata of 256 MiB takes 5 million where it is but schemas."""
 
 _KEY: Final = "table-uuid"
 _LONGEST: Final = 400
@@ -19,8 +23,10 @@ _LONGEST: Final = 400
 
 _SIGN: Final = re.compile(rb'["{}\[\],:]')
 _STRING_SIGN: Final = re.compile(rb'["\\]')
-_FLAT: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-"""Whole strings and whatever else neither opens nor closes anything."""
+_IN_STRING: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_TEXT: Final = rb'[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+"'
+_FLAT: Final = re.compile(rb"(?:%b|\{(?:%b)*+\}|\[(?:%b)*+\])*+" % (_TEXT, _TEXT, _TEXT), re.DOTALL)
+"""Whole strings, whatever else neither opens nor closes anything, and what holds nothing but these."""
 
 _NEAR: Final = re.compile(
     rb"""
@@ -41,6 +47,10 @@ async def table_uuid(files: Files, key: str, first: bytes, most: int = MOST) -> 
         key: the file's canonical URL.
         first: its first `BEGINNING` bytes.
         most: bytes of JSON that are looked through, to the end of their part.
+
+    Raises:
+        MalformedMetadata: it was not found in so many bytes, or in `STEPS`. That is not to say that it has none: who
+            takes the file for another table's would be misled.
     """
     if (near := _NEAR.match(first)) is not None:
         return near[1].decode()
@@ -50,11 +60,22 @@ async def table_uuid(files: Files, key: str, first: bytes, most: int = MOST) -> 
         async for part in inflated(parts(files, key, first, BEGINNING), PART):
             search.feed(part)
             left -= len(part)
-            if search.over or left <= 0:
+            if search.over:
                 break
+            if left <= 0 or search.is_weary:
+                raise _given_up(key, most)
     except zlib.error:
         return None
     return search.value
+
+
+def _given_up(key: str, most: int) -> MalformedMetadata:
+    return MalformedMetadata(
+        key,
+        expected=f"a table-uuid in {most >> 20:,} MiB of JSON, and within {STEPS:,} signs of it",
+        found="none by then",
+        remedy="ask the catalog which file is current: engines write it at the beginning",
+    )
 
 
 class _Search:
@@ -68,16 +89,23 @@ class _Search:
     def __init__(self) -> None:
         self.value: str | None = None
         self.over = False
+        self._left = STEPS
         self._depth = 0
         self._text: bytearray | None = None
         self._is_escaped = False
         self._last: str | None = None
         self._is_ours = False
 
+    @property
+    def is_weary(self) -> bool:
+        """Whether it has taken as many steps as it may."""
+        return self._left <= 0
+
     def feed(self, part: bytes) -> None:
-        """Look at the next part."""
+        """Look at the next part, as far as steps are left."""
         at = 0
-        while at < len(part) and not self.over:
+        while at < len(part) and not self.over and self._left > 0:
+            self._left -= 1
             at = self._outside(part, at) if self._text is None else self._inside(self._text, part, at)
 
     def _outside(self, part: bytes, at: int) -> int:
@@ -109,6 +137,9 @@ class _Search:
             self._is_escaped = False
             self._keep(text, part[at : at + 1])
             return at + 1
+        if (self._depth != 1 or len(text) == _LONGEST) and (rest := _IN_STRING.match(part, at)) is not None:
+            # Nothing of it is kept.
+            at = rest.end()
         sign = _STRING_SIGN.search(part, at)
         if sign is None:
             self._keep(text, part[at:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -13,8 +13,12 @@ from sfn.pointer.location import scheme_of
 
 T = TypeVar("T")
 
+_HEEDLESS: Final = {"http", "https"}
+"""Schemes whose servers may give the whole file to who asks for a part, without their driver minding."""
 _MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _FORBIDDEN: Final = {401, 403}
+_FORBIDDEN_BY_GCSFS: Final = "Forbidden: "
+"""How gcsfs begins what it says of a missing permission: an OSError without number, status or cause."""
 _ABSENT: Final = 404
 _BEYOND: Final = 416
 """A range begins where the file ends: an empty file's, and what comes after the last one."""
@@ -22,6 +26,9 @@ _BEYOND: Final = 416
 
 class FsspecFiles:
     """The `Storage` of fsspec's drivers, through their blocking interface: `finish` can run what rests on it.
+
+    How long a question may take, and how often it is asked again, is theirs, and told them by the options. They also
+    list a folder as a whole, however few names are wanted of it: fsspec has no paging.
 
     Args:
         scheme: of the URLs that the options are for; others are opened without any.
@@ -34,8 +41,11 @@ class FsspecFiles:
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         driver, path = self.at(key)
-
-        return _answer(key, lambda: bytes(driver.cat_file(path, start=start, end=start + most)), beyond=b"")
+        body = _answer(key, lambda: bytes(driver.cat_file(path, start=start, end=start + most)), beyond=b"")
+        if body and start:
+            await self._check_part(key, len(body), most, start)
+        # From the beginning on, the whole is as good as the part that was asked for.
+        return body if body is None else body[:most]
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         driver, path = self.at(prefix)
@@ -55,6 +65,19 @@ class FsspecFiles:
     async def is_folder(self, url: str) -> bool:
         driver, path = self.at(url)
         return bool(_answer(url, lambda: driver.isdir(path)))
+
+    async def _check_part(self, key: str, found: int, most: int, start: int) -> None:
+        """Refuse what may begin elsewhere: no part that lies behind the beginning is as long as the whole."""
+        is_part = found <= most
+        if is_part and scheme_of(key) in _HEEDLESS:
+            is_part = found == min(most, (await self.size(key) or 0) - start)
+        if not is_part:
+            raise Unreachable(
+                key,
+                expected=f"at most {most:,} bytes from {start:,} on",
+                found=f"{found:,} bytes, which may be the whole file",
+                remedy="have it served by what heeds the header Range",
+            )
 
     def at(self, key: str) -> tuple[Any, str]:
         """The driver for a URL (fsspec's `AbstractFileSystem`), and what it calls the place.
@@ -109,15 +132,33 @@ def _answer(key: str, ask: Callable[[], T], beyond: T | None = None) -> T | None
         raise _refusal(key, error) from error
 
 
-def _status(error: Exception) -> int | None:
-    """The HTTP status that an error of some library is about."""
-    found = (getattr(error, name, None) for name in ("status", "status_code", "code"))
-    return next((code for code in found if isinstance(code, int)), None)
+def _status(error: BaseException) -> int | None:
+    """The HTTP status that an error of some library is about, or what it was raised from."""
+    return next((code for code in _said(error) if isinstance(code, int)), None)
+
+
+def _said(error: BaseException | None) -> Iterator[object]:
+    seen: set[int] = set()
+    # `raise error from error`, as of a translation that knows no better, makes it its own cause.
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        for name in ("status", "status_code", "code"):
+            yield getattr(error, name, None)
+        # Of botocore, which s3fs translates: most of its own errors say less than that.
+        response = getattr(error, "response", None)
+        if isinstance(response, Mapping):
+            yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        error = error.__cause__
+
+
+def _is_forbidden(error: Exception) -> bool:
+    is_gcsfs = isinstance(error, OSError) and str(error).startswith(_FORBIDDEN_BY_GCSFS)
+    return is_gcsfs or isinstance(error, PermissionError) or _status(error) in _FORBIDDEN
 
 
 def _refusal(where: str, error: Exception) -> Unreadable:
     found = f"{type(error).__name__}: {error}"[:500]
-    if isinstance(error, PermissionError) or _status(error) in _FORBIDDEN:
+    if _is_forbidden(error):
         remedy = "give the reader's identity the right to read and to list there; credentials go into storage_options"
         return NotPermitted(where, expected="the permission to read it", found=found, remedy=remedy)
     return Unreachable(
