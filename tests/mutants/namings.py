@@ -16,6 +16,12 @@ NAMINGS = (
         'n_a_main.ver")["state"] == "current"',
     ),
     Mutant(
+        "07-sweep-tells-of-no-rename",
+        7,
+        f"{FORWARDED}::test_a_table_is_not_given_up_while_a_sweep_knows_its_new_name",
+        'n_a_main.ver")["state"] == "current"',
+    ),
+    Mutant(
         "07-plain-name-without-check",
         7,
         f"{SIMULATED}::test_two_identifiers_with_one_plain_name_each_have_a_file",

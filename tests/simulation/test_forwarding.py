@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from sfn.pointer.naming import ORDINAL, UUID
+from tests.simulation.node import Node
 from tests.simulation.script import ELSEWHERE, PLACE, Stage
 from tests.simulation.setting import Files, Setting
 
@@ -81,6 +82,30 @@ def test_a_table_is_not_given_up_while_a_file_beside_says_its_new_name() -> None
         assert stage.world.checker.document(f"{PLACE}/metadata/_sfn/n_a_main.ver")["state"] == "current"
         slow.go.set()
         await asyncio.sleep(60)
+        assert stage.world.checker.document(f"{PLACE}/metadata/_sfn/n_a_main.ver")["state"] == "renamed"
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_a_table_is_not_given_up_while_a_sweep_knows_its_new_name() -> None:
+    """Nobody told of the rename, and the new name's file, which will lie elsewhere, is not written for long."""
+    stage, free = Stage(), asyncio.Event()
+
+    async def blocked(_: Node, call: str) -> None:
+        if call == f"before write {ELSEWHERE}/metadata/_sfn/n_b_main.ver":
+            await free.wait()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.service.script = blocked
+        stage.rename("a", "b")
+        stage.commit("b", place=ELSEWHERE)
+        await asyncio.sleep(600)
+        assert stage.world.checker.document(f"{PLACE}/metadata/_sfn/n_a_main.ver")["state"] == "current"
+        free.set()
+        await asyncio.sleep(120)
         assert stage.world.checker.document(f"{PLACE}/metadata/_sfn/n_a_main.ver")["state"] == "renamed"
 
     assert stage.run(act, briefly=True) == []

@@ -30,6 +30,21 @@ async def test_only_what_differs_is_told(world: World) -> None:
     assert world.differed == {"sales.gone": "absent", "sales.moved": "changed", "sales.new": "new"}
 
 
+async def test_a_table_that_is_found_under_another_name_is_no_absence(world: World) -> None:
+    """However many: a namespace that is renamed is no catalog that lost its tables."""
+    world.inbox.allow(0)
+    old = world.create("old")
+    new = replace(old, name="new")
+    await world.published(old)
+    world.catalog.rename(old, new)
+    assert (await world.swept()).calm
+    assert world.differed == {"sales.new": "new", "sales.old": "renamed"}
+    assert [(hint.subject, hint.renamed_to, hint.held) for hint in world.inbox.noted] == [
+        (new, None, False),
+        (old, new, False),
+    ]
+
+
 async def test_what_the_brake_holds_is_reported_as_held_as_long_as_it_differs(world: World) -> None:
     world.inbox.allow(1)
     tables = [world.create(name) for name in ("back", "gone", "lost")]

@@ -33,7 +33,7 @@ class Tables(Struct, frozen=True):
 
 
 class Difference(Struct, frozen=True):
-    """A table that differs: `new`, `changed`, `absent`, `left-alone`, or `held` by the brake."""
+    """A table that differs: `new`, `changed`, `absent`, `renamed`, `left-alone`, or `held` by the brake."""
 
     table: str
     kind: str

@@ -28,6 +28,8 @@ class Difference(StrEnum):
     NEW = "new"
     CHANGED = "changed"
     ABSENT = "absent"
+    RENAMED = "renamed"
+    """Gone, and found under another name."""
     LEFT_ALONE = "left-alone"
     HELD = "held"
     """Gone, or older than what was published, and the brake holds it."""

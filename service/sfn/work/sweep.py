@@ -42,7 +42,8 @@ class Sweep:
     """One sweep.
 
     What differs becomes a hint as it is found. Absences become hints only after every table was looked at, all of them
-    marked `held` when they are more than the brake allows. What the catalog withholds counts as present.
+    marked `held` when they are more than the brake allows. A table that was found under another name is told of as
+    renamed: until that name's row has settled nobody else knows. What the catalog withholds counts as present.
 
     Attributes:
         subject: the catalog.
@@ -54,6 +55,7 @@ class Sweep:
         self.report = SweepReport(ports.clock.now())
         self._hints: list[Hint] = []
         self._absent: list[TableName] = []
+        self._came: dict[str, TableName] = {}
         self._listed: set[TableName] = set()
         self._withheld: dict[str, str] = {}
         self._failure = ""
@@ -133,6 +135,8 @@ class Sweep:
             self._absent.append(table)
         elif isinstance(answer, Loaded) and _differs(answer, row):
             self.report.differs(table, _difference(answer, row))
+            if answer.table.uuid is not None and answer.table.left_alone is None:
+                self._came[answer.table.uuid] = table
             self._hints.append(Hint(table, sender="sweep", floor=answer.table.metadata_location))
             if len(self._hints) >= BATCH:
                 await self._tell()
@@ -154,6 +158,9 @@ class Sweep:
         for table in sorted(table for table in gone if table in known and known[table].live is not None):
             if not self._policy.interest.covers(table):
                 excluded.append(table)
+            elif (name := self._name_now(known[table])) is not None:
+                self.report.differs(table, Difference.RENAMED)
+                self._hints.append(Hint(table, sender="sweep", renamed_to=name))
             elif self._policy.on_drop is not OnDrop.KEEP and not self._is_withheld(table):
                 absent.append(table)
         limit = await self._ports.brake.limit(self.subject.catalog)
@@ -164,7 +171,7 @@ class Sweep:
         for table in sorted({*told, *held}):
             kind = Difference.LEFT_ALONE if table in left_alone else Difference.ABSENT
             self.report.differs(table, Difference.HELD if table in held else kind)
-        self._hints = [Hint(table, sender="sweep", held=table in held) for table in told]
+        self._hints += [Hint(table, sender="sweep", held=table in held) for table in told]
         await self._tell()
         _log.info(
             "sweep told",
@@ -175,6 +182,10 @@ class Sweep:
             limit=limit,
         )
         return calm
+
+    def _name_now(self, row: Known) -> TableName | None:
+        """Under which other name a row's table was found, if its own has none."""
+        return self._came.get(row.live.uuid or "") if row.live is not None else None
 
     def _is_withheld(self, table: TableName) -> bool:
         """Whether nobody can tell that a table is gone that was not listed."""
