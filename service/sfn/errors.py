@@ -139,11 +139,11 @@ class NotRelative(Unreadable):
 
 
 class Unsafe(Unreadable):
-    """An SFN file names a location that a reader does not follow."""
+    """An SFN file, or a file that it leads to, names a location that a reader does not follow."""
 
 
 class Stale(Unreadable):
-    """The metadata file that an SFN file names is gone."""
+    """The metadata file that an SFN file names is gone, or one that the metadata needs."""
 
 
 class WrongTable(Stale):
@@ -151,7 +151,7 @@ class WrongTable(Stale):
 
 
 class MalformedMetadata(Unreadable):
-    """The file that an SFN file names is no metadata file, or lacks what is looked for."""
+    """The file that an SFN file names is no metadata file, or lacks what is looked for; or so is one below it."""
 
 
 class NotPermitted(Unreadable):

@@ -16,7 +16,8 @@ from sfn.pointer.site import Site
 from sfn.publish.inventory import pointers
 from sfn.publish.policy import Policy
 from sfn.reader.files import finish
-from sfn.reader.resolve import Resolved, resolve
+from sfn.reader.opening import Opening
+from sfn.reader.resolve import Question, Resolved, answer
 from sfn.words import Table, TableName
 from tests.simulation.snapshot import Snapshot
 from tests.simulation.truth import Files, Ranks
@@ -127,7 +128,9 @@ class Checker:
     ) -> Resolved | Unreadable:
         """What a reader gets to know."""
         try:
-            return finish(resolve(Snapshot(self.files, self.ranks), place, identifier, uuid=uuid, ref=ref))
+            return finish(
+                answer(Snapshot(self.files, self.ranks), Question(place, identifier, uuid, ref), Opening(place))
+            )
         except Unreadable as refusal:
             return refusal
 

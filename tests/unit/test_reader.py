@@ -22,7 +22,8 @@ from sfn.pointer.document import Document, State
 from sfn.reader.documents import HOPS
 from sfn.reader.files import directory_url, finish
 from sfn.reader.local import LocalFiles
-from sfn.reader.resolve import resolve
+from sfn.reader.opening import Opening
+from sfn.reader.resolve import Question, answer
 from tests.unit.directory import OTHER_UUID, UUID, Directory
 
 
@@ -265,7 +266,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
 ) -> None:
     file = place.write(metadata_file_path=f"{place.path}/metadata/gone.metadata.json")
     files = Rewritten(file, replace(place.document(), ordinal=1_800_000_000_000))
-    found = finish(resolve(files, directory_url(place.path), identifier))
+    url = directory_url(place.path)
+    found = finish(answer(files, Question(url, identifier), Opening(url)))
     assert found.document.ordinal == 1_800_000_000_000
 
 

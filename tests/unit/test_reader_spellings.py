@@ -15,7 +15,8 @@ from sfn.pointer import document
 from sfn.pointer.document import Document
 from sfn.reader.files import directory_url, finish
 from sfn.reader.local import LocalFiles
-from sfn.reader.resolve import resolve
+from sfn.reader.opening import Opening
+from sfn.reader.resolve import Question, answer
 from tests.unit.directory import OTHER_UUID, Directory
 
 
@@ -86,8 +87,9 @@ def test_a_table_that_is_renewed_between_two_looks_still_counts_as_here(place: D
     place.sfn_file("sales.orders").rename(place.sfn_file("sales.was"))
     current = place.document("sales.sales")
     files = Refreshed(place.sfn_file("sales.sales"), replace(current, written_at=place.document(minutes=1).written_at))
+    url = directory_url(linked(place.path))
     with pytest.raises(Ambiguous, match=r"sales\.sales, sales\.x"):
-        finish(resolve(files, directory_url(linked(place.path))))
+        finish(answer(files, Question(url), Opening(url)))
 
 
 def test_no_directory_is_not_the_working_directory() -> None:

@@ -130,7 +130,7 @@ def test_a_missing_extra_is_named(made: RealTable, call: str, package: str) -> N
     arguments = [sys.executable, "-c", code, made.directory]
     told = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout.startswith(f"{package}: expected an installed package")
-    assert told.stdout.endswith("; pip install 'iceberg-sfn[read]'\n")
+    assert told.stdout.endswith("; pip install 'pyiceberg[pyarrow]'\n")
 
 
 def broken(file: Path) -> None:

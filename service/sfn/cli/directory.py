@@ -107,7 +107,7 @@ Table: TypeAlias = Annotated[
     typer.Option(
         "--table",
         metavar="NS.NAME",
-        help="Which table, where several share the directory; nothing is listed then.",
+        help="Which table, where several share the directory: found without a listing, where its file has its name.",
         show_default=False,
     ),
 ]

@@ -20,6 +20,7 @@ def history(
     uuid: given.Uuid = None,
     *,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="As many of the newest.")] = 1_000,
+    relative: given.Relative = False,
     allow: given.Allowed = None,
     storage_options: given.StorageOptions = None,
     as_json: options.AsJson = False,
@@ -34,7 +35,7 @@ def history(
     named = given.named(table)
     with given.refusals():
         found = blocking.history(
-            directory, named, uuid, limit=limit, allowed=allow or (), storage_options=storage_options
+            directory, named, uuid, limit=limit, relative=relative, allowed=allow or (), storage_options=storage_options
         )
     if as_json:
         show_json({"commits": [_told(entry) for entry in found]})

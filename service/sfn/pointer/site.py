@@ -82,5 +82,5 @@ def sites_at(location: str) -> tuple[str, str]:
 
 
 def below_root(root: str, namespace: Sequence[str], name: str) -> str:
-    """The folder of a table below a root, without a trailing slash."""
-    return f"{root.rstrip('/')}/{naming.folders(namespace, name)}"
+    """The folder of a table below a canonical root, without a trailing slash."""
+    return f"{root}/{naming.folders(namespace, name)}"

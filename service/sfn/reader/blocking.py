@@ -134,7 +134,7 @@ def read(
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds; NotInstalled where PyIceberg or PyArrow is missing.
-        ValueError: as of `resolve`.
+        ValueError: as of `resolve`; or `row_filter` or `selected_fields` do not fit the table.
     """
     from sfn.reader.table import rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -109,30 +109,6 @@ class Resolved:
         from sfn.reader.table import pinned
 
         return pinned(self, properties)
-
-
-async def resolve(
-    files: Files,
-    directory: str,
-    table: Sequence[str] | None = None,
-    *,
-    uuid: str | None = None,
-    ref: str = MAIN,
-    as_of: int | None = None,
-) -> Resolved:
-    """The current metadata file of a table, as `answer` finds it.
-
-    Args:
-        files: how to read.
-        directory: canonical URL of the table's directory.
-        table: namespace levels and name.
-        uuid, ref, as_of: as of `Question`.
-
-    Raises:
-        Unreadable: see `sfn.errors` for its kinds.
-    """
-    named = None if table is None else tuple(table)
-    return await answer(files, Question(directory, named, uuid, ref, as_of), Opening(directory))
 
 
 async def answer(files: Files, question: Question, opening: Opening, clock: Clock = _CLOCK) -> Resolved:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from sfn.clock import SystemClock
 from sfn.errors import (
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from sfn.reader.resolve import Resolved
-
-EXTRA: Final = "read"
-"""What is to be installed with this package."""
 
 
 def pinned(found: Resolved, properties: Mapping[str, str] | None) -> StaticTable:
@@ -140,7 +137,7 @@ def needed(*packages: str) -> None:
         try:
             import_module(package)
         except ImportError as error:
-            remedy = f"pip install 'iceberg-sfn[{EXTRA}]'"
+            remedy = "pip install 'pyiceberg[pyarrow]'"
             raise NotInstalled(package, expected="an installed package", found=str(error), remedy=remedy) from error
 
 
