@@ -104,11 +104,6 @@ class Checker:
             if here in folders or key == hintfile.key(place) or self._points_to(place, here):
                 self.look(place, asked)
 
-    def cleaned(self, key: str, body: bytes, cleaner: str) -> None:
-        """A file was deleted by somebody who did not know what it is for."""
-        if key.endswith((".ver", "/version-hint.text")):
-            self.blame("cleaned away", f"{key} by {cleaner}: {body.decode()}")
-
     def look(self, place: str, asked: datetime | None = None) -> None:
         """Read a directory in every way.
 
@@ -128,9 +123,8 @@ class Checker:
     ) -> Resolved | Unreadable:
         """What a reader gets to know."""
         try:
-            return finish(
-                answer(Snapshot(self.files, self.ranks), Question(place, identifier, uuid, ref), Opening(place))
-            )
+            question = Question(place, identifier, uuid, ref)
+            return finish(answer(Snapshot(self.files, self.ranks), question, Opening(place)))
         except Unreadable as refusal:
             return refusal
 

@@ -77,8 +77,9 @@ class Disasters:
                     world.say(f"  {cleaner.name} deletes {key}")
                     world.count("cleaned")
                     body = world.files.bodies.pop(key)
-                    if world.weather.calm or not world.setting.away:
-                        world.checker.cleaned(key, body, cleaner.name)
+                    is_watched = world.weather.calm or not world.setting.away
+                    if is_watched and key.endswith((".ver", "/version-hint.text")):
+                        world.checker.blame("cleaned away", f"{key} by {cleaner.name}: {body.decode()}")
 
     async def _clean(self) -> None:
         while True:
