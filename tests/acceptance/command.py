@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from tests.integration.process import Daemon, configure, serving
 from tests.integration.waiting import until
 
 SFN = Path(sys.executable).with_name("sfn")
+_OPTION = re.compile("-{0,2}[a-z][a-z-]*")
+_MEASURED: set[tuple[str, ...]] = set()
 ADMIN = '[admin]\ntoken = "a-token-of-operators"\n'
 
 
@@ -105,7 +108,11 @@ async def interrupted(said: str, *arguments: str) -> Done:
 
     def run() -> Done:
         with subprocess.Popen(
-            [SFN, *arguments], env=_surroundings({}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [SFN, *arguments],
+            env=_surroundings(arguments, {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         ) as process:
             shown = ""
             while said not in shown and process.stdout is not None and (line := process.stdout.readline()):
@@ -137,7 +144,7 @@ async def on_terminal(*arguments: str) -> str:
 
     def run() -> str:
         ours, theirs = pty.openpty()
-        surroundings = {**_surroundings({"COLUMNS": "100", "TERM": "xterm-256color"})}
+        surroundings = _surroundings(arguments, {"COLUMNS": "100", "TERM": "xterm-256color"})
         with subprocess.Popen([SFN, *arguments], env=surroundings, stdin=theirs, stdout=theirs, stderr=theirs):
             os.close(theirs)
             shown = bytearray()
@@ -152,7 +159,7 @@ async def on_terminal(*arguments: str) -> str:
 def _ran(arguments: tuple[str, ...], environ: Mapping[str, str] | None, stdin: int) -> Done:
     done = subprocess.run(
         [SFN, *arguments],
-        env=_surroundings(environ or {}),
+        env=_surroundings(arguments, environ or {}),
         stdin=stdin,
         capture_output=True,
         text=True,
@@ -162,8 +169,12 @@ def _ran(arguments: tuple[str, ...], environ: Mapping[str, str] | None, stdin: i
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def _surroundings(more: Mapping[str, str]) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
+def _surroundings(arguments: tuple[str, ...], more: Mapping[str, str]) -> dict[str, str]:
+    """Of a command; the coverage of each is measured once with the same options: it takes as long as the command."""
+    kind = tuple(word for word in arguments if _OPTION.fullmatch(word))
+    unwanted = ("SFN_", "COVERAGE_") if kind in _MEASURED else ("SFN_",)
+    _MEASURED.add(kind)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}  # noqa: TID251 - a child's
     return {**inherited, **more}
 
 
