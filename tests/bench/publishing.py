@@ -74,14 +74,13 @@ class Counted:
 class Line:
     """One table, its files called by one naming, on the local store."""
 
-    def __init__(self, folder: Path, naming: Naming) -> None:
+    def __init__(self, folder: Path, naming: Naming, keep_for: timedelta = timedelta(0)) -> None:
         self.clock, self.name = HandClock(), TableName("prod", ("n",), "orders")
         self.location = (folder / naming.word).as_uri()
         (folder / naming.word / "metadata").mkdir(parents=True)
         self.catalog, self.inbox = MemoryCatalog("prod"), MemoryInbox(TERMS, self.clock)
         self.store = Counted(LocalStore())
-        none = timedelta(0)
-        self.policy = Policy("c1", replica_lag=none, swept=False, naming=naming, keep=KEEP, keep_for=none)
+        self.policy = Policy("c1", replica_lag=timedelta(0), swept=False, naming=naming, keep=KEEP, keep_for=keep_for)
         self.catalog.create_namespace("n")
 
     def commit(self) -> str:
@@ -91,9 +90,9 @@ class Line:
         Path(made.metadata_location.removeprefix("file://")).write_text(json.dumps({"table-uuid": made.uuid}))
         return made.metadata_location
 
-    async def publish(self) -> float:
-        """One commit, and the seconds until all files say so."""
-        pointer = self.commit()
+    async def publish(self, commits: int = 1) -> float:
+        """Some commits that are told of as one, and the seconds until all files say so."""
+        pointer = [self.commit() for _ in range(commits)][-1]
         self.clock.turn(2)
         await self.inbox.put([Hint(self.name, floor=pointer)])
         (claim,) = (await self.inbox.claim(_SLOTS)).claims

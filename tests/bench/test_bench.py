@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import accept, backlog, coalescing, freshness, fsyncs, publishing, resolving, soak
+from tests.bench import accept, backlog, coalescing, filling, freshness, fsyncs, publishing, resolving, soak
 from tests.bench.record import Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
 from tests.bench.soak import Sample
@@ -95,6 +95,11 @@ def test_backlog(tmp_path: Path) -> None:
 
 def test_publish(tmp_path: Path) -> None:
     check(publishing.measure(1, tmp_path, quiet), {"ordinal_publish_p50", "ordinal_publish_requests"})
+
+
+def test_filling(tmp_path: Path) -> None:
+    (one,) = filling.measure(300, tmp_path, quiet)
+    assert (one.name, one.value, one.short) == ("ordinal_folder_most", 301, True)
 
 
 def test_resolve(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.integration.lake import Lake, lake
 from tests.integration.process import TOKEN, Daemon, configure, serving
 
 OPERATORS = "operators"
-EXAMPLES = 40
+EXAMPLES = 25
 """Requests of each operation, beside those of its own examples."""
 CHECKS = [
     not_a_server_error,

@@ -14,8 +14,8 @@ from tests.simulation.setting import Setting
 from tests.simulation.world import World
 
 FIRST = 100_000
-EACH = 6
-SURE = 1 / 9
+EACH = 4
+SURE = 1 / 7
 """An operation that is so often chosen happens in the histories of its kind, whatever else befalls them."""
 
 

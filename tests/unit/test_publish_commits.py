@@ -203,13 +203,12 @@ async def test_only_so_many_stay_and_those_that_are_young() -> None:
     assert len(line.commits) == 8
 
 
-async def test_after_ten_thousand_commits_the_folder_is_one_page_of_a_listing() -> None:
+async def test_however_many_commits_the_folder_is_one_page_of_a_listing() -> None:
     """However long they are to be kept: so many keys is what S3 and Azure list at a time at least."""
     line = Timeline(keep=100, keep_for=timedelta(days=9999))
-    for _ in range(100):
+    for _ in range(12):
         line.commit(100)
         await line.hear(Hint(A), seconds=20)
-    assert len(line.commit().metadata_log) == 10_000
     assert len(line.commits) == MOST_COMMITS
     assert len([key for key in line.store.files if key.startswith(SITE.folder)]) == MOST_COMMITS + 1 <= 1000
     assert sum(body.get("gap", 0) for body in line.commits) == 0
