@@ -42,11 +42,12 @@ def main() -> int:
 
 
 def _tell(reports: list[Report], expected: int) -> None:
-    """How far it is, where somebody looks on."""
+    """How far it is: on a terminal in one line that is written anew, elsewhere now and then."""
+    bad, is_last = sum(bool(report.bad) for report in reports), len(reports) == expected
     if sys.stderr.isatty():
-        bad = sum(bool(report.bad) for report in reports)
-        end = "\n" if len(reports) == expected else ""
-        print(f"\r{len(reports)} of {expected}, {bad} bad", end=end, file=sys.stderr, flush=True)
+        print(f"\r{len(reports)} of {expected}, {bad} bad", end="\n" if is_last else "", file=sys.stderr, flush=True)
+    elif len(reports) % 200 == 0 and not is_last:
+        print(f"{len(reports)} of {expected}, {bad} bad", file=sys.stderr, flush=True)
 
 
 def _print(reports: list[Report], seconds: float, kind: str | None) -> int:
