@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sfn.pointer.document import LAST_ORDINAL
+from sfn.pointer.location import canonical
 from sfn.pointer.naming import (
     EXTENSION,
     IDENTIFIER,
@@ -251,7 +252,8 @@ def test_each_placement_has_a_folder_of_its_own() -> None:
         f"{PLACE}/_sfn/",
         f"{PLACE}/",
     ]
-    assert below_root("s3://lake/sfn/", ("a", "b.c"), "d_e") == "s3://lake/sfn/a.b%2Ec/d_e"
+    assert below_root("s3://lake/sfn", ("a", "b.c"), "d_e") == "s3://lake/sfn/a.b%2Ec/d_e"
+    assert below_root(canonical("/"), ("a",), "t") == "file:///a/t"
     assert below_root("s3://lake/sfn", (), "t") == "s3://lake/sfn/t"
 
 
