@@ -212,12 +212,8 @@ class Lookup:
 
     def _may_hide(self, folder: str, last: _Ended) -> bool:
         """Whether what is broken in a folder may be the live table, whatever was left of one in another folder."""
-        return self._wanted.is_any or (folder != last.start.folder and folder in self._before(last.start.folder))
-
-    def _before(self, folder: str) -> list[str]:
-        """The folders that are looked at before one."""
         folders = [site.folder for site in self._sites()]
-        return folders[: folders.index(folder)] if folder in folders else folders
+        return self._wanted.is_any or folders.index(folder) < folders.index(last.start.folder)
 
 
 async def listed(files: Files, folder: str) -> list[str]:
