@@ -8,6 +8,8 @@ REFRESHED = "tests/simulation/test_refreshes.py::test_nothing_of_ours_grows_old_
 FORWARDED = "tests/simulation/test_forwarding.py"
 SIMULATED = "tests/simulation/test_namings.py"
 
+FOUND_AGAIN = "tests/unit/test_publish_found_again.py"
+
 NAMINGS = (
     Mutant(
         "07-heir-beside-is-overlooked",
@@ -20,6 +22,55 @@ NAMINGS = (
         7,
         f"{FORWARDED}::test_a_table_is_not_given_up_while_a_sweep_knows_its_new_name",
         'n_a_main.ver")["state"] == "current"',
+    ),
+    Mutant(
+        "07-sweep-forgets-what-is-missed",
+        7,
+        f"{FORWARDED}::test_a_table_that_another_one_has_the_name_of_is_not_given_up_while_a_sweep_knows_its_new_name",
+        'n_a_main.ver")["state"] == "current"',
+    ),
+    Mutant(
+        "07-tombstone-is-the-end",
+        7,
+        f"{FORWARDED}::test_a_table_that_was_given_up_too_early_is_found_again",
+        broken("rest: a table that is not found where it was"),
+    ),
+    Mutant(
+        "07-tombstone-stays-where-it-is",
+        7,
+        f"{FOUND_AGAIN}::test_a_tombstone_leads_on_once_its_table_is_there_at_another_place[asyncio]",
+        'assert line.document(A)["moved_to"]["sfn_file_path"].startswith(ELSEWHERE)',
+    ),
+    Mutant(
+        "08-drop-is-of-every-table",
+        8,
+        f"{FOUND_AGAIN}::test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_table[asyncio]",
+        'assert line.document(A)["state"] == "current"',
+    ),
+    Mutant(
+        "08-drop-is-told-once-more",
+        8,
+        "tests/unit/test_outcomes.py::test_a_drop_that_a_claim_saw_through_is_not_told_once_more[True-outcome0-False]",
+        "assert (after.wish.drop, after.wish.purge, after.due_at) == (kept, kept, NOW)",
+    ),
+    Mutant(
+        "08-drop-outlives-its-table",
+        8,
+        f"{FORWARDED}::test_a_drop_told_of_one_table_gives_up_no_other",
+        'n_a_main.ver")["state"] == "current"',
+    ),
+    Mutant(
+        "09-branch-stays-behind",
+        9,
+        f"{SIMULATED}::test_a_branch_that_ended_before_a_rename_has_no_live_file_for_ever",
+        broken("rest: current for ever"),
+    ),
+    Mutant(
+        "09-hint-speaks-for-who-has-no-file",
+        9,
+        "tests/unit/test_publish_sites.py"
+        "::test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_another_naming[asyncio]",
+        "assert store.hints[key] is None",
     ),
     Mutant(
         "07-plain-name-without-check",

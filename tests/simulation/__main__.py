@@ -61,7 +61,7 @@ def _print(reports: list[Report], seconds: float, kind: str | None) -> int:
     kinds: Counter[str] = Counter(broken for report in bad for broken in {what for what, _ in report.bad})
     for broken, count in kinds.most_common():
         print(f"  {count:4d} {broken}")
-    for report in bad[:12]:
+    for report in bad:
         what, detail = report.bad[0]
         print(f"  --show {report.seed} ({kind or kind_of(report.seed)}): {what}: {detail[:300]}")
     return bool(bad)

@@ -40,7 +40,7 @@ class Checker:
             is there of a name that the table lost: that is still to be told of, or to be seen through.
         policies: that the service has in turn, the last one at rest.
         lived: keys of documents, each with a table uuid that was live there.
-        found: (place, identifier) of each reader by name that found a table when it last looked.
+        found: (place, identifier) of each reader by name that found a table of that name when it last looked.
         unheard_of: files that say `dropped` since nobody was known to have their table.
         is_known: whether the service knew at a time that a table is live, under this name or another.
         there_since: since when a name's table was always at a place, by the catalog's own word; None if it is not.
@@ -215,7 +215,8 @@ class Checker:
         """
         reader = (place, identifier)
         if isinstance(found, Resolved):
-            self.found.add(reader)
+            is_called_so = (*found.document.namespace, found.document.name) == identifier
+            self.found = self.found | {reader} if is_called_so else self.found - {reader}
         elif isinstance(found, Dropped | NotFound) and reader in self.found:
             self.found.discard(reader)
             since = self.there_since(identifier, place)

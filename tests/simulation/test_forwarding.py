@@ -109,3 +109,70 @@ def test_a_table_is_not_given_up_while_a_sweep_knows_its_new_name() -> None:
         assert stage.world.checker.document(f"{PLACE}/metadata/_sfn/n_a_main.ver")["state"] == "renamed"
 
     assert stage.run(act, briefly=True) == []
+
+
+def test_a_drop_told_of_one_table_gives_up_no_other() -> None:
+    """Nobody told that the next table of the name was renamed, nor that it was created."""
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.drop("a")
+        stage.create("a", ELSEWHERE)
+        await stage.hint("a", drop=True)
+        await asyncio.sleep(3)
+        stage.rename("a", "b")
+        await stage.hint("a")
+        await asyncio.sleep(30)
+        assert stage.world.checker.document(f"{ELSEWHERE}/metadata/_sfn/n_a_main.ver")["state"] == "current"
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_a_table_that_was_given_up_too_early_is_found_again() -> None:
+    """It had another name, and whoever was to publish that was away until nobody waited for it any more."""
+    stage, free = Stage(), asyncio.Event()
+
+    async def blocked(_: Node, call: str) -> None:
+        if call == f"before write {PLACE}/metadata/_sfn/n_b_main.ver":
+            await free.wait()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.service.script = blocked
+        stage.rename("a", "b")
+        await stage.hint("a", drop=True)
+        await stage.hint("b")
+        await asyncio.sleep(60)
+        assert stage.world.checker.document(f"{PLACE}/metadata/_sfn/n_a_main.ver")["state"] == "dropped"
+        free.set()
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_a_table_that_another_one_has_the_name_of_is_not_given_up_while_a_sweep_knows_its_new_name() -> None:
+    """Its row has published the other one since; the new name's file, which will lie elsewhere, is not written."""
+    stage, free = Stage(), asyncio.Event()
+
+    async def blocked(_: Node, call: str) -> None:
+        if call == f"before write {ELSEWHERE}/metadata/_sfn/n_b_main.ver":
+            await free.wait()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.service.script = blocked
+        stage.rename("a", "b")
+        stage.commit("b", place=ELSEWHERE)
+        stage.create("a", "s3://lake/2")
+        await stage.hint("a")
+        await asyncio.sleep(600)
+        assert stage.world.checker.document(f"{PLACE}/metadata/_sfn/n_a_main.ver")["state"] == "current"
+        free.set()
+
+    assert stage.run(act, briefly=True) == []

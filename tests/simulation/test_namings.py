@@ -207,3 +207,20 @@ def test_a_table_that_was_made_anew_is_there_before_the_older_one_ends() -> None
         await stage.hint("a")
 
     assert stage.run(act) == []
+
+
+def test_a_branch_that_ended_before_a_rename_has_no_live_file_for_ever() -> None:
+    """The table's file goes over to the new name, which has none of the branch."""
+    stage = Stage(setting=Setting(policies=({"naming": UUID, "branches": ("main", "r-*")},)))
+
+    async def act() -> None:
+        stage.create("a")
+        stage.commit("a", branches={"r-1": 7})
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.rename("a", "b")
+        stage.commit("b", branches={})
+        await stage.hint("b")
+        await stage.hint("a", renamed_to=named("b"))
+
+    assert stage.run(act) == []

@@ -32,6 +32,8 @@ from tests.simulation.truth import CatalogTruth, Files, Ranks, metadata_file
 QUIET = 420.0
 REFRESHED = 2300.0
 EXPIRED = 4500.0
+PUBLISHED = 30
+"""Seconds within which a publish ends that is under way."""
 POISON_PAUSE = timedelta(seconds=60)
 LOOKS, HOT = 60, 10.0
 """So many looks at one row within so many seconds are a loop without end."""
@@ -143,7 +145,15 @@ class World:
         looks = (("rest", QUIET), ("refreshed", REFRESHED), ("expired", EXPIRED))
         for when, pause in looks[:1] if briefly else looks:
             await asyncio.sleep(pause)
+            for _ in range(PUBLISHED):
+                if any(self._is_busy(service) for service in self.services):
+                    await asyncio.sleep(1)
             self.check(when)
+
+    def _is_busy(self, service: Service) -> bool:
+        """Whether a publish is under way: what it has half written is not at rest."""
+        tables = service.ledger.desk.figures(self.loop.now()).tables
+        return any(count for (_, state), count in tables.items() if state == "leased")
 
     def start(self) -> None:
         """Start the services."""

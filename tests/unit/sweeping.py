@@ -122,11 +122,14 @@ class World:
         self.tables[table] = self.catalog.commit(table)
         return self.tables[table].metadata_location
 
-    async def published(self, table: TableName, reason: Reason | None = None, *, live: bool = True) -> None:
-        """The row as it is once the table was published, or once that was given up."""
+    async def published(
+        self, table: TableName, reason: Reason | None = None, *, live: bool = True, missing: str | None = None
+    ) -> None:
+        """The row as it is once the table was published, or once that was given up; with a table that it misses."""
         found = self.tables[table]
         file = Published(found.metadata_location, found.uuid, found.location, self.clock.now())
-        findings = Findings(Story(live=file if live else None, visited=True))
+        absent = {missing: self.clock.now()} if missing is not None else {}
+        findings = Findings(Story(live=file if live else None, visited=True, absent=absent))
         ended = Done(self.ground.after(1e6), findings) if reason is None else Dead(reason, "so it is", findings)
         await self.ground.settled(table, ended)
 

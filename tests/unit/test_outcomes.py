@@ -48,6 +48,24 @@ def test_a_success_ends_the_failures(outcome: Outcome, due: datetime, wish: Wish
     assert lane_of(after).urgency is Urgency.CHORE
 
 
+@pytest.mark.parametrize(
+    ("seen", "outcome", "kept"),
+    [
+        (True, Done(at(60)), False),
+        (True, Later(at(60), ""), False),
+        (True, Later(at(60), "", Wish(drop=True, purge=True)), True),
+        (False, Done(at(60)), True),
+        (False, Later(at(60), ""), True),
+    ],
+)
+def test_a_drop_that_a_claim_saw_through_is_not_told_once_more(seen: bool, outcome: Outcome, kept: bool) -> None:
+    """Something newer came; but what was told during the claim is told."""
+    before = replace(LEASED, wish=Wish(drop=seen, purge=seen))
+    told = hinted(before, Hint(ORDERS, drop=not seen, purge=not seen), 9, NOW, CAP)
+    after = ended(outcome, told, claim_on(before))
+    assert (after.wish.drop, after.wish.purge, after.due_at) == (kept, kept, NOW)
+
+
 def test_a_sweep_that_ended_leaves_a_row_for_the_next() -> None:
     after = ended(Swept(at(900), NOW, calm=True), replace(WISHING, subject=PROD))
     assert (after.state, after.due_at, after.wish, after.attempt) == (State.QUEUED, at(900), Wish(), 0)

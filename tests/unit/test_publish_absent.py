@@ -240,6 +240,8 @@ async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its
     line.catalog.drop(A)
     line.clock.turn(TERMS.lease.total_seconds())
     await line.work(60)
+    assert line.document(A)["state"] == "current", "nor was a drop told of this one"
+    await line.work(700)
     assert line.document(A)["state"] == "dropped"
 
 

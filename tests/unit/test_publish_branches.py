@@ -174,3 +174,23 @@ async def test_with_names_by_uuid_branches_have_theirs_too() -> None:
         [f"{site.folder}{table.uuid}_main.ver", f"{site.folder}{table.uuid}_dev.ver"]
     )
     assert said(line, "dev", whose, site)[:2] == ("current", table.metadata_location)
+
+
+async def test_a_branch_that_was_deleted_before_a_rename_ends_though_its_table_keeps_its_file() -> None:
+    """The new name has no file of that branch to take over."""
+    line = line_of("*", naming=UUID)
+    line.catalog.create(A)
+    table = line.catalog.branch(A, "dev")
+    whose = Whose(A.namespace, A.name, table.uuid)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop_branch(A, "dev")
+    line.catalog.rename(A, B)
+    after = line.catalog.commit(B)
+    await line.hear(Hint(B), seconds=60)
+    await line.hear(Hint(A), seconds=3600)
+    here = Site(AT, UUID)
+    assert said(line, None, whose, here)[:2] == ("current", after.metadata_location)
+    assert said(line, "dev", whose, here)[:2] == ("dropped", table.metadata_location)
+    await line.work(line.policy.expire_after.total_seconds() + 86400)
+    assert here.keys(whose, "dev")[0] not in line.store.files
+    assert here.keys(whose)[0] in line.store.files

@@ -45,6 +45,32 @@ async def test_a_table_that_is_found_under_another_name_is_no_absence(world: Wor
     ]
 
 
+async def test_a_table_whose_name_another_one_has_by_now_is_told_of_under_its_new_name(world: World) -> None:
+    old = world.create("old")
+    new = replace(old, name="new")
+    await world.published(old)
+    world.catalog.rename(old, new)
+    world.tables[old] = world.catalog.create(old)
+    await world.swept()
+    assert (old, new) in [(hint.subject, hint.renamed_to) for hint in world.inbox.noted]
+
+
+async def test_a_table_that_a_row_misses_since_before_is_told_of_under_its_new_name(world: World) -> None:
+    """The name's own table is published already."""
+    old, new = world.create("old"), world.create("new")
+    await world.published(old, missing=world.tables[new].uuid)
+    await world.swept()
+    assert [(hint.subject, hint.renamed_to) for hint in world.inbox.noted] == [(new, None), (old, new)]
+
+
+async def test_two_names_of_one_table_are_no_rename(world: World) -> None:
+    one = world.create("one")
+    await world.published(one)
+    world.catalog.register(replace(one, name="two"), world.tables[one])
+    await world.swept()
+    assert {hint.renamed_to for hint in world.inbox.noted} == {None}
+
+
 async def test_what_the_brake_holds_is_reported_as_held_as_long_as_it_differs(world: World) -> None:
     world.inbox.allow(1)
     tables = [world.create(name) for name in ("back", "gone", "lost")]

@@ -159,14 +159,14 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
             if forget and not newer:
                 return None
             row = _seen_through(_with(row, claim, findings), claim)
-            return _queued(row, now, now) if newer else _queued(replace(row, wish=Wish()), due_at, now)
+            return _told_anew(row, claim, Wish(), now) if newer else _queued(replace(row, wish=Wish()), due_at, now)
         case Swept(due_at):
             # Whoever sends what can't be taken, time and again, must not have the catalog swept without end.
             row = _seen_through(replace(row, not_before=now + min((due_at - now) / 10, SWEEP_PAUSE)), claim)
             return _queued(row, now, now) if newer else _queued(replace(row, wish=Wish()), due_at, now)
         case Later(at, _, wish, findings):
             row = _seen_through(_with(row, claim, findings), claim)
-            return _queued(row, now, now) if newer else _queued(replace(row, wish=wish), at, now)
+            return _told_anew(row, claim, wish, now) if newer else _queued(replace(row, wish=wish), at, now)
         case Retry(at, _):
             return _queued(replace(_kept_waiting(row), memo=Memo()), at, now)
         case Dead(reason, _, findings, look_at):
@@ -214,6 +214,16 @@ def _with(row: Row, claim: Claim, findings: Findings) -> Row:
         locations=row.locations - findings.left,
         not_before=findings.not_before or row.not_before,
     )
+
+
+def _told_anew(row: Row, claim: Claim, rest: Wish, now: datetime) -> Row:
+    """The row due for what was told during its claim; a drop that the claim saw through is not told once more.
+
+    One that was told before and again meanwhile counts as the same: without it an absence takes longer, no more.
+    """
+    drop = row.wish.drop and (rest.drop or not claim.wish.drop)
+    purge = row.wish.purge and (rest.purge or not claim.wish.purge)
+    return _queued(replace(row, wish=dataclasses.replace(row.wish, drop=drop, purge=purge)), now, now)
 
 
 def _seen_through(row: Row, claim: Claim) -> Row:

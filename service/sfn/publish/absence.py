@@ -76,9 +76,11 @@ def _heir_beside(scene: Scene, uuid: str, owns: list[Own]) -> Ask | None:
 
 
 def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:
-    policy, look, wish = scene.policy, scene.look, scene.claim.wish
+    policy, look, live = scene.policy, scene.look, scene.claim.story.live
+    # It was told of the name: what it says of a table that was last published under it, it does not say of others.
+    drop = scene.claim.wish.drop and live is not None and live.uuid == (uuid or None)
     # What nobody can ask is missing only where that was told.
-    was_told = wish.drop or policy.told
+    was_told = drop or policy.told
     wait = policy.replica_lag if was_told else max(policy.absence_delay, policy.replica_lag)
     since = scene.claim.story.absent.get(uuid)
     draft.absent[uuid] = since or look.answered
@@ -86,7 +88,7 @@ def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:
         draft.look_again((since or look.answered) + wait, "absent: looked at once more before it counts as dropped")
         return False
     swept = scene.claim.swept_at
-    if policy.swept and not wish.drop and (swept is None or swept < since):
+    if policy.swept and not drop and (swept is None or swept < since):
         pause = max(policy.sweep_every / 4, timedelta(seconds=1))
         draft.look_again(look.answered + pause, "absent: a sweep must come first, it finds a table that was renamed")
         return False

@@ -18,8 +18,9 @@ from sfn.pointer.site import Site
 from sfn.publish.absence import settle_absent
 from sfn.publish.changes import Change, Draft, Plan, Put, Stage
 from sfn.publish.commits import touch_commits
-from sfn.publish.elsewhere import find_heirs, settle_elsewhere, withdraw
+from sfn.publish.elsewhere import settle_elsewhere, withdraw
 from sfn.publish.facts import Facts, Lacking, Question
+from sfn.publish.heirs import find_heirs
 from sfn.publish.hints import is_our_hint
 from sfn.publish.inventory import Inventory, beside
 from sfn.publish.obstacles import in_the_way

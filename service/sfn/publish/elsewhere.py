@@ -3,55 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from sfn.errors import LocationRefused
 from sfn.pointer.document import Document, Link, State, render
-from sfn.pointer.location import canonical, checked
+from sfn.pointer.location import canonical
 from sfn.pointer.naming import Whose
 from sfn.publish.changes import Draft, Stage
 from sfn.publish.commits import finish_commits, remove_commits
 from sfn.publish.documents import successor
+from sfn.publish.heirs import Heir, is_over, may_lead_on
 from sfn.publish.hints import silence_hint
 from sfn.publish.older import older_files, older_first
 from sfn.publish.own import File, Own
 from sfn.publish.scene import Scene
-from sfn.words import Ask, Reason, Table, TableName
-
-
-@dataclass(frozen=True, slots=True)
-class Heir:
-    """The name that a table of ours has now.
-
-    Attributes:
-        name: the new name.
-        table: what the catalog says of it.
-        place: its canonical location.
-    """
-
-    name: TableName
-    table: Table
-    place: str
-
-
-def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir | None]:
-    """By table uuid: who carries, by the catalog's own word, a uuid that our live files name and our name does not.
-
-    None for one whose location is refused.
-    """
-    heirs: dict[str, Heir | None] = {}
-    for doc in scene.documents:
-        uuid = doc.guid
-        if not doc.live or uuid is None or uuid in heirs or (scene.table is not None and uuid == scene.table.uuid):
-            continue
-        for candidate in _candidates(scene, uuid):
-            found = scene.facts.look(candidate.table).found
-            if not isinstance(found, Table):
-                draft.ask([candidate])
-            elif found.uuid == uuid and found.left_alone is None:
-                heirs[uuid] = _heir(scene, candidate.table, found)
-                break
-    return heirs
+from sfn.words import Ask, Reason
 
 
 def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draft) -> dict[str, list[Own]]:
@@ -68,12 +33,12 @@ def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draf
         doc = own.doc
         if doc is None or scene.is_here(own):
             continue
-        if scene.table is not None and doc.guid == scene.table.uuid and doc.state in {State.CURRENT, State.MOVED}:
+        if scene.table is not None and doc.guid == scene.table.uuid and doc.state is not State.RENAMED:
             _settle_moved(scene, own, doc, draft)
+        elif doc.guid is not None and doc.guid in heirs and may_lead_on(scene, doc):
+            _settle_renamed(scene, own, doc, heirs[doc.guid], draft)
         elif not doc.live:
             _age(scene, own, draft)
-        elif doc.guid is not None and doc.guid in heirs:
-            _settle_renamed(scene, own, doc, heirs[doc.guid], draft)
         elif _is_superseded(scene, own, doc):
             _give_up(scene, own, doc, draft, stage=Stage.SUPERSEDE)
         else:
@@ -93,6 +58,8 @@ def _settle_moved(scene: Scene, own: Own, doc: Document, draft: Draft) -> None:
 def _settle_renamed(scene: Scene, own: Own, doc: Document, heir: Heir | None, draft: Draft) -> None:
     if heir is not None:
         _rename(scene, own, doc, heir, draft)
+    elif not doc.live:
+        _age(scene, own, draft)
     else:
         draft.look_again(scene.look.answered + scene.policy.long_pause, "renamed to a location that is refused")
 
@@ -151,30 +118,12 @@ def withdraw(scene: Scene, own: Own, draft: Draft) -> None:
         _age(scene, own, draft)
 
 
-def _candidates(scene: Scene, uuid: str) -> list[Ask]:
-    """Who may carry the table now. Who has a live file of it and knows is not woken: two names that were both dropped
-    would wake one another without end.
-    """
-    told, others = scene.claim.wish.renamed_to, scene.facts.others_with(uuid, scene.name)
-    asks = [Ask(told)] if told is not None and told != scene.name else []
-    asks += [Ask(row.table, live.location) for row, live in others if row.table != told]
-    return [ask for ask in asks if scene.policy.interest.covers(ask.table)]
-
-
-def _heir(scene: Scene, name: TableName, table: Table) -> Heir | None:
-    try:
-        checked(table.metadata_location, scene.policy.allowed)
-        return Heir(name, table, checked(table.location, scene.policy.allowed))
-    except LocationRefused:
-        return None
-
-
 def _move(scene: Scene, own: Own, draft: Draft) -> None:
     """Lead on to where the table's files are now: another location, or other settings for what they are called."""
     here, lead = scene.here, own.lead
     if here is None or lead is None:
         return
-    stray = [file for file in own.files if file.doc.state in {State.CURRENT, State.MOVED}]
+    stray = [file for file in own.files if file.doc.state in {State.CURRENT, State.MOVED, lead.doc.state}]
     stray = [file for file in stray if file.doc.moved_to is None or file.doc.moved_to.sfn_file_path != here.key]
     if lead not in stray:
         _age(scene, own, draft)
@@ -208,11 +157,13 @@ def _rename(scene: Scene, own: Own, doc: Document, heir: Heir, draft: Draft) -> 
         scene.facts.require_read(key)
     target = theirs.slot(site, doc.guid)
     if target.key == own.key and target.obstacle is None:
-        draft.ask([Ask(heir.name)])
-        draft.look_again(scene.look.answered + scene.policy.pause, f"{heir.name} has this file now, and must take it")
+        _hand_over(scene, own, heir, draft)
         return
     if target.obstacle is not None and scene.look.asked - doc.written_at >= scene.policy.replica_lag:
-        _give_up(scene, own, doc, draft)
+        if doc.live:
+            _give_up(scene, own, doc, draft)
+        else:
+            _age(scene, own, draft)
         return
     if target.doc is None or not _is_current(target.doc, doc, heir):
         draft.ask([Ask(heir.name)])
@@ -227,10 +178,23 @@ def _rename(scene: Scene, own: Own, doc: Document, heir: Heir, draft: Draft) -> 
         silence_hint(scene, own, draft)
     draft.stirs.add(own.site.location)
     for file in reversed(own.files):
-        if file.doc.live:
+        if file.doc.live or file.doc.state is doc.state:
             branch = target if file is own.lead else theirs.slot(site, doc.guid, file.doc.ref)
             renamed = _renamed(scene, file, branch if branch.doc is not None and branch.doc.live else target, heir)
             draft.put(Stage.FORWARD, file.key, render(renamed), file.held)
+
+
+def _hand_over(scene: Scene, own: Own, heir: Heir, draft: Draft) -> None:
+    """The heir takes over the files that are called by the uuid; of branches that it has no file of, ours end here."""
+    kept = scene.policy.refs(heir.table)
+    ended = [file for file in own.files if own.held is None and file.doc.ref not in kept]
+    for file in (file for file in ended if file.doc.live):
+        draft.put(Stage.FORWARD, file.key, render(successor(scene, file.doc, State.DROPPED)), file.held)
+    if len(ended) < len(own.files):
+        draft.ask([Ask(heir.name)])
+        draft.look_again(scene.look.answered + scene.policy.pause, f"{heir.name} has this file now, and must take it")
+    elif not any(file.doc.live for file in ended):
+        _age(scene, own, draft)
 
 
 def _renamed(scene: Scene, file: File, target: Own, heir: Heir) -> Document:
@@ -259,8 +223,7 @@ def _age(scene: Scene, own: Own, draft: Draft) -> None:
     lead = own.lead
     if lead is None:
         return
-    ends = lead.doc.expires_at is not None and scene.look.answered >= lead.doc.expires_at
-    if ends or scene.policy.retired:
+    if is_over(scene, lead.doc) or scene.policy.retired:
         silence_hint(scene, own, draft, again=True)
         remove_commits(scene, own, draft)
         for file in reversed(own.files):

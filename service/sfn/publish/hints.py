@@ -11,7 +11,7 @@ from sfn.pointer.naming import Whose
 from sfn.pointer.site import Site
 from sfn.publish.changes import Draft, Stage
 from sfn.publish.facts import WhoIsAt
-from sfn.publish.inventory import beside
+from sfn.publish.inventory import beside, is_named
 from sfn.publish.own import Own
 from sfn.publish.scene import Scene, hint_at
 from sfn.words import Ask, Held, TableName
@@ -88,7 +88,9 @@ def _speaks_for(scene: Scene, name: TableName, site: Site, guid: str | None, hin
     for key in site.keys(Whose(name.namespace, name.name, guid)):
         scene.facts.require_read(key)
     doc = replace(scene.inventory, name=name, remembered=frozenset()).slot(site, guid).doc
-    return doc is not None and doc.live and hint.body.decode(errors="replace") in set(spoken([doc]))
+    # By the uuid its file may be the one that is ours yet.
+    is_theirs = doc is not None and doc.live and is_named(doc, name)
+    return is_theirs and hint.body.decode(errors="replace") in set(spoken([doc] if doc is not None else []))
 
 
 def _is_said(scene: Scene, site: Site, hint: Held) -> bool:

@@ -34,7 +34,9 @@ def conclude(
         at, why = min(draft.looks)
         outlasts = any(later > at for later, _ in draft.looks)
         wish = scene.claim.wish if outlasts else replace(scene.claim.wish, floor=None)
-        wish = replace(wish, looked_again=wish.looked_again or draft.echo, purge=_still_purged(scene, story))
+        mine = _is_still_the_one(scene.claim.story, story)
+        wish = replace(wish, drop=wish.drop and mine, purge=scene.purged and mine)
+        wish = replace(wish, looked_again=wish.looked_again or draft.echo)
         wish = replace(wish, tellings=draft.unheard)
         return Later(at, why, wish, findings)
     ends = _expiries(after.values(), scene.look.answered)
@@ -45,10 +47,10 @@ def conclude(
     return Done(due if after else scene.look.answered, findings)
 
 
-def _still_purged(scene: Scene, story: Story) -> bool:
-    """A purge that was told of is over once another table is known under the name."""
-    was, now = scene.claim.story.live, story.live
-    return scene.purged and (was is None or now is None or now.uuid == was.uuid)
+def _is_still_the_one(before: Story, now: Story) -> bool:
+    """Whether a drop that was told of may yet be of what is there: it is over once another table has the name."""
+    was, live = before.live, now.live
+    return live is None or (was is not None and was.uuid == live.uuid)
 
 
 def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
@@ -163,7 +165,14 @@ def _documents_after(scene: Scene, changes: tuple[Change, ...]) -> dict[str, Doc
 
 
 def _live(scene: Scene, after: Mapping[str, Document]) -> Published | None:
-    for own in sorted(scene.owns, key=lambda own: not scene.is_here(own)):
+    """The table's own, or else what was before: it is of that one that a drop is told."""
+    before = scene.claim.story.live
+
+    def preference(own: Own) -> tuple[bool, bool]:
+        was = before is not None and own.doc is not None and own.doc.guid == before.uuid
+        return not scene.is_here(own), not was
+
+    for own in sorted(scene.owns, key=preference):
         doc = after.get(own.key)
         if doc is not None and doc.live:
             return Published(doc.metadata_file_path, doc.guid, own.site.location, doc.written_at, doc.catalog_id)

@@ -22,6 +22,7 @@ class Known:
             news for a row that was given up.
         foreign_id: see `Story`.
         adopts: see `Wish`.
+        missing: uuids of tables of ours that the row misses.
     """
 
     table: TableName
@@ -31,6 +32,7 @@ class Known:
     told: str | None = None
     foreign_id: str | None = None
     adopts: str | None = None
+    missing: frozenset[str] = frozenset()
 
     @property
     def is_held(self) -> bool:

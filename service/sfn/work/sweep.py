@@ -56,6 +56,7 @@ class Sweep:
         self._hints: list[Hint] = []
         self._absent: list[TableName] = []
         self._came: dict[str, TableName] = {}
+        self._replaced: set[TableName] = set()
         self._listed: set[TableName] = set()
         self._withheld: dict[str, str] = {}
         self._failure = ""
@@ -137,6 +138,8 @@ class Sweep:
             self.report.differs(table, _difference(answer, row))
             if answer.table.uuid is not None and answer.table.left_alone is None:
                 self._came[answer.table.uuid] = table
+            if row is not None and row.live is not None and row.live.uuid != answer.table.uuid:
+                self._replaced.add(table)
             self._hints.append(Hint(table, sender="sweep", floor=answer.table.metadata_location))
             if len(self._hints) >= BATCH:
                 await self._tell()
@@ -158,11 +161,11 @@ class Sweep:
         for table in sorted(table for table in gone if table in known and known[table].live is not None):
             if not self._policy.interest.covers(table):
                 excluded.append(table)
-            elif (name := self._name_now(known[table])) is not None:
+            elif self._name_now(known[table]) is not None:
                 self.report.differs(table, Difference.RENAMED)
-                self._hints.append(Hint(table, sender="sweep", renamed_to=name))
             elif self._policy.on_drop is not OnDrop.KEEP and not self._is_withheld(table):
                 absent.append(table)
+        self._tell_renames(known, gone)
         limit = await self._ports.brake.limit(self.subject.catalog)
         calm = len(absent) <= limit
         told = [table for table in (*absent, *excluded) if not known[table].is_stuck]
@@ -182,6 +185,16 @@ class Sweep:
             limit=limit,
         )
         return calm
+
+    def _tell_renames(self, known: Mapping[TableName, Known], gone: set[TableName]) -> None:
+        """Also of a table whose name another one has by now, and of what a row has missed since before."""
+        for table, row in sorted(known.items()):
+            lost = set(row.missing)
+            if row.live is not None and row.live.uuid is not None and (table in gone or table in self._replaced):
+                lost.add(row.live.uuid)
+            names = {self._came[uuid] for uuid in lost & self._came.keys()} - {table}
+            if self._policy.interest.covers(table):
+                self._hints += [Hint(table, sender="sweep", renamed_to=name) for name in sorted(names)]
 
     def _name_now(self, row: Known) -> TableName | None:
         """Under which other name a row's table was found, if its own has none."""

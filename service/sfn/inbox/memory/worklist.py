@@ -259,4 +259,5 @@ class MemoryWorklist:
 
 def _known(name: TableName, row: Row) -> Known:
     wish, story = row.wish, row.story
-    return Known(name, story.live, row.memo.etag, row.reason, wish.floor, story.foreign_id, wish.adopts)
+    missing = frozenset(story.absent)
+    return Known(name, story.live, row.memo.etag, row.reason, wish.floor, story.foreign_id, wish.adopts, missing)

@@ -62,7 +62,8 @@ def _known(found: Iterable[tuple[Any, ...]]) -> list[tuple[str, Known]]:
         if isinstance(subject, TableName):
             why = Reason(reason) if reason is not None else None
             now, told = parse_story(story), parse_wish(wish)
-            known = Known(subject, now.live, parse_etag(memo), why, told.floor, now.foreign_id, told.adopts)
+            missing = frozenset(now.absent)
+            known = Known(subject, now.live, parse_etag(memo), why, told.floor, now.foreign_id, told.adopts, missing)
             page.append((key, known))
     return page
 

@@ -1,0 +1,78 @@
+"""Who carries a table of ours under another name (specification, section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfn.errors import LocationRefused
+from sfn.pointer.document import Document, State
+from sfn.pointer.location import checked
+from sfn.publish.changes import Draft
+from sfn.publish.scene import Scene
+from sfn.words import Ask, Table, TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Heir:
+    """The name that a table of ours has now.
+
+    Attributes:
+        name: the new name.
+        table: what the catalog says of it.
+        place: its canonical location.
+    """
+
+    name: TableName
+    table: Table
+    place: str
+
+
+def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir | None]:
+    """By table uuid: who carries, by the catalog's own word, a uuid that our files name and our name does not.
+
+    None for one whose location is refused. One that was given up may have come back, or have been somewhere all along
+    where nobody saw it.
+    """
+    heirs: dict[str, Heir | None] = {}
+    for doc in scene.documents:
+        uuid = doc.guid
+        if uuid is None or uuid in heirs or not may_lead_on(scene, doc):
+            continue
+        if scene.table is not None and uuid == scene.table.uuid:
+            continue
+        for candidate in _candidates(scene, uuid):
+            found = scene.facts.look(candidate.table).found
+            if not isinstance(found, Table):
+                draft.ask([candidate])
+            elif found.uuid == uuid and found.left_alone is None:
+                heirs[uuid] = _heir(scene, candidate.table, found)
+                break
+    return heirs
+
+
+def may_lead_on(scene: Scene, doc: Document) -> bool:
+    """Whether a document becomes `renamed` once its table has another name."""
+    return doc.live or (doc.state is State.DROPPED and not is_over(scene, doc))
+
+
+def is_over(scene: Scene, doc: Document) -> bool:
+    """Whether what speaks of a table that is gone has done so for long enough."""
+    return doc.expires_at is not None and scene.look.answered >= doc.expires_at
+
+
+def _candidates(scene: Scene, uuid: str) -> list[Ask]:
+    """Who may carry the table now. Who has a live file of it and knows is not woken: two names that were both dropped
+    would wake one another without end.
+    """
+    told, others = scene.claim.wish.renamed_to, scene.facts.others_with(uuid, scene.name)
+    asks = [Ask(told)] if told is not None and told != scene.name else []
+    asks += [Ask(row.table, live.location) for row, live in others if row.table != told]
+    return [ask for ask in asks if scene.policy.interest.covers(ask.table)]
+
+
+def _heir(scene: Scene, name: TableName, table: Table) -> Heir | None:
+    try:
+        checked(table.metadata_location, scene.policy.allowed)
+        return Heir(name, table, checked(table.location, scene.policy.allowed))
+    except LocationRefused:
+        return None

@@ -1,0 +1,115 @@
+"""Of which table a drop was told, and what becomes of a tombstone whose table turns out to be there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sfn.pointer.naming import NAMINGS, Naming, Whose
+from sfn.pointer.site import Site
+from sfn.publish.policy import Policy
+from sfn.words import Hint, Later
+from tests.unit.publishing import AT, LAG, A, B, Line
+
+pytestmark = pytest.mark.anyio
+ELSEWHERE = "file:///warehouse/n/other"
+LONG = 700
+"""Seconds after which a table counts as dropped of which no drop was told."""
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+async def replaced(line: Line, *, told: bool) -> None:
+    """A table that took the name of another one, in its directory, of whose drop an event tells only now."""
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A, drop=told))
+    assert isinstance(line.outcomes[-1], Later)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told of the first", "not told"])
+async def test_a_drop_that_was_told_of_one_table_is_not_told_of_the_next(line: Line, told: bool) -> None:
+    await replaced(line, told=told)
+    line.catalog.drop(A)
+    await line.hear(Hint(A), seconds=60)
+    assert line.document(A)["state"] == "current"
+    await line.work(LONG)
+    assert line.document(A)["state"] == "dropped"
+
+
+async def test_a_drop_that_was_told_of_the_next_table_counts(line: Line) -> None:
+    await replaced(line, told=True)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+
+
+async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_table(line: Line) -> None:
+    """The name had one table, then another elsewhere that nobody published, which is what was dropped."""
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    second = line.catalog.create(A, location=ELSEWHERE)
+    line.store.files[second.metadata_location] = b"{}"
+    await line.inbox.put([Hint(A)])
+    await line.work()
+    assert line.document(A, ELSEWHERE)["state"] == line.document(A)["state"] == "current"
+    line.catalog.drop(A)
+    await line.inbox.put([Hint(A, drop=True)])
+    await line.work(60, only=lambda table: table == A)
+    assert line.document(A, ELSEWHERE)["state"] == "dropped"
+    assert line.document(A)["state"] == "current"
+
+
+@pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
+@pytest.mark.parametrize("place", [AT, ELSEWHERE], ids=["here", "elsewhere"])
+async def test_a_tombstone_leads_on_once_its_table_is_there_under_another_name(naming: Naming, place: str) -> None:
+    line = Line(Policy("c1", replica_lag=LAG, absence_delay=LAG, swept=False, naming=naming))
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    key = Site(AT, naming).keys(Whose(A.namespace, A.name, table.uuid))[0]
+    assert b'"dropped"' in line.store.files[key]
+    line.catalog.register(B, replace(table, location=place))
+    await line.hear(Hint(B), Hint(A), seconds=60)
+    stays = naming.is_by_guid and place == AT
+    assert (b'"current"' if stays else b'"renamed"') in line.store.files[key]
+    line.catalog.drop(B)
+    await line.hear(Hint(B, drop=True), Hint(A), seconds=3600)
+    assert b'"current"' not in line.store.files[key]
+
+
+async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(line: Line) -> None:
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+    pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"
+    line.catalog.register(A, replace(table, location=ELSEWHERE, metadata_location=pointer))
+    await line.hear(Hint(A), seconds=60)
+    assert line.document(A)["moved_to"]["sfn_file_path"].startswith(ELSEWHERE)
+    assert (line.document(A)["state"], line.document(A, ELSEWHERE)["state"]) == ("moved", "current")
+
+
+async def test_a_tombstone_that_leads_on_expires_all_the_same(line: Line) -> None:
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    line.catalog.register(B, table)
+    await line.hear(Hint(B), Hint(A), seconds=60)
+    assert line.document(A)["state"] == "renamed"
+    await line.work(line.policy.expire_after.total_seconds() + 86400)
+    assert line.document(A) == {}
+    assert line.document(B)["state"] == "current"
