@@ -141,6 +141,17 @@ class Stage:
         self.world.services[service].ring()
         await asyncio.sleep(0.04)
 
+    def block(self, call: str) -> asyncio.Event:
+        """Hold every process that comes to a call until the event is set."""
+        free = asyncio.Event()
+
+        async def blocked(_: Node, called: str) -> None:
+            if called == call:
+                await free.wait()
+
+        self.service.script = blocked
+        return free
+
     def hold(self, call: str) -> Held:
         """Hold the first process that comes to a call, `before …` or `after …`."""
         held = Held(call)

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from sfn.pointer.naming import ORDINAL, UUID
-from tests.simulation.node import Node
 from tests.simulation.script import ELSEWHERE, PLACE, Stage
 from tests.simulation.setting import Files, Setting
 
@@ -89,17 +88,13 @@ def test_a_table_is_not_given_up_while_a_file_beside_says_its_new_name() -> None
 
 def test_a_table_is_not_given_up_while_a_sweep_knows_its_new_name() -> None:
     """Nobody told of the rename, and the new name's file, which will lie elsewhere, is not written for long."""
-    stage, free = Stage(), asyncio.Event()
-
-    async def blocked(_: Node, call: str) -> None:
-        if call == f"before write {ELSEWHERE}/metadata/_sfn/n_b_main.ver":
-            await free.wait()
+    stage = Stage()
 
     async def act() -> None:
         stage.create("a")
         await stage.hint("a")
         await asyncio.sleep(20)
-        stage.service.script = blocked
+        free = stage.block(f"before write {ELSEWHERE}/metadata/_sfn/n_b_main.ver")
         stage.rename("a", "b")
         stage.commit("b", place=ELSEWHERE)
         await asyncio.sleep(600)
@@ -133,17 +128,13 @@ def test_a_drop_told_of_one_table_gives_up_no_other() -> None:
 
 def test_a_table_that_was_given_up_too_early_is_found_again() -> None:
     """It had another name, and whoever was to publish that was away until nobody waited for it any more."""
-    stage, free = Stage(), asyncio.Event()
-
-    async def blocked(_: Node, call: str) -> None:
-        if call == f"before write {PLACE}/metadata/_sfn/n_b_main.ver":
-            await free.wait()
+    stage = Stage()
 
     async def act() -> None:
         stage.create("a")
         await stage.hint("a")
         await asyncio.sleep(20)
-        stage.service.script = blocked
+        free = stage.block(f"before write {PLACE}/metadata/_sfn/n_b_main.ver")
         stage.rename("a", "b")
         await stage.hint("a", drop=True)
         await stage.hint("b")
@@ -156,17 +147,13 @@ def test_a_table_that_was_given_up_too_early_is_found_again() -> None:
 
 def test_a_table_that_another_one_has_the_name_of_is_not_given_up_while_a_sweep_knows_its_new_name() -> None:
     """Its row has published the other one since; the new name's file, which will lie elsewhere, is not written."""
-    stage, free = Stage(), asyncio.Event()
-
-    async def blocked(_: Node, call: str) -> None:
-        if call == f"before write {ELSEWHERE}/metadata/_sfn/n_b_main.ver":
-            await free.wait()
+    stage = Stage()
 
     async def act() -> None:
         stage.create("a")
         await stage.hint("a")
         await asyncio.sleep(20)
-        stage.service.script = blocked
+        free = stage.block(f"before write {ELSEWHERE}/metadata/_sfn/n_b_main.ver")
         stage.rename("a", "b")
         stage.commit("b", place=ELSEWHERE)
         stage.create("a", "s3://lake/2")

@@ -21,7 +21,7 @@ import sfn
 from sfn.errors import Unsafe
 from sfn.pointer.document import render
 from sfn.reader import verify
-from sfn.reader.boundary import Bounded, within
+from sfn.reader.boundary import within
 from sfn.reader.table import loaded
 from sfn.reader.trust import Trust
 from sfn.reader.walk import Extent, Walk
@@ -93,7 +93,7 @@ def test_nobody_is_asked_whom_a_forged_metadata_file_names(
     assert all(text.startswith(f"manifest list: {made.pointer}: expected a location in file://, as") for text in found)
     assert all(f"found {there}; if it is right, name it among the `allowed`" in text for text in found)
     table = sfn.resolve(made.directory)
-    seen = Walk(table.metadata_location, loaded(table), Bounded.of(table)).metadata(made.main, Extent(9))
+    seen = Walk(table.metadata_location, loaded(table), table.files).metadata(made.main, Extent(9))
     (problem,) = seen.problems
     assert problem.startswith(f"{made.pointer}: expected a location in file://")
     with pytest.raises(Unsafe, match="expected a location in file://"):

@@ -11,7 +11,6 @@ from pyiceberg.types import DateType, LongType
 import sfn
 from sfn.errors import CommitNotFound
 from sfn.reader import fileio, tree, verify
-from sfn.reader.boundary import Bounded
 from sfn.reader.table import at_ref, loaded
 from sfn.reader.walk import Extent, Walk
 from tests.unit.directory import OTHER_UUID, Directory
@@ -27,7 +26,7 @@ def walked(made: RealTable, extent: Extent | None = None, ref: str = "main") -> 
     found = sfn.resolve(made.directory, ref=ref)
     whole = loaded(found)
     head = at_ref(whole, ref, found.metadata_location).current_snapshot_id
-    return Walk(found.metadata_location, whole, Bounded.of(found)).metadata(head, extent or Extent(100))
+    return Walk(found.metadata_location, whole, found.files).metadata(head, extent or Extent(100))
 
 
 def snapshot(seen: tree.Metadata) -> tree.Walked:
@@ -89,7 +88,7 @@ def test_no_more_is_listed_than_is_wanted_and_what_is_left_out_is_told(made: Rea
 def test_a_snapshot_that_is_not_there_is_refused(made: RealTable) -> None:
     table = sfn.resolve(made.directory)
     with pytest.raises(CommitNotFound, match=f"a snapshot 7, found the newest: .*{made.main}"):
-        Walk(table.metadata_location, loaded(table), Bounded.of(table)).metadata(7, Extent(1))
+        Walk(table.metadata_location, loaded(table), table.files).metadata(7, Extent(1))
 
 
 def removed(file: Path) -> None:

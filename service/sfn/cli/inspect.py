@@ -67,13 +67,12 @@ def inspect(
 
 def _walked(found: Resolved, snapshot: int | None, extent: Extent) -> tree.Metadata:
     """What there is; below the ref's head, where no snapshot is wanted."""
-    from sfn.reader.boundary import Bounded
     from sfn.reader.table import at_ref, loaded
     from sfn.reader.walk import Walk
 
     whole = loaded(found)
     head = at_ref(whole, found.ref, found.metadata_location).current_snapshot_id if snapshot is None else snapshot
-    return Walk(found.metadata_location, whole, Bounded.of(found)).metadata(head, extent)
+    return Walk(found.metadata_location, whole, found.files).metadata(head, extent)
 
 
 def _root(found: Resolved, seen: tree.Metadata) -> Node:

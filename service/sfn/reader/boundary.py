@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sfn.errors import Unsafe
 from sfn.pointer.location import canonical, scheme_of
 from sfn.reader.files import Storage, finish
 from sfn.reader.trust import Trust
-
-if TYPE_CHECKING:
-    from sfn.reader.resolve import Resolved
 
 _DECODED: Final = {"http", "https"}
 """Schemes whose servers read `%2F` as a separator; elsewhere it is part of a name, as Iceberg writes partitions."""
@@ -52,11 +49,6 @@ class Bounded:
 
     storage: Storage
     trust: Trust
-
-    @classmethod
-    def of(cls, found: Resolved) -> Bounded:
-        """Those of a table that was resolved."""
-        return cls(found.opening.storage(), found.trust)
 
     def read(self, location: str, most: int, said_by: str) -> bytes | None:
         """A file's first bytes; None where there is no file.

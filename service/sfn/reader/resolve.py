@@ -12,6 +12,7 @@ from sfn.errors import CommitNotFound, Stale, WrongTable
 from sfn.pointer.document import Document, render_ordinal
 from sfn.pointer.naming import MAIN
 from sfn.reader import metadata, relative
+from sfn.reader.boundary import Bounded
 from sfn.reader.branches import Branch
 from sfn.reader.documents import Found
 from sfn.reader.files import Counted, Files, Requests
@@ -98,6 +99,11 @@ class Resolved:
     def written_at(self) -> datetime:
         """When the catalog's answer arrived that this rests on."""
         return self.document.written_at
+
+    @property
+    def files(self) -> Bounded:
+        """What its metadata names, opened as the table was."""
+        return Bounded(self.opening.storage(), self.trust)
 
     def table(self, properties: Mapping[str, str] | None = None) -> StaticTable:
         """The table as PyIceberg reads it, pinned to the branch or tag.

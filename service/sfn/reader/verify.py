@@ -86,7 +86,7 @@ def verify(resolving: Callable[[], Resolved], *, deep: bool, moved: Moved) -> tu
 
 
 def _findings(found: Resolved, *, deep: bool, moved: Moved) -> Iterator[Finding]:
-    files = Bounded.of(found)
+    files = found.files
     yield Finding("SFN file", ok=True, text=found.sfn_file)
     try:
         contents = _contents(found, files)
