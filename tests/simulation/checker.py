@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from sfn.errors import Dropped, Malformed, NotFound, Stale, Unreadable
+from sfn.errors import Malformed, Stale, Unreadable
 from sfn.pointer import hintfile
 from sfn.pointer.naming import MAIN
 from sfn.pointer.site import Site
@@ -19,11 +19,12 @@ from sfn.reader.files import finish
 from sfn.reader.opening import Opening
 from sfn.reader.resolve import Question, Resolved, answer
 from sfn.words import Table, TableName
+from tests.simulation.refusals import REPLICA_LAG, Cause, check_refusal
 from tests.simulation.snapshot import Snapshot
 from tests.simulation.truth import Files, Ranks
 from tests.simulation.written import LEASE, check_deletion, check_written
 
-REPLICA_LAG = timedelta(seconds=6)
+NOTHING = Cause()
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class Checker:
             is there of a name that the table lost: that is still to be told of, or to be seen through.
         policies: that the service has in turn, the last one at rest.
         lived: keys of documents, each with a table uuid that was live there.
-        found: (place, identifier) of each reader by name that found a table of that name when it last looked.
+        found: by (place, identifier): the uuid of the table that a reader by name found when it last looked.
         unheard_of: files that say `dropped` since nobody was known to have their table.
         is_known: whether the service knew at a time that a table is live, under this name or another.
         there_since: since when a name's table was always at a place, by the catalog's own word; None if it is not.
@@ -64,7 +65,7 @@ class Checker:
     is_live: Callable[[str, tuple[str, ...], str | None], bool] = lambda _catalog, _identifier, _uuid: False
     late: set[str] = field(default_factory=set)
     lived: set[tuple[str, str | None]] = field(default_factory=set)
-    found: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
+    found: dict[tuple[str, tuple[str, ...]], str | None] = field(default_factory=dict)
     unheard_of: set[str] = field(default_factory=set)
     is_known: Callable[[str | None, tuple[str, ...], datetime], bool] = lambda _uuid, _identifier, _at: True
     there_since: Callable[[tuple[str, ...], str], datetime | None] = lambda _identifier, _place: None
@@ -102,17 +103,13 @@ class Checker:
         for place in sorted(self.places):
             folders = [site.folder for site in self._sites_at(place)]
             if here in folders or key == hintfile.key(place) or self._points_to(place, here):
-                self.look(place, asked)
+                self.look(place, Cause(asked, (*doc["namespace"], doc["name"]) if doc else None))
 
-    def look(self, place: str, asked: datetime | None = None) -> None:
-        """Read a directory in every way.
-
-        Args:
-            asked: when the catalog was asked whose answer was just written there, if one was.
-        """
+    def look(self, place: str, cause: Cause = NOTHING) -> None:
+        """Read a directory in every way, once something was written there."""
         self._look_naively(place)
         for _catalog, identifier in sorted(self.ranks.names):
-            self._look(place, identifier, asked)
+            self._look(place, identifier, cause)
         self._look(place, None)
         self._look_at_branches(place)
         for uuid in sorted({doc["guid"] for _, doc in self.documents(place)}):
@@ -178,7 +175,10 @@ class Checker:
         if len(self.catalogs) == 1 and not any(
             said in doc["metadata_file_path"] or said in doc.get("hint_was", ()) for doc in docs
         ):
-            self.blame_for_now("a hint without a document", f"{place} names {pointer}")
+            late = [key for key, _ in self.documents(place) if key in self.late]
+            self.stated += bool(late)
+            if not late:
+                self.blame_for_now("a hint without a document", f"{place} names {pointer}")
         uuid = self.ranks.owner.get(pointer)
         owners = [catalog for catalog, owner in self.ranks.order if owner == uuid and uuid is not None]
         if not owners:
@@ -186,10 +186,10 @@ class Checker:
         elif len(owners) == 1:
             self._saw(("hint", place, str(uuid)), owners[0], uuid, pointer, self.seen_at.get(pointer))
 
-    def _look(self, place: str, identifier: tuple[str, ...] | None, asked: datetime | None = None) -> None:
+    def _look(self, place: str, identifier: tuple[str, ...] | None, cause: Cause = NOTHING) -> None:
         found = self.resolve(place, identifier)
         if identifier is not None:
-            self._check_refusal(place, identifier, found, asked)
+            check_refusal(self, (place, identifier), found, cause)
         if isinstance(found, Resolved):
             doc = found.document
             reader = (
@@ -204,25 +204,6 @@ class Checker:
                 self.blame("wrong table by directory", f"{place}: {found}")
         elif isinstance(found, Malformed | Stale):
             self.blame("unreadable", f"{place} {identifier}: {found}")
-
-    def _check_refusal(
-        self, place: str, identifier: tuple[str, ...], found: Resolved | Unreadable, asked: datetime | None
-    ) -> None:
-        """Who found a table by name finds it until the catalog was asked, and said that it is not there.
-
-        An answer may be as old as the replicas' lag, and one that is written late older. What was told of alone, and
-        what a second catalog has, may be elsewhere than this knows.
-        """
-        reader = (place, identifier)
-        if isinstance(found, Resolved):
-            is_called_so = (*found.document.namespace, found.document.name) == identifier
-            self.found = self.found | {reader} if is_called_so else self.found - {reader}
-        elif isinstance(found, Dropped | NotFound) and reader in self.found:
-            self.found.discard(reader)
-            since = self.there_since(identifier, place)
-            is_known = asked is not None and since is not None and asked - since >= REPLICA_LAG
-            if is_known and not self.told and len(self.catalogs) == 1:
-                self.blame_for_now("refused: name", f"{reader} there since {since}: {found}")
 
     def _look_at_branches(self, place: str) -> None:
         """Read each branch that has a file, by the table's name."""

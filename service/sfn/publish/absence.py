@@ -46,6 +46,9 @@ def _is_certain(scene: Scene, uuid: str, owns: list[Own], draft: Draft) -> bool:
         draft.ask(older)
         draft.look_again(*older_first(scene))
         return False
+    if _hides_older(scene, owns, draft):
+        draft.look_again(*older_first(scene))
+        return False
     if look.asked - written < policy.replica_lag:
         draft.look_again(written + policy.replica_lag, "the answer may be older than what is held")
         return False
@@ -57,6 +60,20 @@ def _is_certain(scene: Scene, uuid: str, owns: list[Own], draft: Draft) -> bool:
         draft.look_again(look.answered + policy.long_pause, "not found, and yet the namespace lists it")
         return False
     return _was_absent_long_enough(scene, uuid, draft)
+
+
+def _hides_older(scene: Scene, owns: list[Own], draft: Draft) -> bool:
+    """Whether an older table of the name would be what readers find by it, once these files are none any more.
+
+    Each of them has its own file where files are called by the uuid.
+    """
+    goes = {change.key for change in draft.changes}
+    newest = {own.site: own.doc.as_of for own in owns if own.doc is not None and own.site.naming.is_by_guid}
+    return any(
+        other.doc is not None and other.doc.live and other.key not in goes and other.doc.as_of < newest[other.site]
+        for other in scene.owns
+        if other not in owns and other.site in newest
+    )
 
 
 def _heir_beside(scene: Scene, uuid: str, owns: list[Own]) -> Ask | None:

@@ -173,9 +173,7 @@ def _rename(scene: Scene, own: Own, doc: Document, heir: Heir, draft: Draft) -> 
         draft.look_again(doc.written_at + scene.policy.replica_lag, "the answer may be older than what is held")
         return
     finish_commits(scene, own, draft)
-    if site.folder != own.site.folder:
-        # Else the heir's row sees our document beside its own, and knows the hint for ours.
-        silence_hint(scene, own, draft)
+    silence_hint(scene, own, draft)
     draft.stirs.add(own.site.location)
     for file in reversed(own.files):
         if file.doc.live or file.doc.state is doc.state:

@@ -28,15 +28,17 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
     written = written_at(owns)
     others = scene.facts.others_with(uuid, scene.name)
     known = [Ask(row.table, live.location) for row, live in others if live.written_at < written and not row.is_stuck]
+    newest = max((own.doc for own in owns if own.doc is not None), key=lambda doc: doc.as_of)
+    # Also where the table was before: from there our file leads to the newest, and would lead there no more.
+    sites = {own.site: None for own in scene.owns if own in owns or (own.doc is not None and own.doc.guid == uuid)}
     found = [
-        Ask(TableName(scene.name.catalog, doc.namespace, doc.name), own.site.text)
-        for own in owns
-        if (mine := own.doc) is not None
-        for doc in beside(scene.inventory, own.site)
+        Ask(TableName(scene.name.catalog, doc.namespace, doc.name), site.text)
+        for site in sites
+        for doc in beside(scene.inventory, site)
         if doc.live
         and doc.ref == MAIN
-        and (doc.guid, doc.catalog_id) == (uuid, mine.catalog_id)
-        and doc.as_of < mine.as_of
+        and (doc.guid, doc.catalog_id) == (uuid, newest.catalog_id)
+        and doc.as_of < newest.as_of
     ]
     return list(dict.fromkeys([*known, *found]))
 

@@ -62,9 +62,9 @@ class _Publish:
         for _ in range(RACES):
             verdict = await self._decided(facts)
             if not isinstance(verdict, Plan):
-                return self._completed(verdict, facts)
+                return self._completed(verdict, facts, planned=False)
             if await self._carried_out(verdict, facts):
-                return self._completed(verdict.outcome, facts)
+                return self._completed(verdict.outcome, facts, planned=True)
             facts = Facts(relist=True)
         raise Transient(
             str(self.name),
@@ -151,11 +151,14 @@ class _Publish:
         beside = await self.ports.stores.at(key).list(site.folder, FOLDER_LISTED + 1)
         return set(pointers(beside)) <= {key, *self.did, *facts.folders.get(site.folder, ())}
 
-    def _completed(self, outcome: Done | Later | Dead, facts: Facts) -> Done | Later | Dead:
+    def _completed(self, outcome: Done | Later | Dead, facts: Facts, *, planned: bool) -> Done | Later | Dead:
         """The outcome with what was seen and done, also in rounds that lost their race after a part of their plan."""
         if outcome.findings is None:
             return outcome
         memo, did = self.learning.memo(facts), tuple(self.did)
+        if not (planned or facts.from_memory or isinstance(outcome, Done)):
+            # It may have stopped before it saw what a publish left behind that did not live to settle.
+            memo = replace(memo, tags={})
         pause_ends = facts.look(self.name).answered + self.policy.min_publish_interval
         findings = replace(outcome.findings, memo=memo, did=did, not_before=pause_ends if did else None)
         return replace(outcome, findings=findings)
