@@ -24,6 +24,12 @@ NAMINGS = (
         'n_a_main.ver")["state"] == "current"',
     ),
     Mutant(
+        "05-stopped-look-is-memory",
+        5,
+        "tests/unit/test_publish_commits.py::test_also_after_a_look_that_ended_before_it_saw_them[asyncio]",
+        "assert line.pointers[-1] == after.metadata_location",
+    ),
+    Mutant(
         "07-sweep-forgets-what-is-missed",
         7,
         f"{FORWARDED}::test_a_table_that_another_one_has_the_name_of_is_not_given_up_while_a_sweep_knows_its_new_name",
@@ -64,6 +70,25 @@ NAMINGS = (
         9,
         f"{SIMULATED}::test_a_branch_that_ended_before_a_rename_has_no_live_file_for_ever",
         broken("rest: current for ever"),
+    ),
+    Mutant(
+        "09-newest-of-a-name-ends-first",
+        9,
+        "tests/unit/test_publish_by_uuid.py::test_the_newest_file_of_a_name_ends_only_after_the_older_ones[asyncio]",
+        'assert [line.of(table)["state"] for table in (first, second)] == ["current", "current"]',
+    ),
+    Mutant(
+        "09-older-elsewhere-is-overlooked",
+        9,
+        "tests/unit/test_publish_order.py"
+        "::test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_left[asyncio]",
+        'assert line.document(B, there)["state"] == "current"',
+    ),
+    Mutant(
+        "09-hint-of-the-old-name-stays",
+        9,
+        "tests/unit/test_publish_renamed.py::test_no_hint_says_what_only_the_old_names_file_said[asyncio]",
+        "assert store.hints[key_of(B)] in {None, hintfile.content(first)}",
     ),
     Mutant(
         "09-hint-speaks-for-who-has-no-file",

@@ -10,6 +10,7 @@ from typing import Any
 from typing_extensions import override
 
 from sfn.catalog.memory import MemoryCatalog
+from sfn.errors import Scope, Transient
 from sfn.inbox.memory import MemoryInbox
 from sfn.pointer import hintfile
 from sfn.pointer.naming import Whose
@@ -17,6 +18,7 @@ from sfn.pointer.site import Site
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
+from sfn.store import Moved
 from sfn.store.memory import MemoryStore
 from sfn.words import Answer, Claim, Held, Hint, Missing, Outcome, Slots, TableName, Told
 from tests.promises.inboxes import TERMS, HandClock
@@ -75,6 +77,32 @@ class CountingStore(MemoryStore):
     async def read(self, key: str) -> Held | None:
         self.reads += 1
         return await super().read(key)
+
+
+class TornStore(CountingStore):
+    """Writes, and does not say so while it is told to."""
+
+    torn = False
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        held = await super().write(key, body, replacing)
+        if self.torn:
+            raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
+        return held
+
+
+class HintsNoted(CountingStore):
+    """Notes what the version hint said whenever a file was written."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        super().__init__()
+        self.files, self.hints = files, dict[str, bytes | None]()
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        self.hints[key] = self.files.get(hintfile.key(AT))
+        return await super().write(key, body, replacing)
 
 
 class Line:

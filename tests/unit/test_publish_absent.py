@@ -6,16 +6,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from typing_extensions import override
 
-from sfn.errors import Scope, Transient
+from sfn.errors import Transient
 from sfn.inbox.letters import Status, Wanted
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Interest, OnDrop
-from sfn.store import Moved
-from sfn.words import Dead, Done, Held, Hint, Later, Reason, Table
+from sfn.words import Dead, Done, Hint, Later, Reason, Table
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, key_of
+from tests.unit.publishing import AT, LAG, A, B, Line, TornStore, key_of
 
 pytestmark = pytest.mark.anyio
 DAY = timedelta(days=1).total_seconds()
@@ -209,19 +207,6 @@ async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_br
     letters = await line.inbox.find(Wanted(status=None), 0, 99)
     held = [letter.subject for letter in letters if letter.reason is Reason.HELD_DROP]
     assert held == [A, B]
-
-
-class TornStore(CountingStore):
-    """Writes, and does not say so while it is told to."""
-
-    torn = False
-
-    @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
-        held = await super().write(key, body, replacing)
-        if self.torn:
-            raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
-        return held
 
 
 async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its_name_since() -> None:

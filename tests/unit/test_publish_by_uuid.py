@@ -12,6 +12,7 @@ from sfn.pointer.naming import UUID, Whose
 from sfn.pointer.site import Site
 from sfn.publish.policy import Policy
 from sfn.words import Dead, Hint, Reason, Table, TableName
+from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, Line
 
 pytestmark = pytest.mark.anyio
@@ -178,3 +179,28 @@ async def test_a_table_without_a_uuid_can_t_be_named_by_it() -> None:
     assert isinstance(line.outcomes[-1], Dead)
     assert line.outcomes[-1].reason is Reason.PERMANENT
     assert "no table-uuid" in line.outcomes[-1].detail
+
+
+async def test_the_newest_file_of_a_name_ends_only_after_the_older_ones() -> None:
+    """Else whoever asks by that name would be led back to the table that had it before."""
+    line, there = ByUuid(), "file:///warehouse/n/there"
+    first = line.laid(line.catalog.create(B, there))
+    await line.hear(Hint(B), seconds=20)
+    line.catalog.rename(B, A)
+    line.laid(line.catalog.commit(A, location=AT))
+    await line.inbox.put([Hint(A)])
+    await line.work(only=lambda table: table == A)
+    line.catalog.drop(A)
+    second = line.laid(line.catalog.create(A))
+    line.clock.turn(2 * LAG.total_seconds())
+    await line.inbox.put([Hint(A)])
+    await line.work(only=lambda table: table == A)
+    assert [line.of(table)["state"] for table in (first, second)] == ["current", "current"]
+    line.catalog.drop(A)
+    await line.inbox.put([Hint(A, drop=True)])
+    for _ in range(30):
+        await line.work(1, only=lambda table: table == A)
+        assert [line.of(table)["state"] for table in (first, second)] == ["current", "current"]
+    line.clock.turn(TERMS.lease.total_seconds())
+    await line.work(3600)
+    assert [line.of(table)["state"] for table in (first, second)] == ["dropped", "dropped"]

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from sfn.errors import Transient
 from sfn.pointer.document import render_ordinal
 from sfn.pointer.naming import ORDINAL, Whose, commit_of
 from sfn.pointer.site import Site
 from sfn.publish.decide import Verdict, decide
 from sfn.publish.policy import MOST_COMMITS, OnDrop, Policy
 from sfn.store import Moved
-from sfn.words import Held, Hint, Table
-from tests.unit.publishing import AT, LAG, A, Line
+from sfn.words import Held, Hint, Later, Table
+from tests.promises.inboxes import TERMS
+from tests.unit.publishing import AT, LAG, A, Line, TornStore
 
 pytestmark = pytest.mark.anyio
 SITE = Site(AT, ORDINAL)
@@ -27,7 +29,8 @@ class Timeline(Line):
     """A line that keeps commits; metadata files that were written are there until they are deleted."""
 
     def __init__(self, **more: Any) -> None:  # noqa: ANN401 - any setting
-        super().__init__(Policy("c1", replica_lag=LAG, swept=False, naming=ORDINAL, **{"keep_for": LAG} | more))
+        usual: dict[str, Any] = {"replica_lag": LAG, "keep_for": LAG}
+        super().__init__(Policy("c1", swept=False, naming=ORDINAL, **usual | more))
 
     def commit(self, times: int = 1) -> Table:
         """So many commits; the first creates the table."""
@@ -143,6 +146,29 @@ async def test_whoever_comes_next_creates_what_a_writer_that_died_did_not() -> N
         del line.store.files[key]
     await line.hear(Hint(A, anew=True), seconds=20)
     assert {key: line.store.files.get(key) for key in written} == written
+
+
+async def test_also_after_a_look_that_ended_before_it_saw_them() -> None:
+    """A replica that lags answered it."""
+    line = Timeline(replica_lag=timedelta(minutes=2))
+    line.store = store = TornStore()
+    before = line.commit(2)
+    await line.hear(Hint(A), seconds=600)
+    after = line.commit()
+    store.torn = True
+    with pytest.raises(Transient):
+        await line.hear(Hint(A))
+    store.torn = False
+    assert line.head["metadata_file_path"] == after.metadata_location
+    assert line.pointers[-1] == before.metadata_location
+    line.clock.turn(TERMS.lease.total_seconds())
+    line.catalog.roll_back(A)
+    await line.hear(Hint(A))
+    assert isinstance(line.outcomes[-1], Later)
+    line.catalog.drop(A)
+    line.catalog.register(A, after)
+    await line.hear(Hint(A), seconds=600)
+    assert line.pointers[-1] == after.metadata_location
 
 
 async def test_also_where_the_head_moves_on_at_once_or_the_table_is_gone() -> None:

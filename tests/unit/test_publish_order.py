@@ -9,6 +9,7 @@ import pytest
 from sfn.pointer import hintfile
 from sfn.publish.policy import Policy
 from sfn.words import Hint
+from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, Line, key_of
 
 pytestmark = pytest.mark.anyio
@@ -72,6 +73,35 @@ async def test_the_newest_file_of_a_table_makes_room_only_after_the_older_ones()
     await line.work(3600)
     assert line.document(A).get("state") != "current"
     assert line.document(B)["guid"] not in {first.uuid, None}
+
+
+async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_left() -> None:
+    """Of which nobody knows by its row: that one has another table by now."""
+    line, there = Line(), "file:///warehouse/n/there"
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    line.catalog.commit(B)
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    line.store.files[line.catalog.commit(B, location=there).metadata_location] = b"{}"
+    line.clock.turn(2 * LAG.total_seconds())
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "moved")
+    line.catalog.drop(B)
+    line.catalog.create(A, "file:///warehouse/n/new")
+    line.clock.turn(TERMS.lease.total_seconds())
+    await line.work(only=lambda table: table == A)
+    await line.hear(Hint(B, drop=True))
+    waited = 0
+    while line.document(A)["state"] == "current" and waited < 3600:
+        assert line.document(B, there)["state"] == "current"
+        await line.work(10)
+        waited += 10
+    assert waited > 60
+    await line.work(3600)
+    assert (line.document(A)["state"], line.document(B, there)["state"]) == ("dropped", "dropped")
 
 
 async def test_an_abandoned_pointer_of_the_same_number_does_not_come_back() -> None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from sfn.inbox.standing import Standing
+from sfn.pointer import hintfile
 from sfn.publish.policy import OnDrop
 from sfn.words import Hint, TableName
-from tests.unit.publishing import AT, A, B, Line
+from tests.promises.inboxes import TERMS
+from tests.unit.publishing import AT, A, B, HintsNoted, Line, key_of
 
 pytestmark = pytest.mark.anyio
 
@@ -56,3 +58,24 @@ async def test_a_table_that_moved_before_it_was_dropped_has_no_other_name(line: 
     await line.hear(Hint(B, drop=True), seconds=60)
     assert [line.document(B, place).get("state") for place in (AT, "file:///warehouse/n/other")] == ["moved", None]
     assert (await standing(line, B)).story.renamed_to is None
+
+
+async def test_no_hint_says_what_only_the_old_names_file_said() -> None:
+    """The table went back to an older version and to its first name, whose file had stayed as it was meanwhile."""
+    line = Line()
+    first = line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    second = line.catalog.commit(B)
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    assert line.hint() == hintfile.content(second)
+    line.catalog.drop(B)
+    line.catalog.register(A, first)
+    line.clock.turn(TERMS.lease.total_seconds())
+    line.store = store = HintsNoted(line.store.files)
+    await line.work(only=lambda table: table == A)
+    await line.hear(Hint(B, renamed_to=A), seconds=3600)
+    assert line.document(B)["state"] == "renamed"
+    assert store.hints[key_of(B)] in {None, hintfile.content(first)}
+    assert line.hint() == hintfile.content(first)

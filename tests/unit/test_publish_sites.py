@@ -7,15 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from sfn.pointer import hintfile
 from sfn.pointer.naming import IDENTIFIER, NAMINGS, ORDINAL, UUID, Naming, Whose
 from sfn.pointer.site import Placement, Site, below_root
 from sfn.publish.policy import Policy
-from sfn.store import Moved
-from sfn.words import Held, Hint, Table
-from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line
+from sfn.words import Hint, Table
+from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line
 
 pytestmark = pytest.mark.anyio
 ROOT = "file:///sfn"
@@ -136,19 +134,6 @@ async def test_tables_that_share_a_directory_are_told_apart_and_have_no_hint(nam
     assert line.hint() == hintfile.content(tables[A])
 
 
-class Beside(CountingStore):
-    """Notes what the version hint said whenever a file was written."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        super().__init__()
-        self.files, self.hints = files, dict[str, bytes | None]()
-
-    @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
-        self.hints[key] = self.files.get(hintfile.key(AT))
-        return await super().write(key, body, replacing)
-
-
 async def test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_another_naming() -> None:
     """Renamed and changed, and meanwhile the settings too: what the hint says nobody says any more."""
     line = line_of(UUID, Placement.ALONGSIDE)
@@ -158,7 +143,7 @@ async def test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_
     line.policy = line_of(ORDINAL, Placement.INSIDE).policy
     line.catalog.rename(A, B)
     after = laid(line, line.catalog.commit(B))
-    line.store = store = Beside(line.store.files)
+    line.store = store = HintsNoted(line.store.files)
     await line.hear(Hint(B))
     key = Site(AT, UUID, Placement.ALONGSIDE).keys(Whose((), "", table.uuid))[0]
     assert json.loads(line.store.files[key])["state"] == "renamed"
