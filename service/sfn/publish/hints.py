@@ -89,8 +89,9 @@ def _speaks_for(scene: Scene, name: TableName, site: Site, guid: str | None, hin
         scene.facts.require_read(key)
     doc = replace(scene.inventory, name=name, remembered=frozenset()).slot(site, guid).doc
     # By the uuid its file may be the one that is ours yet.
-    is_theirs = doc is not None and doc.live and is_named(doc, name)
-    return is_theirs and hint.body.decode(errors="replace") in set(spoken([doc] if doc is not None else []))
+    if doc is None or not doc.live or not is_named(doc, name):
+        return False
+    return hint.body.decode(errors="replace") in set(spoken([doc]))
 
 
 def _is_said(scene: Scene, site: Site, hint: Held) -> bool:
