@@ -161,6 +161,23 @@ def test_a_name_taken_is_refused_by_name_and_not_by_uuid(tmp_path: Path) -> None
     assert sfn.resolve(place.path, uuid=GUID).document.name == "archive"
 
 
+@pytest.mark.parametrize(
+    ("folder", "naming"), [("metadata/_sfn", ORDINAL), ("metadata/_sfn", UUID), ("_sfn", IDENTIFIER)]
+)
+def test_what_took_a_name_is_found_by_it_where_it_lies_in_the_same_directory(
+    tmp_path: Path, folder: str, naming: Naming
+) -> None:
+    """The settings changed between the two, so the file that the old table left has another name or folder."""
+    place = placed(tmp_path)
+    place.renamed("sales.orders", "sales.archive", name_now=place.link("sales.orders"))
+    place.write("sales.archive")
+    there = Directory(place.path, folder, naming)
+    there.metadata("00002-b.metadata.json", uuid=OTHER_UUID)
+    there.write(guid=OTHER_UUID, metadata_file_path=f"file:{place.path}/metadata/00002-b.metadata.json", minutes=1)
+    assert sfn.resolve(place.path, "sales.orders").document.guid == OTHER_UUID
+    assert sfn.resolve(place.path, "sales.archive").document.guid == GUID
+
+
 @pytest.mark.parametrize("naming", NAMINGS, ids=lambda naming: naming.word)
 def test_a_dropped_table_is_refused_in_every_naming(tmp_path: Path, naming: Naming) -> None:
     place = placed(tmp_path, naming=naming)

@@ -77,7 +77,7 @@ def silence_hint(scene: Scene, own: Own, draft: Draft, *, again: bool = False) -
     others = scene.facts.names(WhoIsAt(location))
     if hintfile.is_withdrawn(hint.body):
         draft.ask(Ask(name) for name in others)
-    sites = {own.site, Site(location, scene.policy.naming, scene.policy.placement)}
+    sites = tuple(dict.fromkeys((own.site, Site(location, scene.policy.naming, scene.policy.placement))))
     is_spoken = any(_speaks_for(scene, name, site, own.doc.guid, hint) for name in others for site in sites)
     if not is_spoken and not any(_is_said(scene, site, hint) for site in sites):
         draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint, again=again))

@@ -68,6 +68,7 @@ class Lookup:
         self._crowded: list[Unreadable] = []
         self._opened = 0
         self._left: list[Found] = []
+        self._taken: NameTaken | None = None
 
     async def leading(self, *, even_dropped: bool = False) -> tuple[Found, How]:
         """The table's live document of branch `main`, or its head, after following.
@@ -84,6 +85,8 @@ class Lookup:
                 return self._newest(one), how
             if (lying := await self._by_listing(site.folder)) is not None:
                 return self._newest(lying), How.LISTING
+        if self._taken is not None:
+            raise self._taken
         if self._left:
             return only(self._trust.directory, self._left), How.LISTING
         refusal = self.refusal()
@@ -117,15 +120,22 @@ class Lookup:
                 # that does not let us list does not tell what is missing from what is forbidden.
                 self._broken.append((folder, error))
                 continue
-            if start is not None and (found := await self._live(start, how)) is not None:
+            if start is not None and (found := await self._named(start, how)) is not None:
                 return found, how
         return None
+
+    async def _named(self, start: Found, how: How) -> Found | None:
+        """As `_live`, but what took the name may lie in the directory too, in a file that is called otherwise."""
+        try:
+            return await self._live(start, how)
+        except NameTaken as error:
+            self._taken = self._taken or error
+            return None
 
     async def _by_listing(self, folder: str) -> Found | None:
         """The table that lies in a folder; those that left it are remembered."""
         here: set[Identity] = set()
         live: list[Found] = []
-        taken: NameTaken | None = None
         for key in await self._leading(folder):
             try:
                 start = await read(self._files, key)
@@ -134,11 +144,7 @@ class Lookup:
                 self._broken.append((folder, error))
                 continue
             try:
-                found = await self._live(start, How.LISTING) if start is not None else None
-            except NameTaken as error:
-                # The table that took the name may lie here too, in a file that is called by its own uuid.
-                taken = taken or error
-                continue
+                found = await self._named(start, How.LISTING) if start is not None else None
             except (Malformed, NotPermitted, Unsafe) as error:
                 # It led there from a table that is not here any more.
                 self._broken.append((folder, error))
@@ -150,8 +156,6 @@ class Lookup:
         # Of every file, not of the best: `moved_to` may lead to the same one by another spelling of this folder.
         lying = [found for found in live if found.identity in here]
         self._left += [found for found in live if found.identity not in here]
-        if taken is not None and not lying:
-            raise taken
         return only(folder, lying) if lying else None
 
     async def _leading(self, folder: str) -> list[str]:
