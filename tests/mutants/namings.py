@@ -9,6 +9,7 @@ FORWARDED = "tests/simulation/test_forwarding.py"
 SIMULATED = "tests/simulation/test_namings.py"
 
 FOUND_AGAIN = "tests/unit/test_publish_found_again.py"
+RENAMED = "tests/unit/test_publish_renamed.py"
 
 NAMINGS = (
     Mutant(
@@ -46,6 +47,12 @@ NAMINGS = (
         7,
         f"{FOUND_AGAIN}::test_a_tombstone_leads_on_once_its_table_is_there_at_another_place[asyncio]",
         'assert line.document(A)["moved_to"]["sfn_file_path"].startswith(ELSEWHERE)',
+    ),
+    Mutant(
+        "07-old-name-again-leads-by-the-other",
+        7,
+        f"{RENAMED}::test_a_table_that_has_its_old_name_again_elsewhere_is_not_said_to_be_another[asyncio]",
+        'assert (left["state"], left["moved_to"]["name"], left.get("name_now")) == ("moved", "a", None)',
     ),
     Mutant(
         "08-drop-is-of-every-table",
@@ -87,7 +94,7 @@ NAMINGS = (
     Mutant(
         "09-hint-of-the-old-name-stays",
         9,
-        "tests/unit/test_publish_renamed.py::test_no_hint_says_what_only_the_old_names_file_said[asyncio]",
+        f"{RENAMED}::test_no_hint_says_what_only_the_old_names_file_said[asyncio]",
         "assert store.hints[key_of(B)] in {None, hintfile.content(first)}",
     ),
     Mutant(

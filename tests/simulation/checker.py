@@ -187,8 +187,8 @@ class Checker:
             self._saw(("hint", place, str(uuid)), owners[0], uuid, pointer, self.seen_at.get(pointer))
 
     def _is_left_over_hint(self, place: str, said: str) -> bool:
-        """Whether a writer slept across the end of the hint; or two rows' files that both said it ended at once, and
-        each left it to the other. The next look takes it.
+        """Whether a writer that leads on slept across the end of the hint; or two rows' files that both said it ended
+        at once, and each left it to the other. The next look takes it.
         """
         documents = self.documents(place)
         ended = {
@@ -197,7 +197,8 @@ class Checker:
             if said in doc["metadata_file_path"]
             and self.now() - datetime.fromisoformat(doc["written_at"]) < REPLICA_LAG
         }
-        return len(ended) > 1 or any(key in self.late for key, _ in documents)
+        leading_on = [key for key, doc in documents if doc["state"] in {"renamed", "moved"}]
+        return len(ended) > 1 or not self.late.isdisjoint(leading_on)
 
     def _look(self, place: str, identifier: tuple[str, ...] | None, cause: Cause = NOTHING) -> None:
         found = self.resolve(place, identifier)

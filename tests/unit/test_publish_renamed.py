@@ -8,12 +8,14 @@ import pytest
 
 from sfn.inbox.standing import Standing
 from sfn.pointer import hintfile
+from sfn.pointer.naming import UUID
 from sfn.publish.policy import OnDrop
 from sfn.words import Hint, TableName
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, A, B, HintsNoted, Line, key_of
 
 pytestmark = pytest.mark.anyio
+ELSEWHERE = "file:///warehouse/n/other"
 
 
 async def standing(line: Line, name: TableName) -> Standing:
@@ -45,18 +47,45 @@ async def test_each_name_has_the_event_that_told_of_it(line: Line) -> None:
 
 async def test_the_old_name_says_the_new_one_until_another_table_has_it(line: Line) -> None:
     assert [(await standing(line, name)).story.renamed_to for name in (A, B)] == [B, None]
-    line.catalog.create(A, "file:///warehouse/n/other")
+    line.catalog.create(A, ELSEWHERE)
     await line.hear(Hint(A), seconds=60)
     assert (await standing(line, A)).story.renamed_to is None
 
 
+async def test_a_table_that_has_its_old_name_again_elsewhere_is_not_said_to_be_another(line: Line) -> None:
+    line.catalog.rename(B, A)
+    line.catalog.commit(A, location=ELSEWHERE)
+    await line.hear(Hint(A), Hint(B), seconds=60)
+    left = line.document(A)
+    assert (left["state"], left["moved_to"]["name"], left.get("name_now")) == ("moved", "a", None)
+    line.catalog.rename(A, B)
+    await line.hear(Hint(B), Hint(A), seconds=60)
+    assert [line.document(name)["state"] for name in (A, B)] == ["moved", "moved"]
+    assert [line.document(name, ELSEWHERE)["state"] for name in (A, B)] == ["renamed", "current"]
+
+
+async def test_nor_where_both_names_lead_to_the_same_file() -> None:
+    line = Line()
+    table = line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    line.policy = replace(line.policy, naming=UUID)
+    line.catalog.rename(A, B)
+    await line.hear(Hint(B), Hint(A, renamed_to=B), seconds=60)
+    assert (line.document(A)["state"], line.document(A)["moved_to"]["name"]) == ("renamed", "b")
+    line.catalog.rename(B, A)
+    await line.hear(Hint(A), Hint(B), seconds=60)
+    left = line.document(A)
+    assert left["moved_to"]["sfn_file_path"].endswith(f"/{table.uuid}_main.ver")
+    assert (left["state"], left["moved_to"]["name"], left.get("name_now")) == ("moved", "a", None)
+
+
 async def test_a_table_that_moved_before_it_was_dropped_has_no_other_name(line: Line) -> None:
     line.policy = replace(line.policy, on_drop=OnDrop.DELETE)
-    line.catalog.commit(B, location="file:///warehouse/n/other")
+    line.catalog.commit(B, location=ELSEWHERE)
     await line.hear(Hint(B), seconds=60)
     line.catalog.drop(B)
     await line.hear(Hint(B, drop=True), seconds=60)
-    assert [line.document(B, place).get("state") for place in (AT, "file:///warehouse/n/other")] == ["moved", None]
+    assert [line.document(B, place).get("state") for place in (AT, ELSEWHERE)] == ["moved", None]
     assert (await standing(line, B)).story.renamed_to is None
 
 

@@ -33,7 +33,7 @@ def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draf
         doc = own.doc
         if doc is None or scene.is_here(own):
             continue
-        if scene.table is not None and doc.guid == scene.table.uuid and doc.state is not State.RENAMED:
+        if scene.table is not None and doc.guid == scene.table.uuid:
             _settle_moved(scene, own, doc, draft)
         elif doc.guid is not None and doc.guid in heirs and may_lead_on(scene, doc):
             _settle_renamed(scene, own, doc, heirs[doc.guid], draft)
@@ -124,7 +124,8 @@ def _move(scene: Scene, own: Own, draft: Draft) -> None:
     if here is None or lead is None:
         return
     stray = [file for file in own.files if file.doc.state in {State.CURRENT, State.MOVED, lead.doc.state}]
-    stray = [file for file in stray if file.doc.moved_to is None or file.doc.moved_to.sfn_file_path != here.key]
+    link = Link(scene.name.namespace, scene.name.name, here.key)
+    stray = [file for file in stray if file.doc.moved_to != link]
     if lead not in stray:
         _age(scene, own, draft)
         return
@@ -136,9 +137,7 @@ def _move(scene: Scene, own: Own, draft: Draft) -> None:
     draft.stirs.add(own.site.location)
     for file in reversed(stray):
         key = here.key if file is lead else _target(scene, here, file)
-        moved = replace(
-            successor(scene, file.doc, State.MOVED), moved_to=Link(scene.name.namespace, scene.name.name, key)
-        )
+        moved = replace(successor(scene, file.doc, State.MOVED), moved_to=replace(link, sfn_file_path=key))
         draft.put(Stage.FORWARD, file.key, render(moved), file.held)
 
 
