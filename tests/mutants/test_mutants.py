@@ -63,6 +63,8 @@ def run(tree: Path, *arguments: str) -> Ended:
     environment = {name: value for name, value in inherited.items() if not name.startswith(("PYTEST_", "COV"))}
     environment["PYTHONPATH"] = os.pathsep.join([str(tree / "service"), str(tree)])
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    # To import the others' plugins takes longer than most of these tests.
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     environment["COLUMNS"] = "400"
     return subprocess.run(
         [sys.executable, *arguments],
@@ -82,7 +84,7 @@ def outcome_of(tree: Path, *nodes: str) -> Ended:
         str(tree / "service" / "sfn" / "__init__.py"),
         str(tree / "tests" / "simulation" / "__init__.py"),
     ], origin.stderr
-    return run(tree, "-m", "pytest", "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", *nodes)
+    return run(tree, "-m", "pytest", "-q", "-x", "-p", "anyio", "-p", "no:cacheprovider", *nodes)
 
 
 def complaints(output: str) -> str:
