@@ -187,18 +187,17 @@ class Checker:
             self._saw(("hint", place, str(uuid)), owners[0], uuid, pointer, self.seen_at.get(pointer))
 
     def _is_left_over_hint(self, place: str, said: str) -> bool:
-        """Whether a writer that leads on slept across the end of the hint; or two rows' files that both said it ended
-        at once, and each left it to the other. The next look takes it.
+        """Whether the files of two rows both said it, ended at once and left it to each other, until the next look.
+
+        One may have been written late, by who slept meanwhile.
         """
-        documents = self.documents(place)
         ended = {
-            (*doc["namespace"], doc["name"])
-            for _, doc in documents
-            if said in doc["metadata_file_path"]
-            and self.now() - datetime.fromisoformat(doc["written_at"]) < REPLICA_LAG
+            (*doc["namespace"], doc["name"]): key in self.late or self.now() - written < REPLICA_LAG
+            for key, doc in self.documents(place)
+            if doc["state"] != "current" and said in doc["metadata_file_path"]
+            for written in [datetime.fromisoformat(doc["written_at"])]
         }
-        leading_on = [key for key, doc in documents if doc["state"] in {"renamed", "moved"}]
-        return len(ended) > 1 or not self.late.isdisjoint(leading_on)
+        return len(ended) > 1 and any(ended.values())
 
     def _look(self, place: str, identifier: tuple[str, ...] | None, cause: Cause = NOTHING) -> None:
         found = self.resolve(place, identifier)

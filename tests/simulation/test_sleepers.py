@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from sfn.pointer.naming import ORDINAL, Whose
 from sfn.pointer.site import Site
-from tests.simulation.script import PLACE, Asleep, Stage, named
+from tests.simulation.script import ELSEWHERE, PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
@@ -108,6 +110,40 @@ def test_a_late_tombstone_meets_the_document_of_who_made_its_hint_anew() -> None
         assert stage.world.checker.document(FILE)["state"] == "current"
 
     assert stage.run(act) == []
+
+
+@pytest.mark.parametrize("seconds", [1, 2 * LEASE], ids=["at once", "one of them late"])
+def test_the_hint_that_two_names_files_left_to_each_other_goes_with_the_next_look(seconds: float) -> None:
+    """Rule 9: each saw that the other still said what the hint says."""
+    stage = Stage()
+
+    async def act() -> None:
+        table = stage.create("b")
+        await stage.hint("b")
+        await asyncio.sleep(20)
+        stage.world.set(0, named("a"), table)
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        stage.rename("a", "c")
+        stage.commit("c", place=ELSEWHERE)
+        stage.drop("b")
+        await stage.hint("c")
+        await asyncio.sleep(10)
+        free = stage.block(f"before write {FILE}")
+        await stage.hint("a", renamed_to=named("c"))
+        await asyncio.sleep(10)
+        await stage.hint("b", drop=True)
+        await asyncio.sleep(seconds)
+        assert stage.states(["a", "b"]) == {"current": 1, "renamed": 1}
+        free.set()
+        await asyncio.sleep(0.1)
+        assert stage.world.checker.hint(PLACE) == table.metadata_location
+        assert stage.states(["a", "b"]) == {"renamed": 2}
+        await asyncio.sleep(10)
+        assert stage.world.checker.hint(PLACE) is None
+
+    assert stage.run(act) == []
+    assert stage.world.checker.stated
 
 
 def test_a_late_delete_meets_what_came_in_the_tombstones_place() -> None:
