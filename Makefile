@@ -21,7 +21,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars catalog demo test lint format simulate faults bench soak lock clean
+.PHONY: help venv jars catalog demo test coverage lint format simulate faults bench soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -51,9 +51,12 @@ demo: venv ## a real catalog, the service and a table, end to end; without Java 
 
 # Not one job a processor: some tests take times, and a file's tests stay together since they share servers.
 # xdist's own order has files of few tests last, however long they take: tests/conftest.py has the long ones first.
-test: lint ## lint, then every test with branch coverage, JOBS at a time; without a network those that need no catalog server
+test: lint ## lint, then every test, JOBS at a time; without a network those that need no catalog server
 	@$(MAKE) jars || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server: the tests that need it are skipped, and say so at the end"; }
-	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml
+	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(MEASURE)
+
+coverage: ## test, with branch coverage: it takes half as long again
+	@$(MAKE) test MEASURE="--cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml"
 
 lint: venv ## ruff, mypy, import-linter, hadolint, and the Compose Specification's schema
 	@$(BIN)/ruff check

@@ -194,7 +194,9 @@ def started(setting: Setting, session: aiohttp.ClientSession) -> Iterator[Servic
 @asynccontextmanager
 async def running(setting: Setting) -> AsyncGenerator[Service]:
     """A ready service, killed in the end if it still runs."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session:
+    # Less than the service keeps it open: after a catalog was started nobody had time to see that it was closed.
+    connector = aiohttp.TCPConnector(keepalive_timeout=2)
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=20)) as session:
         with started(setting, session) as service:
             await service.ready()
             yield service
