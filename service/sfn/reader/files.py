@@ -134,5 +134,5 @@ def directory_url(directory: str | os.PathLike[str]) -> str:
         raise ValueError("a path or a URL of a directory: '' (a variable that is not set?); the working one is '.'")
     if ":" in text.split("/", 1)[0]:
         return canonical(text)
-    path = str(Path(text).absolute())
-    return canonical(os.path.realpath(path) if ".." in path.split("/") else path)
+    path = text if text.startswith("/") else f"{Path.cwd()}/{text}"
+    return canonical(os.path.realpath(path) if ".." in path.split("/") else os.path.normpath(path))
