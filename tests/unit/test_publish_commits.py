@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,58 +10,16 @@ import pytest
 
 from sfn.errors import Transient
 from sfn.pointer.document import render_ordinal
-from sfn.pointer.naming import ORDINAL, Whose, commit_of
-from sfn.pointer.site import Site
+from sfn.pointer.naming import commit_of
 from sfn.publish.decide import Verdict, decide
-from sfn.publish.policy import MOST_COMMITS, OnDrop, Policy
+from sfn.publish.policy import MOST_COMMITS, OnDrop
 from sfn.store import Moved
-from sfn.words import Held, Hint, Later, Table
+from sfn.words import Held, Hint, Later
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, Line, TornStore
+from tests.unit.publishing import A, TornStore
+from tests.unit.timeline import HEAD, SITE, Timeline
 
 pytestmark = pytest.mark.anyio
-SITE = Site(AT, ORDINAL)
-HEAD = SITE.keys(Whose(A.namespace, A.name))[0]
-
-
-class Timeline(Line):
-    """A line that keeps commits; metadata files that were written are there until they are deleted."""
-
-    def __init__(self, **more: Any) -> None:  # noqa: ANN401 - any setting
-        usual: dict[str, Any] = {"replica_lag": LAG, "keep_for": LAG}
-        super().__init__(Policy("c1", swept=False, naming=ORDINAL, **usual | more))
-
-    def commit(self, times: int = 1) -> Table:
-        """So many commits; the first creates the table."""
-        table = self.catalog.current(A)
-        for _ in range(times):
-            table = self.catalog.commit(A) if table is not None else self.catalog.create(A)
-            self.store.files[table.metadata_location] = b"{}"
-        assert table is not None
-        return table
-
-    @property
-    def head(self) -> dict[str, Any]:
-        """The head."""
-        return self.read(HEAD)
-
-    def read(self, key: str) -> dict[str, Any]:
-        """A document."""
-        body: dict[str, Any] = json.loads(self.store.files[key])
-        return body
-
-    @property
-    def commits(self) -> list[dict[str, Any]]:
-        """The documents of commits, the oldest first; each at the place that its Ordinal names."""
-        keys = sorted(key for key in self.store.files if commit_of(key) is not None)
-        found = [self.read(key) for key in keys]
-        assert keys == [f"{SITE.folder}n_a_{body['Ordinal']}.ver" for body in found]
-        return found
-
-    @property
-    def pointers(self) -> list[str]:
-        """What they name."""
-        return [body["metadata_file_path"] for body in self.commits]
 
 
 async def test_each_commit_has_a_file_and_the_head_names_the_newest() -> None:
