@@ -96,7 +96,7 @@ lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versio
 	    --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) "$$@"; \
 	}; \
 	pin --all-extras -o deploy/requirements.lock pyproject.toml; \
-	pin --extra pyiceberg --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
+	pin --extra pyiceberg --extra s3 --extra azure --extra gcs --extra postgres --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
 	"$$tools/bin/python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
 	  pin --constraint deploy/requirements.lock -o deploy/build.lock -
 

