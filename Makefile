@@ -21,7 +21,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars catalog demo test coverage lint format simulate faults bench soak lock clean
+.PHONY: help venv jars servers catalog demo test coverage lint format simulate faults bench soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,9 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 jars: venv ## Iceberg's own REST catalog server and a Java to run it, in ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/rest-fixture/fetch.py
 
+servers: venv ## the servers that the tests of stores and of PostgreSQL run against, in ~/.cache/iceberg-sfn
+	@$(BIN)/python deploy/test-servers/fetch.py
+
 catalog: jars ## Iceberg's own REST catalog with a table, on port 8181, for five minutes against it
 	@$(BIN)/python deploy/rest-fixture/serve.py build/lake 8181
 
@@ -51,8 +54,9 @@ demo: venv ## a real catalog, the service and a table, end to end; without Java 
 
 # Not one job a processor: some tests take times, and a file's tests stay together since they share servers.
 # xdist's own order has files of few tests last, however long they take: tests/conftest.py has the long ones first.
-test: lint ## lint, then every test, JOBS at a time; without a network those that need no catalog server
+test: lint ## lint, then every test, JOBS at a time; without a network those that need no server
 	@$(MAKE) jars || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server: the tests that need it are skipped, and say so at the end"; }
+	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores or of PostgreSQL that need it are skipped, and say so at the end"; }
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(MEASURE)
 
 coverage: ## test, with branch coverage: it takes half as long again

@@ -7,6 +7,8 @@ import os
 
 import pytest
 
+pytest_plugins = ["tests.servers.fixtures"]
+
 # Files of few tests that take long: one processor would be alone with them if they came last.
 LONG = {"acceptance", "faults", "mutants", "scenarios", "simulation"}
 

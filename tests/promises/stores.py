@@ -7,7 +7,6 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
@@ -15,46 +14,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from sfn.errors import Scope, Trouble
-from sfn.store import PointerStore
-from sfn.store.local import Busy, LocalFiles, LocalStore
-from sfn.store.memory import MemoryStore
+from sfn.store.local import Busy, LocalFiles
 from sfn.words import Held
 from tests.promises.kernel import Step, kill_at
 
 NOBODY = 65534
 """The number of a user who owns nothing, where the tests run as root."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """A store, a folder of it that does not exist yet, and another program that writes there without asking.
-
-    Attributes:
-        store: the store.
-        folder: prefix of keys, with its slash.
-        plant: puts a content at a key.
-    """
-
-    store: PointerStore
-    folder: str
-    plant: Callable[[str, bytes], None]
-
-    @property
-    def key(self) -> str:
-        """A file in the folder."""
-        return f"{self.folder}sales_orders_main.ver"
-
-
-def memory(_: Path) -> Ground:
-    store = MemoryStore()
-    return Ground(store, "file:///warehouse/orders/metadata/_sfn/", store.files.__setitem__)
-
-
-def local(folder: Path) -> Ground:
-    return Ground(LocalStore(), f"file://{folder}/metadata/_sfn/", plant_file)
-
-
-ADAPTERS: Mapping[str, Callable[[Path], Ground]] = {"memory": memory, "local": local}
 
 
 def plant_file(key: str, body: bytes) -> None:

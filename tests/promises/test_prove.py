@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,9 @@ import pytest
 from sfn.errors import Permanent, Scope, Transient, Unsure
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.memory import MemoryStore
-from sfn.store.prove import MADE_UP, RESTORES, Proof
+from sfn.store.prove import RESTORES, Proof
 from sfn.words import Held
-from tests.promises.stores import ADAPTERS, Ground
+from tests.promises.grounds import ADAPTERS, Ground
 
 KEY = "file:///warehouse/orders/metadata/_sfn/sales_orders_main.ver"
 
@@ -83,8 +83,9 @@ def lose_answer(files: dict[str, bytes]) -> None:
 
 
 @pytest.fixture(params=list(ADAPTERS))
-def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
-    return ADAPTERS[request.param](tmp_path)
+async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
+    async with ADAPTERS[request.param](request, tmp_path) as ground:
+        yield ground
 
 
 @pytest.mark.parametrize("body", [b"1", b""])
@@ -108,8 +109,8 @@ async def test_a_proof_needs_a_file_and_then_is_for_good(ground: Ground) -> None
 async def test_no_stored_content_has_the_made_up_tag(ground: Ground) -> None:
     held = await ground.store.write(ground.key, b"1", None)
     assert isinstance(held, Held)
-    assert len(held.tag) == len(MADE_UP)
-    assert held.tag != MADE_UP
+    assert len(held.tag) == len(ground.made_up)
+    assert held.tag != ground.made_up
 
 
 @pytest.mark.parametrize("ignored", ["create", "swap"])
@@ -144,7 +145,7 @@ async def test_a_store_that_deletes_regardless_gets_its_file_back_and_is_named()
     held = await store.write(KEY, b"1", None)
     assert await store.prove(KEY) == Guarantees(swap=True, conditional_delete=False)
     assert await store.read(KEY) == held
-    assert await store.delete(KEY, Held(b"1", MADE_UP)) == Gone()
+    assert await store.delete(KEY, Held(b"1", "0" * 64)) == Gone()
     assert await store.read(KEY) is None
 
 

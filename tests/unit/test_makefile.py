@@ -1,4 +1,4 @@
-"""`make test` where the catalog server can't be had, and what is told while things are fetched."""
+"""`make test` where servers can't be had, and what is told while things are fetched."""
 
 from __future__ import annotations
 
@@ -41,13 +41,24 @@ def made(tree: Path, *, ci: str | None) -> subprocess.CompletedProcess[str]:
 def test_every_other_test_is_run(tree: Path, ci: str | None) -> None:
     done = made(tree, ci=ci)
     assert done.returncode == 0, done.stderr
-    assert (tree / "ran").read_text().split()[-2:] == ["python", "pytest"]
-    assert "the tests that need it are skipped" in done.stderr
+    assert (tree / "ran").read_text().split()[-3:] == ["python", "python", "pytest"]
+    assert "no catalog server: the tests that need it are skipped" in done.stderr
+    assert "a server is missing: the tests of stores or of PostgreSQL that need it are skipped" in done.stderr
 
 
 def test_on_ci_it_is_a_failure(tree: Path) -> None:
     assert made(tree, ci="true").returncode != 0
     assert (tree / "ran").read_text().split()[-1] == "python"
+
+
+@pytest.mark.parametrize(("ci", "last"), [(None, "pytest"), ("true", "python")])
+def test_a_catalog_server_is_no_reason_to_do_without_the_others(tree: Path, ci: str | None, last: str) -> None:
+    python = "#!/bin/sh\necho python >>ran\n[ $1 != deploy/test-servers/fetch.py ]\n"
+    (tree / ".venv" / "bin" / "python").write_text(python)
+    done = made(tree, ci=ci)
+    assert (done.returncode == 0) is (last == "pytest")
+    assert (tree / "ran").read_text().split()[-1] == last
+    assert "no catalog server" not in done.stderr
 
 
 def test_where_it_is_had_nothing_is_said(tree: Path) -> None:

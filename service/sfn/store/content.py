@@ -24,3 +24,8 @@ def check_length(key: str, body: bytes) -> None:
     """
     if len(body) > LIMIT:
         raise Permanent(key, scope=Scope.TABLE, expected=f"a body of at most {LIMIT} bytes", found=f"{len(body)} bytes")
+
+
+def media_type(key: str) -> str:
+    """What a file of ours is, for whoever looks at it in a store's console."""
+    return "application/json" if key.endswith(".ver") else "text/plain; charset=utf-8"

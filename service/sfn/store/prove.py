@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import anyio
+
 from sfn.errors import Permanent, Scope, Transient
 from sfn.store import Gone, Guarantees, Moved, PointerStore
 from sfn.words import Held
@@ -10,6 +12,11 @@ MADE_UP = "0" * 64
 """A tag that no content has, for stores whose tags are digests."""
 RESTORES = 3
 """Attempts to put a file back that a store deleted although the condition did not hold."""
+_OVERRIDE = (
+    "use a store with conditional writes; or set `stores.NAME.unsafe_unconditional_writes = true` for a single replica "
+    "and lose what the condition is for: a writer that was suspended may put an older pointer over a newer one, and "
+    "readers go back until the next publish"
+)
 
 
 class Proof:
@@ -37,6 +44,25 @@ class Proof:
         return self._guarantees
 
 
+class Proofs:
+    """What each bucket of a service was proven to do: one may be of another kind than the next.
+
+    Args:
+        made_up, unsafe: as of `Proof`.
+    """
+
+    def __init__(self, *, made_up: str, unsafe: bool = False) -> None:
+        self._made_up, self._unsafe = made_up, unsafe
+        self._proofs: dict[str, tuple[anyio.Lock, Proof]] = {}
+
+    async def of(self, store: PointerStore, key: str) -> Guarantees:
+        """As `Proof.of`, of the bucket that a key lies in. Whoever asks at the same time shares one proof."""
+        bucket = key.split("/", 3)[2]
+        lock, proof = self._proofs.setdefault(bucket, (anyio.Lock(), Proof(made_up=self._made_up, unsafe=self._unsafe)))
+        async with lock:
+            return await proof.of(store, key)
+
+
 async def prove(store: PointerStore, key: str, *, made_up: str, unsafe: bool) -> Guarantees:
     """Try every condition on an existing file with the content that it has, so that no answer can change it.
 
@@ -55,7 +81,7 @@ async def prove(store: PointerStore, key: str, *, made_up: str, unsafe: bool) ->
             scope=Scope.STORE,
             expected="a refused write",
             found="a store that ignores the condition of a write",
-            remedy="use a store with conditional writes, or set `unsafe_unconditional_writes` for a single writer",
+            remedy=_OVERRIDE,
         )
     return Guarantees(swap=swap, conditional_delete=swap and await _deletes_on_condition(store, key, made))
 

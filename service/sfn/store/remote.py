@@ -1,0 +1,155 @@
+"""Files of an object store: compare-and-swap by conditional requests, to whatever service (`sfn.store.objects`)."""
+
+from __future__ import annotations
+
+import secrets
+from itertools import count
+from typing import Final
+
+import anyio
+
+from sfn.errors import Scope, Transient, Trouble, Unsure
+from sfn.store import Gone, Guarantees, Moved
+from sfn.store.content import READ_AT_MOST, check_length
+from sfn.store.denials import Denials
+from sfn.store.meanings import MEANINGS
+from sfn.store.objects import Found, Kind, Objects, Refused
+from sfn.store.prove import Proofs
+from sfn.words import Held
+
+PAGE: Final = 1000
+"""Keys of a listing that are asked for at once: as many as every service gives."""
+
+
+class RemoteStore:
+    """Implements `PointerStore` on a service's requests.
+
+    Each write carries a mark of its own. Where a condition did not hold, the mark tells whether it was this very write
+    that came first: its answer was lost, and it was sent once more on the way.
+
+    Args:
+        objects: the service.
+        proofs: that it honours conditions; shared by all that speak to the same buckets.
+        denials: what it permits; shared likewise.
+    """
+
+    def __init__(self, objects: Objects, proofs: Proofs, denials: Denials) -> None:
+        self._objects, self._proofs, self._denials = objects, proofs, denials
+        self._self, self._writes = secrets.token_hex(8), count(1)
+        self._unseen: set[str] = set()
+
+    async def read(self, key: str) -> Held | None:
+        found = await self._seen(key)
+        return None if found is None else Held(found.body, found.tag)
+
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        try:
+            return await self._objects.part(key, start, most)
+        except Refused as refused:
+            if refused.kind is Kind.MISSING:
+                return None
+            raise self._trouble("read", key, refused) from refused
+
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        check_length(key, body)
+        mark = f"{self._self}-{next(self._writes)}"
+        try:
+            tag = await self._objects.put(key, body, None if replacing is None else replacing.tag, mark)
+        except Refused as refused:
+            # An object that is not there has no tag: that is what a replacement is told by some services.
+            if refused.kind is Kind.MOVED or (refused.kind is Kind.MISSING and replacing is not None):
+                return await self._own(key, body, mark, refused)
+            raise self._trouble("write", key, refused, changes=True) from refused
+        self._denials.permitted("write", _folder(key))
+        self._unseen.discard(key)
+        return Held(body, tag)
+
+    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+        try:
+            await self._objects.delete(key, expected.tag)
+        except Refused as refused:
+            if refused.kind is Kind.MISSING:
+                return Gone()
+            if refused.kind is Kind.MOVED:
+                return Gone() if await self._seen(key) is None else Moved()
+            raise self._trouble("delete", key, refused, changes=True) from refused
+        self._denials.permitted("delete", _folder(key))
+        return Gone()
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        keys: list[str] = []
+        begin: str | None = None
+        while len(keys) < limit:
+            try:
+                page = await self._objects.page(prefix, min(PAGE, limit - len(keys)), begin)
+            except Refused as refused:
+                raise self._trouble("list", prefix, refused) from refused
+            self._denials.permitted("list", prefix.rstrip("/"))
+            keys += page.keys
+            begin = page.next
+            if begin is None:
+                break
+        return keys[:limit]
+
+    async def prove(self, key: str) -> Guarantees:
+        # A store that deletes on no condition has its file put back: a stop must not come between.
+        with anyio.CancelScope(shield=True):
+            return await self._proofs.of(self, key)
+        raise AssertionError("a shielded scope was cancelled")
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._objects.close()
+
+    async def _seen(self, key: str) -> Found | None:
+        """What lies at a key, None for nothing.
+
+        Whoever may not list a whole bucket is denied to read what is not there. A listing of the one key tells the
+        difference, and where that is denied too, the creation of the file does: it is taken for missing until then.
+        """
+        try:
+            found = await self._objects.get(key, READ_AT_MOST)
+        except Refused as refused:
+            if refused.kind is Kind.MISSING or (refused.kind is Kind.DENIED and await self._may_be_absent(key)):
+                return None
+            raise self._trouble("read", key, refused) from refused
+        self._denials.permitted("read", _folder(key))
+        return found
+
+    async def _may_be_absent(self, key: str) -> bool:
+        """Whether nothing lies at a key that may not be read, as far as anybody can tell."""
+        try:
+            page = await self._objects.page(key, 1, None)
+        except Refused as refused:
+            if refused.kind is not Kind.DENIED:
+                raise self._trouble("list", key, refused) from refused
+            self._unseen.add(key)
+            return True
+        return key not in page.keys
+
+    async def _own(self, key: str, body: bytes, mark: str, refused: Refused) -> Held | Moved:
+        """What a write came to whose condition did not hold."""
+        found = await self._seen(key)
+        if found is None and key in self._unseen:
+            self._unseen.discard(key)
+            denied = Refused(Kind.DENIED, f"that the object is there and may not be read ({refused.found})")
+            raise self._trouble("read", key, denied)
+        return Held(body, found.tag) if found is not None and found.mark == mark else Moved()
+
+    def _trouble(self, verb: str, key: str, refused: Refused, *, changes: bool = False) -> Trouble:
+        meaning, scope = MEANINGS[refused.kind], None
+        if refused.kind is Kind.DENIED:
+            scope = self._denials.denied(verb, _folder(key))
+        error = meaning.error if scope in {None, Scope.TABLE} else Transient
+        return (Unsure if changes and refused.kind is Kind.UNANSWERED else error)(
+            key,
+            scope=scope or meaning.scope,
+            expected=meaning.expected.format(verb),
+            found=refused.found,
+            remedy=refused.remedy or meaning.remedy,
+            retry_after=refused.retry_after,
+        )
+
+
+def _folder(key: str) -> str:
+    return key.rpartition("/")[0]

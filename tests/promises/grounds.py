@@ -1,0 +1,98 @@
+"""The stores that promises are tried on. A new adapter is one more line in `ADAPTERS`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio
+import pytest
+
+from sfn.aws import Identity, Keys
+from sfn.store import PointerStore
+from sfn.store.denials import Denials
+from sfn.store.local import LocalStore
+from sfn.store.memory import MemoryStore
+from sfn.store.pool import Pool
+from sfn.store.prove import MADE_UP, Proofs
+from sfn.store.remote import RemoteStore
+from sfn.store.s3 import MADE_UP as NO_ETAG
+from sfn.store.s3 import S3Objects, S3Terms
+from tests.promises.stores import plant_file
+from tests.servers.s3 import REGION, ROOT, S3
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A store, a folder of it that does not exist yet, and another program that writes there without asking.
+
+    Attributes:
+        store: the store.
+        folder: prefix of keys, with its slash.
+        plant: puts a content at a key.
+        made_up: a tag in the store's own form that nothing has.
+        tags_contents: the same content has the same tag again; otherwise each write has its own.
+    """
+
+    store: PointerStore
+    folder: str
+    plant: Callable[[str, bytes], Awaitable[None]]
+    made_up: str = MADE_UP
+    tags_contents: bool = True
+
+    @property
+    def key(self) -> str:
+        """A file in the folder."""
+        return f"{self.folder}sales_orders_main.ver"
+
+
+Adapter: TypeAlias = Callable[[pytest.FixtureRequest, Path], AbstractAsyncContextManager[Ground]]
+
+
+@asynccontextmanager
+async def memory(_: pytest.FixtureRequest, __: Path) -> AsyncIterator[Ground]:
+    store = MemoryStore()
+
+    async def plant(key: str, body: bytes) -> None:
+        store.files[key] = body
+
+    yield Ground(store, "file:///warehouse/orders/metadata/_sfn/", plant)
+
+
+@asynccontextmanager
+async def local(_: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Ground]:
+    async def plant(key: str, body: bytes) -> None:
+        plant_file(key, body)
+
+    yield Ground(LocalStore(), f"file://{folder}/metadata/_sfn/", plant)
+
+
+@asynccontextmanager
+async def s3(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
+    server: S3 = request.getfixturevalue("s3")
+    bucket = await anyio.to_thread.run_sync(server.bucket)
+
+    async def plant(key: str, body: bytes) -> None:
+        path = key.removeprefix(f"s3://{bucket}/")
+        await anyio.to_thread.run_sync(lambda: server.client.put_object(Bucket=bucket, Key=path, Body=body))
+
+    async with s3_store(server) as store:
+        yield Ground(store, f"s3://{bucket}/orders/metadata/_sfn/", plant, NO_ETAG)
+
+
+@asynccontextmanager
+async def s3_store(server: S3, keys: Keys | None = None) -> AsyncIterator[RemoteStore]:
+    """A store on a server, as the one who may do everything or as another."""
+    identity = Identity(keys=keys or Keys(ROOT.access, ROOT.secret))
+    terms = S3Terms(identity=identity, endpoint=server.url, region=REGION)
+    store = RemoteStore(S3Objects(terms, Pool()), Proofs(made_up=NO_ETAG), Denials(anyio.current_time))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+ADAPTERS: Mapping[str, Adapter] = {"memory": memory, "local": local, "S3": s3}

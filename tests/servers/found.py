@@ -1,0 +1,31 @@
+"""What `make servers` fetched and found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.real_catalog import IS_CI
+
+SURROUNDINGS = os.environ  # noqa: TID251 - the test run's own
+CACHE = Path(SURROUNDINGS.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn" / "test-servers-2026.11"
+
+
+def found(name: str, *, cache: Path = CACHE, ci: bool = IS_CI) -> Path:
+    """Where a server is; without it the test is skipped, but fails on a build server.
+
+    Args:
+        name: of an environment variable, which counts before what was fetched.
+    """
+    env = cache / "env"
+    lines = env.read_text().splitlines() if env.is_file() else []
+    fetched = dict(line.split("=", 1) for line in lines)
+    path = SURROUNDINGS.get(name) or fetched.get(name)
+    if path and Path(path).exists():
+        return Path(path)
+    missing = f"{name}: expected a path, set or in {env}; found {path}; run `make servers`"
+    if ci:
+        pytest.fail(missing)
+    pytest.skip(missing)

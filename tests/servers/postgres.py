@@ -1,0 +1,100 @@
+"""PostgreSQL, of the machine's version: a cluster of its own, which a power cut of the machine would ruin."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from typing_extensions import override
+
+from tests.servers.found import found
+from tests.servers.process import Server
+from tests.servers.user import AS_LESSER, give
+
+USER = "postgres"
+"""The one user, a superuser who needs no password."""
+
+LASTING_NO_LONGER = ("fsync=off", "full_page_writes=off")
+CONNECTIONS = 200
+
+
+class Postgres(Server):
+    """The server, over TCP alone. Stopped, it leaves what a crash of it leaves; started again, it recovers."""
+
+    title = "PostgreSQL"
+
+    def __init__(self) -> None:
+        self._programs = found("SFN_POSTGRES")
+        super().__init__()
+        self._data = self.folder / "data"
+
+    def dsn(self, database: str = USER) -> str:
+        """Where a database is, as a URL."""
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """A new database; its name. It is dropped at the end, whoever is still connected."""
+        name = f"test_{uuid4().hex}"
+        self.execute(f"CREATE DATABASE {name}")
+        try:
+            yield name
+        finally:
+            self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def execute(self, statement: str, database: str = USER) -> str:
+        """Run a statement outside any transaction; its rows, as `query` gives them."""
+        return query(self._programs, self.dsn(database), statement)
+
+    @override
+    def start(self) -> None:
+        if not self._data.exists():
+            give(self.folder)
+            options = (f"--username={USER}", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+            if self._run("initdb", *options):
+                raise self._trouble("initdb failed")
+        super().start()
+
+    @override
+    def stop(self) -> None:
+        # Killed, it would leave processes behind, and memory that nothing frees.
+        if self._process is not None:
+            self._run("pg_ctl", "--mode=immediate", "--wait", "stop")
+        super().stop()
+
+    @override
+    def _command(self) -> Sequence[str | Path]:
+        settings = (
+            *("listen_addresses=127.0.0.1", f"port={self.port}", "unix_socket_directories=", "timezone=UTC"),
+            *(f"max_connections={CONNECTIONS}", *LASTING_NO_LONGER),
+        )
+        return [*AS_LESSER, self._programs / "postgres", "-D", self._data, *(f"--{setting}" for setting in settings)]
+
+    @override
+    def _answers(self) -> bool:
+        return is_ready(self._programs, self.port)
+
+    def _run(self, program: str, *arguments: str) -> int:
+        command: list[str | Path] = [*AS_LESSER, self._programs / program, f"--pgdata={self._data}", *arguments]
+        with self.log.open("ab") as log:
+            return subprocess.run(command, cwd=self.folder, stdout=log, stderr=log, check=False).returncode
+
+
+def is_ready(programs: Path, port: int) -> bool:
+    """Whether connections are accepted."""
+    server = ("--host=127.0.0.1", f"--port={port}", f"--username={USER}")
+    return subprocess.run([programs / "pg_isready", "--quiet", *server], check=False).returncode == 0
+
+
+def query(programs: Path, dsn: str, statement: str) -> str:
+    """Run a statement by psql; its rows, a line each, columns with `|` between them.
+
+    Raises:
+        subprocess.CalledProcessError: it failed; `stderr` says why.
+    """
+    bare = ("--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1")
+    command: list[str | Path] = [programs / "psql", *bare, f"--dbname={dsn}", f"--command={statement}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.rstrip("\n")
