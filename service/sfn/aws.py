@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -76,8 +77,11 @@ class Chain:
             return _frozen(credentials)
         async with self._looking:
             try:
-                self._credentials, keys = await to_thread.run_sync(self._look, self._credentials)
-            except (BotoCoreError, ClientError) as error:
+                # Whoever gives up need not wait for a metadata service that does not answer.
+                look = partial(self._look, self._credentials)
+                self._credentials, keys = await to_thread.run_sync(look, abandon_on_cancel=True)
+            except (BotoCoreError, ClientError, OSError, ValueError) as error:
+                # The last two where a program that is to print keys is missing, or prints something else.
                 raise self._none(_said(error)) from error
         return keys
 
@@ -142,8 +146,8 @@ def _frozen(credentials: Credentials) -> Keys:
     return Keys(found.access_key, found.secret_key, found.token)
 
 
-def _said(error: BotoCoreError | ClientError) -> str:
-    """An error without what a service's message may repeat."""
+def _said(error: Exception) -> str:
+    """An error without what a service's or a program's message may repeat."""
     if isinstance(error, ClientError):
         return f"{error.response.get('Error', {}).get('Code', 'an error')} from AWS"
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}" if isinstance(error, BotoCoreError) else type(error).__name__

@@ -20,9 +20,13 @@ from sfn.store.pool import Pool
 from sfn.store.prove import MADE_UP, Proofs
 from sfn.store.remote import RemoteStore
 from sfn.store.s3 import MADE_UP as NO_ETAG
-from sfn.store.s3 import S3Objects, S3Terms
+from sfn.store.s3 import AddressBook, S3Objects, S3Terms
 from tests.promises.stores import plant_file
 from tests.servers.s3 import REGION, ROOT, S3
+
+EVERYTHING = Identity(keys=Keys(ROOT.access, ROOT.secret))
+"""Who may do everything on S3."""
+BOOK = AddressBook()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +88,22 @@ async def s3(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
 
 
 @asynccontextmanager
-async def s3_store(server: S3, keys: Keys | None = None) -> AsyncIterator[RemoteStore]:
-    """A store on a server, as the one who may do everything or as another."""
-    identity = Identity(keys=keys or Keys(ROOT.access, ROOT.secret))
-    terms = S3Terms(identity=identity, endpoint=server.url, region=REGION)
-    store = RemoteStore(S3Objects(terms, Pool()), Proofs(made_up=NO_ETAG), Denials(anyio.current_time))
+async def s3_store(
+    server: S3, identity: Identity | None = EVERYTHING, *, url: str | None = None, region: str = REGION
+) -> AsyncIterator[RemoteStore]:
+    """A store on a server.
+
+    Args:
+        identity: who asks, None for somebody unknown.
+        url: of what is asked instead of the server itself.
+        region: that requests are signed for at first.
+    """
+    terms = S3Terms(identity=identity, endpoint=url or server.url, region=region)
+    pool = Pool()
     try:
-        yield store
+        yield RemoteStore(S3Objects(terms, pool, BOOK), Proofs(made_up=NO_ETAG), Denials(anyio.current_time))
     finally:
-        await store.close()
+        await pool.close()
 
 
 ADAPTERS: Mapping[str, Adapter] = {"memory": memory, "local": local, "S3": s3}

@@ -148,9 +148,9 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
         ("[admin]\ntoken_file = ['a']", "[admin] token_file: expected the path of a file, found an array"),
         ("[admin]\ntoken = ''", "visible ASCII"),
         ("[stores.s]\nprefix = ''", "[stores.s] prefix"),
-        ("[stores.s]\nprefix = 'warehouse'", "[stores.s] prefix: expected an absolute path or a file: URL"),
-        ("[stores.s]\nprefix = 's3://bucket'", "this version has no other store, found 's3://bucket'"),
-        ("[stores.s]\nprefix = 'file://host/warehouse'", "[stores.s] prefix: expected an absolute path or"),
+        ("[stores.s]\nprefix = 'warehouse'", "[stores.s] prefix: expected a prefix such as /warehouse or s3://"),
+        ("[stores.s]\nprefix = 'http://bucket'", "[stores.s] prefix: expected a prefix such as /warehouse or s3://"),
+        ("[stores.s]\nprefix = 'file://host/warehouse'", "a bucket or container, and none for file:"),
         ("[stores.s]\nprefix = '/w/../x'", "without empty, `.` or `..` segments, found '/w/../x'"),
         ("[stores.s]\nprefix = '/w/*'", "[stores.s] prefix: expected a prefix without `*`: all that lies below it"),
         (

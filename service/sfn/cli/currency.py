@@ -67,9 +67,9 @@ def currency(found: Resolved, asked: Owners) -> Finding:
     telemetry.configure("error", "console")
 
     async def ask() -> Finding:
-        async with AsyncExitStack() as stack:
-            settings = asked.settings
-            catalogs = sources.adapters(settings, SystemClock(), Router(places.stores_of(settings)).part)
+        settings = asked.settings
+        async with places.opened_stores(settings) as opened, AsyncExitStack() as stack:
+            catalogs = sources.adapters(settings, SystemClock(), Router(opened).part)
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
             return await _asked(found, {name: catalogs[name] for name in asked.names})

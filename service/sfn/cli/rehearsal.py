@@ -69,9 +69,9 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
     telemetry.configure("error", "console")
 
     async def walk() -> list[Rehearsed]:
-        stores = Router(places.stores_of(settings))
         found = []
-        async with AsyncExitStack() as stack:
+        async with places.opened_stores(settings) as opened, AsyncExitStack() as stack:
+            stores = Router(opened)
             catalogs = sources.adapters(settings, SystemClock(), stores.part)
             for one in catalogs.values():
                 stack.push_async_callback(one.close)

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from sfn.errors import SfnError, nearest
+from sfn.settings.asking import misasked
 from sfn.settings.model import Settings
 from sfn.settings.parties import SenderSettings
 from sfn.settings.placing import misplaced
 from sfn.settings.sources import Sources, variable
-
-_RESTS: Final = frozenset(
-    {
-        "ca_file",
-        "credential",
-        "credential_file",
-        "headers",
-        "oauth2_uri",
-        "scope",
-        "token",
-        "token_file",
-        "uri",
-        "warehouse",
-    }
-)
-_PYICEBERGS: Final = frozenset({"properties"})
-_OTHERS: Final = {"rest": _PYICEBERGS, "pyiceberg": _RESTS, "told": _RESTS | _PYICEBERGS}
-"""Keys that do not go with a type of catalog."""
-_INSTEAD: Final = {
-    "rest": 'set type = "pyiceberg", if PyIceberg is to ask the catalog',
-    "pyiceberg": "PyIceberg's own names for such things go into properties",
-    "told": "remove it: such a catalog is never asked",
-}
+from sfn.settings.storing import misstored
 
 
 def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...]:
     """Everything that does not fit together."""
     return (
         *_catalogs(settings, sources),
-        *_asked_otherwise(settings, sources),
+        *misasked(settings, sources),
         *_told(settings, sources),
         *_open_to_the_network(settings, sources),
         *_tls(settings, sources),
@@ -47,7 +25,7 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
         *_secrets_shared(settings, sources),
         *_two_origins(settings, sources),
         *_retry(settings, sources),
-        *_stores(settings, sources),
+        *misstored(settings, sources),
         *misplaced(settings, sources),
     )
 
@@ -60,25 +38,6 @@ def _catalogs(settings: Settings, sources: Sources) -> Iterator[SfnError]:
             found="none",
             remedy='write [catalogs.NAME] uri = "https://…", or set SFN_CATALOGS__NAME__URI',
         )
-
-
-def _asked_otherwise(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    """Keys of one type of catalog that stand with another."""
-    for name, catalog in settings.catalogs.items():
-        for key in sorted(catalog.model_fields_set & _OTHERS[catalog.type]):
-            yield SfnError(
-                sources.place(("catalogs", name, key)),
-                expected=f"no such key with the type {catalog.type}",
-                found="one",
-                remedy=_INSTEAD[catalog.type],
-            )
-        if catalog.type == "pyiceberg" and not catalog.properties:
-            yield SfnError(
-                sources.place(("catalogs", name, "properties")),
-                expected="what PyIceberg is told of the catalog",
-                found="nothing",
-                remedy='such as properties = { type = "sql", uri = "postgresql+psycopg2://…" }',
-            )
 
 
 def _told(settings: Settings, sources: Sources) -> Iterator[SfnError]:
@@ -194,12 +153,3 @@ def _retry(settings: Settings, sources: Sources) -> Iterator[SfnError]:
     if retry.base > retry.cap:
         place = sources.place(("retry", "base"))
         yield SfnError(place, expected=f"at most the cap, {retry.cap}", found=str(retry.base))
-
-
-def _stores(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    owners: dict[str, str] = {}
-    for name, store in settings.stores.items():
-        owner = owners.setdefault(store.prefix, name)
-        if owner != name:
-            place = sources.place(("stores", name, "prefix"))
-            yield SfnError(place, expected="a prefix of its own", found=f"the one of the store {owner}")

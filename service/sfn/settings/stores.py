@@ -2,17 +2,84 @@
 
 from __future__ import annotations
 
-from sfn.settings.kinds import LocalPrefix
+from typing import Final
+
+from sfn.pointer.location import scheme_of
+from sfn.settings.kinds import File, Prefix, Secret, Text, Url
 from sfn.settings.section import Section
+
+_REMOTE: Final = frozenset({"endpoint", "ca_file", "anonymous"})
+_S3: Final = frozenset(
+    {
+        "region",
+        "path_style",
+        "profile",
+        "access_key_id",
+        "secret_access_key",
+        "session_token",
+        "role_arn",
+        "external_id",
+    }
+)
+_AZURE: Final = frozenset({"account_key", "sas_token", "tenant_id", "client_id", "client_secret"})
+_GCS: Final = frozenset({"credentials_file", "billing_project"})
+
+KEYS: Final = {
+    "file": frozenset[str](),
+    "s3": _REMOTE | _S3,
+    "abfss": _REMOTE | _AZURE,
+    "wasbs": _REMOTE | _AZURE,
+    "gs": _REMOTE | _GCS,
+}
+"""The keys that go with a scheme, beside those that go with every one."""
 
 
 class StoreSettings(Section):
     """Where tables lie.
 
+    Who asks is found as the service's own tools find it, where no key says: AWS's chain (environment, profile, SSO, web
+    identity, container, instance), Azure's (environment, workload or managed identity, command line), Google's default
+    credentials.
+
     Attributes:
         prefix: canonical; locations below it are this store's.
         unsafe_unconditional_writes: use a store that cannot compare and swap.
+        endpoint: where it answers, if not at its service's own address.
+        ca_file: certificates (PEM) that are trusted instead of the system's.
+        anonymous: ask without credentials.
+        region: of S3; None for AWS's chain, then for what the bucket tells.
+        path_style: name buckets in the path; None: with an endpoint of its own.
+        profile: of AWS's shared files.
+        access_key_id: of S3, with `secret_access_key` and perhaps a `session_token`.
+        role_arn: assumed, with an `external_id` if it asks for one.
+        account_key: of an Azure account; `sas_token` a shared access signature instead.
+        client_id: of a managed identity, or with `tenant_id` and `client_secret` of an application.
+        credentials_file: of a Google service account, or another file that Google's libraries take.
+        billing_project: of Google, where the one who asks pays.
     """
 
-    prefix: LocalPrefix
+    prefix: Prefix
     unsafe_unconditional_writes: bool = False
+    endpoint: Url | None = None
+    ca_file: File | None = None
+    anonymous: bool = False
+    region: Text | None = None
+    path_style: bool | None = None
+    profile: Text | None = None
+    access_key_id: Text | None = None
+    secret_access_key: Secret | None = None
+    session_token: Secret | None = None
+    role_arn: Text | None = None
+    external_id: Text | None = None
+    account_key: Secret | None = None
+    sas_token: Secret | None = None
+    tenant_id: Text | None = None
+    client_id: Text | None = None
+    client_secret: Secret | None = None
+    credentials_file: File | None = None
+    billing_project: Text | None = None
+
+    @property
+    def scheme(self) -> str:
+        """Of the locations below it."""
+        return scheme_of(self.prefix)

@@ -11,10 +11,9 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from sfn.errors import LocationRefused
-from sfn.pointer.location import canonical, checked, store_of
+from sfn.pointer.location import canonical, checked
 from sfn.receiver.bearer import well_formed
 
-_LOCAL = "file://"
 _SQLITE = "sqlite:///"
 
 
@@ -68,13 +67,6 @@ def prefix(value: str) -> str:
     except LocationRefused as refused:
         raise ValueError(f"a prefix such as /warehouse or s3://bucket/warehouse: {refused.expected}") from None
     return canonical(value)
-
-
-def local_prefix(value: str) -> str:
-    """The same, on this machine."""
-    if store_of(canonical(value)) != _LOCAL:
-        raise ValueError("an absolute path or a file: URL: this version has no other store")
-    return prefix(value)
 
 
 def sqlite_url(value: str) -> str:

@@ -105,5 +105,5 @@ class Objects(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Let go of what is its own; connections that it shares are closed by whoever made them."""
         ...

@@ -98,7 +98,7 @@ class RemoteStore:
         raise AssertionError("a shielded scope was cancelled")
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """As `Objects.close`."""
         await self._objects.close()
 
     async def _seen(self, key: str) -> Found | None:

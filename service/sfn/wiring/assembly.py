@@ -34,7 +34,7 @@ from sfn.telemetry.metrics import Metrics
 from sfn.wiring.admission import Admission, admission, certificate
 from sfn.wiring.events import concern, understood
 from sfn.wiring.metering import Metering
-from sfn.wiring.places import stores_of
+from sfn.wiring.places import opened_stores
 from sfn.wiring.sources import Identified, adapters
 from sfn.wiring.terms import DISTRIBUTION, inbox_terms, interest, policy, worker_terms
 from sfn.words import CatalogName, Hint
@@ -92,15 +92,16 @@ async def assembled(
         SfnError: something can't be opened, or its setting is wrong.
     """
     clock, shown, admitted = SystemClock(), certificate(settings), admission(settings)
-    stores = Router({at: through(store) if through else store for at, store in stores_of(settings).items()})
-    catalogs = adapters(settings, clock, stores.part)
     terms, limit = inbox_terms(settings), settings.listener.queue_limit
     metering = Metering(settings, version(DISTRIBUTION), clock)
     observe = metering.metrics.commits.observe
     async with (
         SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe) as inbox,
+        opened_stores(settings) as opened,
         AsyncExitStack() as stack,
     ):
+        stores = Router({at: through(store) if through else store for at, store in opened.items()})
+        catalogs = adapters(settings, clock, stores.part)
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
         readiness = Readiness(STARTING)

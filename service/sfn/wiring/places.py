@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sfn.clock import SystemClock
 from sfn.inbox.sqlite import SqliteInbox, held_by
 from sfn.inbox.terms import Terms
-from sfn.settings import Settings
+from sfn.settings import Settings, StoreSettings
 from sfn.store import PointerStore
 from sfn.store.local import LocalStore
+from sfn.wiring.remote import Remotes
 
 
-def stores_of(settings: Settings) -> dict[str, PointerStore]:
-    """The configured stores, by canonical prefix."""
-    return {
-        one.prefix: LocalStore(one.prefix, unsafe=one.unsafe_unconditional_writes) for one in settings.stores.values()
-    }
+@asynccontextmanager
+async def opened_stores(settings: Settings) -> AsyncIterator[dict[str, PointerStore]]:
+    """The configured stores, by canonical prefix; their connections are closed in the end.
+
+    Raises:
+        SfnError: a store's packages are not installed.
+    """
+    remotes = Remotes()
+    try:
+        yield {one.prefix: _store(name, one, remotes) for name, one in settings.stores.items()}
+    finally:
+        await remotes.close()
+
+
+def _store(name: str, settings: StoreSettings, remotes: Remotes) -> PointerStore:
+    if settings.scheme == "file":
+        return LocalStore(settings.prefix, unsafe=settings.unsafe_unconditional_writes)
+    return remotes.store(name, settings)
 
 
 def inbox_holder(settings: Settings) -> str | None:

@@ -125,10 +125,11 @@ def _database(settings: LibrarySettings) -> str:
     """
     from sqlalchemy import exc, make_url
 
-    expected = "a database URL of SQLAlchemy, whose driver is installed"
+    expected = "a database URL of SQLAlchemy, whose driver is installed and waits for its answers"
     try:
         url = make_url(settings.uri)
-        url.get_dialect().import_dbapi()
+        dialect = url.get_dialect()
+        dialect.import_dbapi()
     except (exc.ArgumentError, ValueError):
         found, remedy = "another one", "such as postgresql+psycopg2://user:password@host/database or sqlite:////file.db"
         raise SfnError(settings.place("uri"), expected=expected, found=found, remedy=remedy) from None
@@ -136,6 +137,9 @@ def _database(settings: LibrarySettings) -> str:
         remedy = f"{EXTRA}; of PostgreSQL's drivers it brings psycopg2: postgresql+psycopg2://…"
         found = f"no module {error.name}"
         raise SfnError(settings.place("uri"), expected=expected, found=found, remedy=remedy) from None
+    if dialect.is_async:
+        found, remedy = f"{dialect.driver}, which PyIceberg can't use", "such as postgresql+psycopg2://…"
+        raise SfnError(settings.place("uri"), expected=expected, found=found, remedy=remedy)
     if url.get_backend_name() != _SQLITE:
         return settings.uri
     if not url.database or url.database == ":memory:":

@@ -42,12 +42,16 @@ async def findings(
     standing = await anyio.to_thread.run_sync(running) if holder is not None else None
     clock, worst = SystemClock(), assumed(settings)
     lags = {one.name: observed(one, settings, clock.now()) for one in standing.catalogs} if standing is not None else {}
-    stores = places.stores_of(settings)
-    if not stores:
+    if not settings.stores:
         remedy = 'set one: [stores.NAME] prefix = "/…"'
         yield wrong("stores", SfnError("stores", expected="one at least", found="none", remedy=remedy))
     locations: list[str] = []
     async with AsyncExitStack() as stack:
+        try:
+            stores = await stack.enter_async_context(places.opened_stores(settings))
+        except SfnError as error:
+            yield wrong(error.where, error)
+            return
         router = Router(stores)
         for name, catalog in sources.adapters(settings, clock, router.part).items():
             stack.push_async_callback(catalog.close)
@@ -61,8 +65,8 @@ async def findings(
             async for finding in check.findings():
                 yield finding
             locations += check.places
-    async for finding in _kept(settings, stores, locations):
-        yield finding
+        async for finding in _kept(settings, stores, locations):
+            yield finding
 
 
 async def _kept(

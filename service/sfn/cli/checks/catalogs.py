@@ -69,7 +69,8 @@ class CatalogCheck:
             yield finding
         try:
             catalog_id = await self._catalog.identity()
-            yield fine(self._where, f"reached; files carry the catalog_id {catalog_id}")
+            shown = proof_of(self._settings.catalogs[self._name])
+            yield fine(self._where, f"reached {shown}; files carry the catalog_id {catalog_id}")
             policy = terms.policy(self._settings, self._name, catalog_id)
             async for finding in self._walked(policy):
                 yield finding

@@ -9,7 +9,7 @@ from anyio import Path
 
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.errors import Permanent, Scope, SfnError
-from sfn.pointer.location import below
+from sfn.pointer.location import below, scheme_of
 from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
 
 _NAME = "sfn-check-"
@@ -28,6 +28,7 @@ async def store(name: str, prefix: str, tried: PointerStore, places: Sequence[st
     where = f"stores.{name}"
     try:
         folder = await _folder(prefix, tried, places)
+        await tried.list(f"{folder}/", 1)
         guarantees = await _probed(tried, f"{folder}/{_NAME}{secrets.token_hex(8)}")
     except Permanent as error:
         if error.scope is Scope.TABLE and not any(below(place, prefix) for place in places):
@@ -50,7 +51,7 @@ async def root(name: str, folder: str, stores: Stores) -> Finding:
     try:
         tried = stores.at(folder)
         # A write would make it, and hide that its file system is not mounted.
-        if not await Path(folder.removeprefix("file://")).is_dir():
+        if scheme_of(folder) == "file" and not await Path(folder.removeprefix("file://")).is_dir():
             remedy = "make it, or mount its file system, or correct the setting"
             return wrong(where, SfnError(folder, expected="a folder", found="none", remedy=remedy))
         return _told(where, folder, await _probed(tried, f"{folder}/{_NAME}{secrets.token_hex(8)}"))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
+import anyio
+from anyio import to_thread
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
@@ -24,30 +27,54 @@ def _loader() -> Loader:
     return create_loader()
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an endpoint depends on, as of `S3Terms`; `profile` as of `sfn.aws.Identity`."""
+
+    endpoint: str | None
+    region: str | None
+    path_style: bool | None
+    profile: str | None
+
+    @classmethod
+    def of(cls, terms: S3Terms) -> Place:
+        """Where terms lead."""
+        profile = terms.identity.profile if terms.identity is not None else None
+        return cls(terms.endpoint, terms.region, terms.path_style, profile)
+
+
+class AddressBook:
+    """The addresses of all places, each of them made once, in a thread: it takes a tenth of a second."""
+
+    def __init__(self) -> None:
+        self._making = anyio.Lock()
+        self._made: dict[Place, Addresses] = {}
+
+    async def at(self, place: Place) -> Addresses:
+        """Of one place."""
+        async with self._making:
+            if place not in self._made:
+                self._made[place] = await to_thread.run_sync(Addresses, place)
+        return self._made[place]
+
+
 class Addresses:
-    """The base URLs of buckets, in one region.
-
-    It reads files and takes a tenth of a second to make: for a thread.
-
-    Args:
-        terms: where the buckets are.
-        region: other than the terms'; None for theirs.
+    """The base URLs of buckets at one place.
 
     Attributes:
         region: that requests are signed for.
     """
 
-    def __init__(self, terms: S3Terms, region: str | None = None) -> None:
-        identity = terms.identity
-        session = Session(profile=identity.profile if identity is not None else None)
+    def __init__(self, place: Place) -> None:
+        session = Session(profile=place.profile)
         session.register_component("data_loader", _loader())
-        self.region: str = region or terms.region or session.get_config_variable("region") or _ANYWHERE
-        style = terms.path_style if terms.path_style is not None else (True if terms.endpoint is not None else None)
+        self.region: str = place.region or session.get_config_variable("region") or _ANYWHERE
+        style = place.path_style if place.path_style is not None else (True if place.endpoint is not None else None)
         styled = {} if style is None else {"addressing_style": "path" if style else "virtual"}
         self._client = session.create_client(
             "s3",
             region_name=self.region,
-            endpoint_url=terms.endpoint,
+            endpoint_url=place.endpoint,
             config=Config(signature_version=UNSIGNED, s3=styled),
         )
 

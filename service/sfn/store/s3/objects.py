@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import md5
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlencode
-
-import anyio
-from anyio import to_thread
 
 from sfn.aws import Chain, NoCredentials, signed
 from sfn.store.content import media_type
 from sfn.store.objects import Found, Kind, Page, Refused
 from sfn.store.pool import BODY_LIMIT, Pool, Reply
 from sfn.store.s3 import answers
-from sfn.store.s3.addresses import Addresses
+from sfn.store.s3.addresses import AddressBook, Place
 from sfn.store.s3.terms import S3Terms
 
 MADE_UP: Final = f'"{"0" * 32}"'
@@ -35,14 +33,12 @@ class S3Objects:
 
     Args:
         terms: where, as whom.
-        pool: what requests are sent over; closed with this.
+        pool, book: what requests are sent over, and where to; shared with others.
     """
 
-    def __init__(self, terms: S3Terms, pool: Pool) -> None:
-        self._terms, self._pool = terms, pool
+    def __init__(self, terms: S3Terms, pool: Pool, book: AddressBook) -> None:
+        self._place, self._pool, self._book = Place.of(terms), pool, book
         self._chain = Chain(terms.identity) if terms.identity is not None else None
-        self._addressing = anyio.Lock()
-        self._addresses: dict[str | None, Addresses] = {}
         self._buckets: dict[str, tuple[str, str]] = {}
 
     async def get(self, key: str, most: int) -> Found:
@@ -83,7 +79,7 @@ class S3Objects:
         return answers.page(reply, f"s3://{bucket}/")
 
     async def close(self) -> None:
-        await self._pool.close()
+        pass
 
     async def _answered(
         self,
@@ -123,12 +119,8 @@ class S3Objects:
         return await self._pool.exchange(method, url, headers, body, most)
 
     async def _found(self, bucket: str, region: str | None) -> tuple[str, str]:
-        """The URL of a bucket and its region."""
-        async with self._addressing:
-            addresses = self._addresses.get(region)
-            if addresses is None:
-                addresses = await to_thread.run_sync(Addresses, self._terms, region)
-                self._addresses[region] = addresses
+        """The URL of a bucket and its region; None for the one that was told."""
+        addresses = await self._book.at(replace(self._place, region=region) if region is not None else self._place)
         found = self._buckets[bucket] = addresses.of(bucket), addresses.region
         return found
 

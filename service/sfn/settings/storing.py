@@ -1,0 +1,86 @@
+"""What does not fit together of the stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sfn.errors import SfnError
+from sfn.settings.model import Settings
+from sfn.settings.sources import Sources, variable
+from sfn.settings.stores import KEYS, StoreSettings
+
+_NEEDS: Final = {
+    "access_key_id": ("secret_access_key",),
+    "secret_access_key": ("access_key_id",),
+    "session_token": ("access_key_id",),
+    "external_id": ("role_arn",),
+    "client_secret": ("tenant_id", "client_id"),
+    "tenant_id": ("client_id",),
+}
+"""Keys that mean nothing without others."""
+_WAYS: Final = (
+    ("anonymous",),
+    ("access_key_id", "profile"),
+    ("account_key",),
+    ("sas_token",),
+    ("client_id",),
+    ("credentials_file",),
+)
+"""Keys that each say who asks: those of one line exclude those of the others, and each other."""
+
+
+def misstored(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    """Everything of the sections `stores.NAME`."""
+    owners: dict[str, str] = {}
+    for name, store in settings.stores.items():
+        owner = owners.setdefault(store.prefix, name)
+        if owner != name:
+            place = sources.place(("stores", name, "prefix"))
+            yield SfnError(place, expected="a prefix of its own", found=f"the one of the store {owner}")
+        yield from _foreign(name, store, sources)
+        yield from _lacking(name, store, sources)
+        yield from _several(name, store, sources)
+
+
+def _foreign(name: str, store: StoreSettings, sources: Sources) -> Iterator[SfnError]:
+    others = frozenset[str]().union(*KEYS.values()) - KEYS[store.scheme]
+    for key in sorted(_given(store) & others):
+        homes = sorted(f"{scheme}:" for scheme, keys in KEYS.items() if key in keys)
+        yield SfnError(
+            sources.place(("stores", name, key)),
+            expected=f"no such key with the prefix {store.prefix}",
+            found="one",
+            remedy=f"remove it; it goes with {' and '.join(homes)}",
+        )
+
+
+def _lacking(name: str, store: StoreSettings, sources: Sources) -> Iterator[SfnError]:
+    given = _given(store)
+    for key in sorted(given & _NEEDS.keys()):
+        for needed in _NEEDS[key]:
+            if needed not in given:
+                place = ("stores", name, needed)
+                yield SfnError(
+                    sources.place(place),
+                    expected=f"a value, as {key} is set",
+                    found="none",
+                    remedy=f"set it there or as {variable(place)}",
+                )
+
+
+def _several(name: str, store: StoreSettings, sources: Sources) -> Iterator[SfnError]:
+    given = _given(store)
+    first, *more = [key for way in _WAYS for key in way if key in given] or [""]
+    for key in more:
+        yield SfnError(
+            sources.place(("stores", name, key)),
+            expected="one way to say who asks",
+            found=f"{first} and {key}",
+            remedy="keep one of them",
+        )
+
+
+def _given(store: StoreSettings) -> set[str]:
+    """The keys that say something."""
+    return {key for key in store.model_fields_set if getattr(store, key) not in {None, False}}

@@ -1,0 +1,154 @@
+"""What a store on S3 makes of policies that grant less than all, and of buckets that keep what is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
+
+import anyio
+import pytest
+
+from sfn.aws import Identity, Keys
+from sfn.errors import Permanent, Scope, Transient
+from sfn.store import Gone, Moved
+from sfn.store.remote import RemoteStore
+from sfn.words import Held
+from tests.faults.proxy import Answer, Instead, Proxy
+from tests.promises.grounds import s3_store
+from tests.servers.s3 import S3
+
+READS, WRITES, DELETES, LISTS = "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"
+DENIED = Answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+FOLDER = "orders/metadata/_sfn/"
+
+
+@pytest.fixture
+def bucket(s3: S3) -> str:
+    return s3.bucket()
+
+
+@pytest.fixture
+def key(bucket: str) -> str:
+    return f"s3://{bucket}/{FOLDER}sales_orders_main.ver"
+
+
+@pytest.fixture
+async def owner(s3: S3) -> AsyncIterator[RemoteStore]:
+    """Who may do everything."""
+    async with s3_store(s3) as store:
+        yield store
+
+
+@pytest.fixture
+def aws(s3: S3) -> Iterator[str]:
+    """The URL of a service that says 403 for what is not there, as AWS does to whoever may not list the bucket."""
+    with Proxy(s3.url, lambda _: Instead(404, DENIED)) as proxy:
+        yield proxy.url
+
+
+def as_user(s3: S3, bucket: str, *may: str, url: str | None = None) -> AbstractAsyncContextManager[RemoteStore]:
+    """A store as a new user."""
+    on_bucket, on_objects = ([one for one in may if (one == LISTS) is of_bucket] for of_bucket in (True, False))
+    keys = s3.user(bucket, on_bucket=on_bucket, on_objects=on_objects)
+    return s3_store(s3, Identity(keys=Keys(keys.access, keys.secret)), url=url)
+
+
+async def put(store: RemoteStore, key: str, body: bytes, replacing: Held | None = None) -> Held:
+    held = await store.write(key, body, replacing)
+    assert isinstance(held, Held)
+    return held
+
+
+@pytest.mark.parametrize("may", [(READS, WRITES), (READS, WRITES, LISTS)], ids=["nothing listed", "listed"])
+async def test_what_may_not_be_read_is_missing_until_it_is_made(
+    s3: S3, aws: str, bucket: str, key: str, may: tuple[str, ...]
+) -> None:
+    async with as_user(s3, bucket, *may, url=aws) as store:
+        assert await store.read(key) is None
+        held = await put(store, key, b"1")
+        assert await store.read(key) == held
+
+
+async def test_what_is_there_and_may_not_be_read_is_no_missing_file(
+    s3: S3, owner: RemoteStore, bucket: str, key: str
+) -> None:
+    await put(owner, key, b"1")
+    async with as_user(s3, bucket, WRITES, LISTS) as store:
+        with pytest.raises(Transient) as denied:
+            await store.read(key)
+        assert denied.value.scope is Scope.STORE
+        assert denied.value.expected == "permission to read here"
+
+
+async def test_where_nothing_may_be_listed_a_creation_tells_the_difference(
+    s3: S3, owner: RemoteStore, bucket: str, key: str
+) -> None:
+    held = await put(owner, key, b"1")
+    async with as_user(s3, bucket, WRITES) as store:
+        assert await store.read(key) is None
+        with pytest.raises(Transient) as denied:
+            await store.write(key, b"2", None)
+        assert denied.value.expected == "permission to read here"
+        assert "there and may not be read" in denied.value.found
+    assert await owner.read(key) == held
+
+
+async def test_who_may_read_and_not_write_is_told_so(s3: S3, owner: RemoteStore, bucket: str, key: str) -> None:
+    held = await put(owner, key, b"1")
+    async with as_user(s3, bucket, READS, LISTS) as store:
+        assert await store.read(key) == held
+        for change in (store.write(key, b"2", held), store.delete(key, held)):
+            with pytest.raises(Transient) as denied:
+                await change
+            assert denied.value.scope is Scope.STORE
+            assert denied.value.remedy == "grant it to the service's principal"
+    assert await owner.read(key) == held
+
+
+async def test_a_bucket_that_keeps_versions_keeps_every_promise_too(s3: S3) -> None:
+    bucket = s3.bucket(versioned=True)
+    key = f"s3://{bucket}/{FOLDER}sales_orders_main.ver"
+    async with s3_store(s3) as store:
+        first = await put(store, key, b"1")
+        second = await put(store, key, b"2", first)
+        assert await store.write(key, b"3", first) == Moved()
+        assert await store.delete(key, first) == Moved()
+        guarantees = await store.prove(key)
+        assert (guarantees.swap, guarantees.conditional_delete) == (True, True)
+        assert await store.read(key) == second
+        assert await store.list(f"s3://{bucket}/{FOLDER}", 10) == [key]
+        assert await store.delete(key, second) == Gone()
+        assert await store.read(key) is None
+        assert await store.list(f"s3://{bucket}/{FOLDER}", 10) == []
+
+
+async def test_a_bucket_that_is_missing_is_the_stores_trouble(owner: RemoteStore) -> None:
+    key = f"s3://no-such-bucket/{FOLDER}sales_orders_main.ver"
+    for ask in (owner.read(key), owner.write(key, b"1", None), owner.list(f"s3://no-such-bucket/{FOLDER}", 10)):
+        with pytest.raises(Permanent) as missing:
+            await ask
+        assert missing.value.scope is Scope.STORE
+        assert "NoSuchBucket" in missing.value.found
+
+
+async def test_keys_that_are_unknown_are_the_stores_trouble(s3: S3, key: str) -> None:
+    for keys in (Keys("nobody", "secret"), Keys("testkey", "wrong")):
+        async with s3_store(s3, Identity(keys=keys)) as store:
+            with pytest.raises(Transient) as unknown:
+                await store.read(key)
+            assert unknown.value.scope is Scope.STORE
+            assert "renew" in unknown.value.remedy
+            assert "secret" not in str(unknown.value)
+
+
+async def test_a_server_that_is_gone_is_the_stores_trouble() -> None:
+    with S3() as s3:
+        key = f"s3://{s3.bucket()}/{FOLDER}sales_orders_main.ver"
+        async with s3_store(s3) as store:
+            held = await put(store, key, b"1")
+            await anyio.to_thread.run_sync(s3.stop)
+            with pytest.raises(Transient) as gone:
+                await store.write(key, b"2", held)
+            assert gone.value.scope is Scope.STORE
+            await anyio.to_thread.run_sync(s3.start)
+            assert await store.read(key) == held
