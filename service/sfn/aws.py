@@ -17,11 +17,13 @@ from botocore.credentials import (
     DeferredRefreshableCredentials,
     ReadOnlyCredentials,
 )
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError
 from botocore.session import Session
 
 from sfn.errors import SfnError
 
+FOUND_WITHIN: Final = 20.0
+"""Seconds: an instance's metadata service may be asked several times, and a role is asked for after that."""
 _SESSION_NAME: Final = "iceberg-sfn"
 
 
@@ -79,9 +81,10 @@ class Chain:
             try:
                 # Whoever gives up need not wait for a metadata service that does not answer.
                 look = partial(self._look, self._credentials)
-                self._credentials, keys = await to_thread.run_sync(look, abandon_on_cancel=True)
+                with anyio.fail_after(FOUND_WITHIN):
+                    self._credentials, keys = await to_thread.run_sync(look, abandon_on_cancel=True)
             except (BotoCoreError, ClientError, OSError, ValueError) as error:
-                # The last two where a program that is to print keys is missing, or prints something else.
+                # The last two also where a program that is to print keys is missing, or prints something else.
                 raise self._none(_said(error)) from error
         return keys
 
@@ -150,4 +153,6 @@ def _said(error: Exception) -> str:
     """An error without what a service's or a program's message may repeat."""
     if isinstance(error, ClientError):
         return f"{error.response.get('Error', {}).get('Code', 'an error')} from AWS"
+    if isinstance(error, CredentialRetrievalError):
+        return f"{type(error).__name__} from {error.kwargs.get('provider', 'somewhere')}"
     return f"{type(error).__name__}: {error}" if isinstance(error, BotoCoreError) else type(error).__name__

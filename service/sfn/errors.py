@@ -27,7 +27,8 @@
     │   └ NotInstalled      a package is missing that this needs
     ├ Trouble(scope, retry_after)
     │   ├ Transient         try again later
-    │   │   └ Unsure        may have been applied: forget what was remembered, read again
+    │   │   ├ Unsure        may have been applied: forget what was remembered, read again
+    │   │   └ Unaccepted    nothing was done: who asked is not known, or not any more
     │   └ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
     │       └ LocationRefused
     └ Broken                the process must end: fsync error, lost lock, newer schema
@@ -204,6 +205,10 @@ class Transient(Trouble):
 
 class Unsure(Transient):
     """A write may or may not have been applied."""
+
+
+class Unaccepted(Transient):
+    """A store does not accept who asks: other credentials may do."""
 
 
 class Permanent(Trouble):

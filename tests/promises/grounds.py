@@ -13,15 +13,18 @@ import pytest
 
 from sfn.aws import Identity, Keys
 from sfn.store import PointerStore
-from sfn.store.denials import Denials
+from sfn.store.gcs import MADE_UP as NO_GENERATION
+from sfn.store.gcs import GcsObjects, GcsTerms
 from sfn.store.local import LocalStore
 from sfn.store.memory import MemoryStore
 from sfn.store.pool import Pool
-from sfn.store.prove import MADE_UP, Proofs
-from sfn.store.remote import RemoteStore
+from sfn.store.prove import MADE_UP
+from sfn.store.remote import RemoteStore, Service
 from sfn.store.s3 import MADE_UP as NO_ETAG
 from sfn.store.s3 import AddressBook, S3Objects, S3Terms
 from tests.promises.stores import plant_file
+from tests.servers.gcs import GCS
+from tests.servers.gcs_deletes import ConditionalDeletes
 from tests.servers.s3 import REGION, ROOT, S3
 
 EVERYTHING = Identity(keys=Keys(ROOT.access, ROOT.secret))
@@ -101,9 +104,26 @@ async def s3_store(
     terms = S3Terms(identity=identity, endpoint=url or server.url, region=region)
     pool = Pool()
     try:
-        yield RemoteStore(S3Objects(terms, pool, BOOK), Proofs(made_up=NO_ETAG), Denials(anyio.current_time))
+        yield RemoteStore(S3Objects(terms, pool, BOOK), Service(NO_ETAG))
     finally:
         await pool.close()
 
 
-ADAPTERS: Mapping[str, Adapter] = {"memory": memory, "local": local, "S3": s3}
+@asynccontextmanager
+async def gcs(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
+    server: GCS = request.getfixturevalue("gcs")
+    bucket = await anyio.to_thread.run_sync(server.bucket)
+
+    async def plant(key: str, body: bytes) -> None:
+        await anyio.to_thread.run_sync(server.plant, bucket, key.removeprefix(f"gs://{bucket}/"), body)
+
+    pool = ConditionalDeletes()
+    try:
+        objects = GcsObjects(GcsTerms(identity=None, endpoint=server.url), pool)
+        store = RemoteStore(objects, Service(NO_GENERATION))
+        yield Ground(store, f"gs://{bucket}/orders/metadata/_sfn/", plant, NO_GENERATION, tags_contents=False)
+    finally:
+        await pool.close()
+
+
+ADAPTERS: Mapping[str, Adapter] = {"memory": memory, "local": local, "S3": s3, "GCS": gcs}

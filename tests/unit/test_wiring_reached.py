@@ -15,7 +15,7 @@ from typing_extensions import override
 from sfn.admin.operators import Retirement
 from sfn.errors import Scope, Trouble
 from sfn.inbox.memory import MemoryInbox
-from sfn.wiring.assembly import Reached
+from sfn.wiring.reached import Reached
 from sfn.words import Known
 from tests.promises.inboxes import TERMS, HandClock, table
 from tests.promises.inboxes import Ground as Rows

@@ -10,8 +10,9 @@ import pytest
 from sfn.admin.operators import Retirement
 from sfn.errors import Broken
 from sfn.inbox.memory import MemoryInbox
-from sfn.wiring.assembly import Reached, assembled
+from sfn.wiring.assembly import assembled
 from sfn.wiring.metering import bounds
+from sfn.wiring.reached import Reached
 from sfn.wiring.sources import check
 from sfn.wiring.terms import inbox_terms, policy
 from sfn.words import CatalogName, Hint

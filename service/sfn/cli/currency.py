@@ -68,8 +68,8 @@ def currency(found: Resolved, asked: Owners) -> Finding:
 
     async def ask() -> Finding:
         settings = asked.settings
-        async with places.opened_stores(settings) as opened, AsyncExitStack() as stack:
-            catalogs = sources.adapters(settings, SystemClock(), Router(opened).part)
+        async with places.shelf(settings) as shelf, AsyncExitStack() as stack:
+            catalogs = sources.adapters(settings, SystemClock(), Router(shelf.stores).part)
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
             return await _asked(found, {name: catalogs[name] for name in asked.names})

@@ -70,8 +70,8 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
 
     async def walk() -> list[Rehearsed]:
         found = []
-        async with places.opened_stores(settings) as opened, AsyncExitStack() as stack:
-            stores = Router(opened)
+        async with places.shelf(settings) as shelf, AsyncExitStack() as stack:
+            stores = Router(shelf.stores)
             catalogs = sources.adapters(settings, SystemClock(), stores.part)
             for one in catalogs.values():
                 stack.push_async_callback(one.close)

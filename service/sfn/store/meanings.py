@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import Permanent, Scope, Transient, Unaccepted
 from sfn.store.objects import Kind
 
 
@@ -31,7 +31,7 @@ MEANINGS: Final[Mapping[Kind, Meaning]] = {
     Kind.MISSING: _VANISHED,
     Kind.MOVED: _VANISHED,
     Kind.DENIED: Meaning(Permanent, Scope.TABLE, "permission to {} here", "grant it to the service's principal"),
-    Kind.UNKNOWN: Meaning(Transient, Scope.STORE, "credentials that the store accepts", "renew them"),
+    Kind.UNKNOWN: Meaning(Unaccepted, Scope.STORE, "credentials that the store accepts", "renew them"),
     Kind.NO_PLACE: Meaning(
         Permanent, Scope.STORE, "a bucket or container of that name", "create it, or correct `[stores.NAME]`"
     ),

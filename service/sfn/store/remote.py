@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from itertools import count
 from typing import Final
 
@@ -21,6 +22,26 @@ PAGE: Final = 1000
 """Keys of a listing that are asked for at once: as many as every service gives."""
 
 
+class Service:
+    """What was found out about one service: shared by all stores on it, whoever they ask as.
+
+    Args:
+        made_up: a tag in its own form that no object has.
+        unsafe: `unsafe_unconditional_writes`.
+        seconds: a clock that only goes forward.
+
+    Attributes:
+        proofs: that its buckets honour conditions.
+        denials: what it permits.
+    """
+
+    def __init__(
+        self, made_up: str, *, unsafe: bool = False, seconds: Callable[[], float] = anyio.current_time
+    ) -> None:
+        self.proofs = Proofs(made_up=made_up, unsafe=unsafe)
+        self.denials = Denials(seconds)
+
+
 class RemoteStore:
     """Implements `PointerStore` on a service's requests.
 
@@ -28,13 +49,12 @@ class RemoteStore:
     that came first: its answer was lost, and it was sent once more on the way.
 
     Args:
-        objects: the service.
-        proofs: that it honours conditions; shared by all that speak to the same buckets.
-        denials: what it permits; shared likewise.
+        objects: the service's requests, as one principal.
+        service: what is known of it.
     """
 
-    def __init__(self, objects: Objects, proofs: Proofs, denials: Denials) -> None:
-        self._objects, self._proofs, self._denials = objects, proofs, denials
+    def __init__(self, objects: Objects, service: Service) -> None:
+        self._objects, self._proofs, self._denials = objects, service.proofs, service.denials
         self._self, self._writes = secrets.token_hex(8), count(1)
         self._unseen: set[str] = set()
 

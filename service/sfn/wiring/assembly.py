@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
-
-import anyio
-import structlog
 
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.errors import Broken
-from sfn.inbox import Intake, Roster
-from sfn.inbox.desk import Custody
+from sfn.inbox import Intake
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.whose import owner_noted
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
@@ -34,20 +28,18 @@ from sfn.telemetry.metrics import Metrics
 from sfn.wiring.admission import Admission, admission, certificate
 from sfn.wiring.events import concern, understood
 from sfn.wiring.metering import Metering
-from sfn.wiring.places import opened_stores
-from sfn.wiring.sources import Identified, adapters
-from sfn.wiring.terms import DISTRIBUTION, inbox_terms, interest, policy, worker_terms
+from sfn.wiring.places import shelf
+from sfn.wiring.reached import Reached, vending
+from sfn.wiring.sources import adapters
+from sfn.wiring.terms import DISTRIBUTION, inbox_terms, interest, worker_terms
 from sfn.words import CatalogName, Hint
 from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
 from sfn.work.meter import Meter
-from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Worker
 
 STARTING: Final = "starting"
 """Why a process is not ready at first."""
-
-_log = structlog.stdlib.get_logger(__name__)
 
 Adapter: TypeAlias = Callable[[PointerStore], PointerStore]
 """Puts something around a store: a test's delay."""
@@ -97,16 +89,16 @@ async def assembled(
     observe = metering.metrics.commits.observe
     async with (
         SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe) as inbox,
-        opened_stores(settings) as opened,
+        shelf(settings) as places,
         AsyncExitStack() as stack,
     ):
-        stores = Router({at: through(store) if through else store for at, store in opened.items()})
+        stores = Router({at: through(store) if through else store for at, store in places.stores.items()})
         catalogs = adapters(settings, clock, stores.part)
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
         readiness = Readiness(STARTING)
         retirement = Retirement(await inbox.retired())
-        reached = Reached(settings, catalogs, retirement, inbox, inbox)
+        reached = Reached(settings, catalogs, retirement, inbox, inbox, vending(settings, stores, places, clock))
         worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
         process = Process(
             version=version(DISTRIBUTION),
@@ -127,61 +119,6 @@ async def assembled(
             certificate=shown,
             tokens=admitted.files,
         )
-
-
-class Reached:
-    """Implements `Sources`: a catalog's policy is complete once it was reached, as the catalog says who it is.
-
-    Nothing is published for a catalog before: its claims end as trouble of the catalog, which costs no attempt.
-
-    Args:
-        settings: all of them.
-        catalogs: the adapters, by name.
-        retirement: which catalogs retired.
-        custody, roster: remember whose their files are.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        catalogs: Mapping[str, Identified],
-        retirement: Retirement,
-        custody: Custody,
-        roster: Roster,
-    ) -> None:
-        self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
-        self._custody, self._roster = custody, roster
-        self._sources: dict[str, Source] = {}
-        self._noting: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
-
-    async def named(self, catalog: str) -> Source | None:
-        source = self._sources.get(catalog)
-        found = self._catalogs.get(catalog)
-        if source is None and found is not None:
-            source = await self._reached(catalog, found)
-        if source is not None and self.retired(catalog):
-            return replace(source, policy=replace(source.policy, retired=True))
-        return source
-
-    def retired(self, catalog: str) -> bool:
-        return catalog in self._retirement.names
-
-    def identities(self) -> dict[str, str]:
-        """The `catalog_id` of each catalog that was reached."""
-        return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
-
-    async def _reached(self, catalog: str, found: Identified) -> Source:
-        catalog_id = await found.identity()
-        source = Source(found, policy(self._settings, catalog, catalog_id))
-        # Many ask at once, and all rows are read to know whose the files are.
-        async with self._noting[catalog]:
-            if catalog not in self._sources:
-                owner = await owner_noted(catalog, catalog_id, self._custody, self._roster)
-                _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
-                if owner != catalog_id:
-                    remedy = f"sfn adopt {catalog} --from {owner}"
-                    _log.warning("catalog changed", catalog=catalog, catalog_id=catalog_id, files=owner, remedy=remedy)
-            return self._sources.setdefault(catalog, source)
 
 
 def _worker(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from sfn.clock import SystemClock
@@ -13,18 +14,33 @@ from sfn.settings import Settings, StoreSettings
 from sfn.store import PointerStore
 from sfn.store.local import LocalStore
 from sfn.wiring.remote import Remotes
+from sfn.work.vended import Opened
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The stores of one process.
+
+    Attributes:
+        stores: those that are configured, by canonical prefix.
+        granted: opens others, with what a catalog vends.
+    """
+
+    stores: Mapping[str, PointerStore]
+    granted: Opened
 
 
 @asynccontextmanager
-async def opened_stores(settings: Settings) -> AsyncIterator[dict[str, PointerStore]]:
-    """The configured stores, by canonical prefix; their connections are closed in the end.
+async def shelf(settings: Settings) -> AsyncIterator[Shelf]:
+    """The stores; their connections are closed in the end.
 
     Raises:
         SfnError: a store's packages are not installed.
     """
-    remotes = Remotes()
+    remotes = Remotes(settings.stores)
     try:
-        yield {one.prefix: _store(name, one, remotes) for name, one in settings.stores.items()}
+        stores = {one.prefix: _store(name, one, remotes) for name, one in settings.stores.items()}
+        yield Shelf(stores, remotes.granted)
     finally:
         await remotes.close()
 
@@ -32,7 +48,7 @@ async def opened_stores(settings: Settings) -> AsyncIterator[dict[str, PointerSt
 def _store(name: str, settings: StoreSettings, remotes: Remotes) -> PointerStore:
     if settings.scheme == "file":
         return LocalStore(settings.prefix, unsafe=settings.unsafe_unconditional_writes)
-    return remotes.store(name, settings)
+    return remotes.store(name)
 
 
 def inbox_holder(settings: Settings) -> str | None:

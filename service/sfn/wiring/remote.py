@@ -1,86 +1,100 @@
-"""From the settings to stores on object stores, over connections that they share."""
+"""Stores on object stores: of the settings, and of what catalogs vend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Final
 
-import anyio
-
-from sfn.errors import SfnError
+from sfn.errors import Permanent, Scope, SfnError
+from sfn.pointer.location import below, scheme_of
 from sfn.settings import StoreSettings
-from sfn.store.denials import Denials
-from sfn.store.objects import Objects
-from sfn.store.pool import Pool
-from sfn.store.prove import Proofs
-from sfn.store.remote import RemoteStore
+from sfn.store.remote import RemoteStore, Service
+from sfn.wiring.making import Maker, Pools
+from sfn.words import Grant
+
+_EXTRAS: Final = {"s3": "s3", "abfss": "azure", "wasbs": "azure", "gs": "gcs"}
 
 
 class Remotes:
-    """Makes stores, each of which keeps what it was proven to do and what it permits. Closed together."""
+    """Makes stores; those on one service have what is known of it in common. Closed together.
 
-    def __init__(self) -> None:
-        self._pools: dict[Path | None, Pool] = {}
+    Args:
+        configured: the sections `stores.NAME`, by name.
+    """
+
+    def __init__(self, configured: Mapping[str, StoreSettings]) -> None:
+        self._configured, self._pools = configured, Pools()
+        self._makers: dict[str, Maker] = {}
+        self._services: dict[tuple[str, str | None, bool], Service] = {}
         self._stores: list[RemoteStore] = []
 
-    def store(self, name: str, settings: StoreSettings) -> RemoteStore:
+    def store(self, name: str) -> RemoteStore:
         """The store of one section.
 
         Raises:
             SfnError: the packages that speak to it are not installed.
         """
-        with _extra_of(name, settings.scheme):
-            match settings.scheme:
-                case "s3":
-                    objects, made_up = self._s3(settings)
-                case scheme:
-                    raise AssertionError(scheme)
-        proofs = Proofs(made_up=made_up, unsafe=settings.unsafe_unconditional_writes)
-        store = RemoteStore(objects, proofs, Denials(anyio.current_time))
+        settings = self._configured[name]
+        store = self._store(f"stores.{name}.prefix", settings.scheme, settings, {})
         self._stores.append(store)
         return store
+
+    def granted(self, grant: Grant, location: str) -> RemoteStore:
+        """The store of a location, as whom a catalog vended it for; where it answers, a section may say that covers it.
+
+        Raises:
+            Permanent: scope table: what was vended opens another kind of store.
+            SfnError: the packages that speak to it are not installed.
+        """
+        covering = [one for one in self._configured.values() if below(location, one.prefix)]
+        settings = max(covering, key=lambda one: len(one.prefix), default=StoreSettings(prefix=location.rstrip("/")))
+        scheme = scheme_of(location)
+        try:
+            return self._store(location, scheme, settings, grant.config)
+        except KeyError as error:
+            raise Permanent(
+                location,
+                scope=Scope.TABLE,
+                expected=f"credentials for {scheme}: from the catalog",
+                found=f"some without {error.args[0]}",
+                remedy="see with which kind of store the catalog vends them for",
+            ) from error
 
     async def close(self) -> None:
         """Close all connections."""
         for store in self._stores:
             await store.close()
-        for pool in self._pools.values():
-            await pool.close()
+        for maker in self._makers.values():
+            await maker.close()
+        await self._pools.close()
 
-    def _pool(self, settings: StoreSettings) -> Pool:
-        return self._pools.setdefault(settings.ca_file, Pool(settings.ca_file))
+    def _store(self, where: str, scheme: str, settings: StoreSettings, vended: Mapping[str, str]) -> RemoteStore:
+        made = self._maker(where, scheme).made(settings, vended)
+        unsafe = settings.unsafe_unconditional_writes
+        service = self._services.setdefault((scheme, made.endpoint, unsafe), Service(made.made_up, unsafe=unsafe))
+        return RemoteStore(made.objects, service)
 
-    def _s3(self, settings: StoreSettings) -> tuple[Objects, str]:
-        from sfn.aws import Identity, Keys
-        from sfn.store.s3 import MADE_UP, AddressBook, S3Objects, S3Terms
-
-        keys = None
-        if settings.access_key_id is not None and settings.secret_access_key is not None:
-            token = None if settings.session_token is None else settings.session_token.get_secret_value()
-            keys = Keys(settings.access_key_id, settings.secret_access_key.get_secret_value(), token)
-        identity = Identity(keys, settings.profile, settings.role_arn, settings.external_id, settings.region)
-        terms = S3Terms(
-            identity=None if settings.anonymous else identity,
-            endpoint=settings.endpoint,
-            region=settings.region,
-            path_style=settings.path_style,
-        )
-        return S3Objects(terms, self._pool(settings), AddressBook()), MADE_UP
-
-
-_EXTRAS = {"s3": "s3", "abfss": "azure", "wasbs": "azure", "gs": "gcs"}
+    def _maker(self, where: str, scheme: str) -> Maker:
+        if scheme not in self._makers:
+            try:
+                self._makers[scheme] = _maker(scheme, self._pools)
+            except ModuleNotFoundError as error:
+                raise SfnError(
+                    where,
+                    expected=f"the packages that {scheme}: needs",
+                    found=f"no module {error.name}",
+                    remedy=f"pip install 'iceberg-sfn[{_EXTRAS[scheme]}]'",
+                ) from error
+        return self._makers[scheme]
 
 
-@contextmanager
-def _extra_of(name: str, scheme: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        extra = _EXTRAS[scheme]
-        raise SfnError(
-            f"stores.{name}.prefix",
-            expected=f"the packages that {scheme}: needs",
-            found=f"no module {error.name}",
-            remedy=f"pip install 'iceberg-sfn[{extra}]'",
-        ) from error
+def _maker(scheme: str, pools: Pools) -> Maker:
+    match scheme:
+        case "s3":
+            from sfn.wiring.on_s3 import OnS3
+
+            return OnS3(pools)
+        case _:
+            from sfn.wiring.on_gcs import OnGcs
+
+            return OnGcs(pools)

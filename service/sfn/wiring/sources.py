@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
-from sfn.catalog import Catalog, library
+from sfn.catalog import Catalog, library, rest
 from sfn.catalog.contents import Part
 from sfn.catalog.library import LibraryCatalog, LibrarySettings
 from sfn.catalog.rest import RestCatalog, RestSettings
@@ -12,6 +12,13 @@ from sfn.catalog.told import ToldCatalog
 from sfn.clock import Clock
 from sfn.errors import SfnError
 from sfn.settings import CatalogSettings, Misconfigured, Settings
+
+_SCOPES: Final = {
+    None: "catalog",
+    "sigv4": "",
+    "google": "https://www.googleapis.com/auth/cloud-platform",
+}
+"""What tokens are asked for where no setting says; with Google as Iceberg's Java library has it."""
 
 
 class Identified(Catalog, Protocol):
@@ -53,7 +60,7 @@ def check(settings: Settings) -> None:
         try:
             match one.type:
                 case "rest":
-                    rest_settings(name, one)
+                    rest.check(rest_settings(name, one))
                 case "pyiceberg":
                     library.check(library_settings(name, one))
                 case "told":
@@ -83,7 +90,14 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
             credential=None if catalog.credential is None else catalog.credential.get_secret_value(),
             credential_file=catalog.credential_file,
             oauth2_uri=catalog.oauth2_uri,
-            scope=catalog.scope or "catalog",
+            scope=catalog.scope or _SCOPES[catalog.auth],
+            auth=catalog.auth,
+            signing_region=catalog.signing_region,
+            signing_name=catalog.signing_name,
+            aws_profile=catalog.aws_profile,
+            role_arn=catalog.role_arn,
+            external_id=catalog.external_id,
+            google_credentials_file=catalog.google_credentials_file,
             headers={header: value.get_secret_value() for header, value in catalog.headers.items()},
             ca_file=catalog.ca_file,
         )

@@ -11,7 +11,9 @@ import structlog
 from sfn.catalog import Catalog
 from sfn.errors import SfnError
 from sfn.publish.policy import Policy
-from sfn.words import Claim, Dead, Done, Reason
+from sfn.store import Stores
+from sfn.words import Claim, Dead, Done, Reason, TableName
+from sfn.work.vended import Vended
 
 _EXPECTED: Final = "a configured catalog of that name, as the table's file still says that it is current"
 _REMEDY: Final = (
@@ -24,10 +26,25 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A catalog and how its tables are published."""
+    """A catalog and how its tables are published.
+
+    Attributes:
+        catalog: tells the truth.
+        policy: the settings.
+        vended: what opens its tables' places, where the catalog says it.
+    """
 
     catalog: Catalog
     policy: Policy
+    vended: Vended | None = None
+
+    def stores(self, table: TableName, own: Stores) -> Stores:
+        """Where the files of a table are.
+
+        Args:
+            own: the configured stores.
+        """
+        return own if self.vended is None else self.vended.of(table)
 
 
 class Sources(Protocol):

@@ -179,17 +179,17 @@ class Worker:
 
     async def _attempt(self, claim: Claim) -> Outcome | None:
         """What became of it; None where the lease turned out to be lost."""
-        source, stores = None, Asked(self._stores)
+        source, asked = None, Asked()
         try:
             source = await self._sources.named(claim.subject.catalog)
-            outcome = await self._publish_or_sweep(claim, source, stores)
+            outcome = await self._publish_or_sweep(claim, source, asked)
         except Fenced:
             return None
         except Broken:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where the unexpected is caught
             return self._failed(claim, error, source)
-        self._outages.success(claim.lane, stored=stores.any)
+        self._outages.success(claim.lane, stored=asked.any)
         return outcome
 
     async def _fenced(self, claim: Claim) -> None:
@@ -198,7 +198,7 @@ class Worker:
         with contextlib.suppress(Trouble), self._troubles.told():
             await self._inbox.intake.put([Hint(claim.subject, sender="fenced", anew=True)])
 
-    async def _publish_or_sweep(self, claim: Claim, source: Source | None, stores: Stores) -> Outcome:
+    async def _publish_or_sweep(self, claim: Claim, source: Source | None, asked: Asked) -> Outcome:
         if source is None:
             return left_behind(claim, self._clock.now(), retired=self._sources.retired(claim.subject.catalog))
         jitter = self._chance.random()
@@ -209,6 +209,7 @@ class Worker:
             sweep_ports = SweepPorts(source.catalog, inbox.intake, inbox.roster, inbox.brake, self._clock)
             swept = await self._sweeps.run(Sweep(claim.subject, sweep_ports, source.policy), jitter)
             return swept or Released(self._clock.now(), _STOPPED)
+        stores = asked.of(source.stores(claim.subject, self._stores))
         ports = Ports(inbox.worklist, inbox.roster, source.catalog, stores, self._clock)
         return await publish(claim, ports, source.policy, jitter=jitter)
 

@@ -48,11 +48,11 @@ async def findings(
     locations: list[str] = []
     async with AsyncExitStack() as stack:
         try:
-            stores = await stack.enter_async_context(places.opened_stores(settings))
+            shelf = await stack.enter_async_context(places.shelf(settings))
         except SfnError as error:
             yield wrong(error.where, error)
             return
-        router = Router(stores)
+        router = Router(shelf.stores)
         for name, catalog in sources.adapters(settings, clock, router.part).items():
             stack.push_async_callback(catalog.close)
             if name in settings.told:
@@ -65,7 +65,7 @@ async def findings(
             async for finding in check.findings():
                 yield finding
             locations += check.places
-        async for finding in _kept(settings, stores, locations):
+        async for finding in _kept(settings, shelf.stores, locations):
             yield finding
 
 

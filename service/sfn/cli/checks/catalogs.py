@@ -1,4 +1,4 @@
-"""Catalogs: reached, who we are there, what we may list and load, and whose files lie beside the tables."""
+"""Catalogs: reached, who we are there, what we may list and load, what is vended, and whose files lie there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from sfn.catalog import Withheld
+from sfn.catalog import Vendor, Withheld
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.retention import Lag, short_lived
+from sfn.cli.checks.vending import shown, vending
 from sfn.cli.pages import counted
 from sfn.cli.tables import spelled
+from sfn.clock import SystemClock
 from sfn.errors import LocationRefused, Scope, SfnError, Trouble
 from sfn.pointer.location import checked
 from sfn.publish.inventory import Inventory
@@ -61,6 +63,7 @@ class CatalogCheck:
         self._owners: Counter[str] = Counter()
         self._covered, self._looked, self._refused = 0, 0, 0
         self._complete, self._is_misnamed = True, False
+        self._asks_for_grants = settings.catalogs[name].vended_credentials
         self.places: list[str] = []
 
     async def findings(self) -> AsyncIterator[Finding]:
@@ -69,8 +72,8 @@ class CatalogCheck:
             yield finding
         try:
             catalog_id = await self._catalog.identity()
-            shown = proof_of(self._settings.catalogs[self._name])
-            yield fine(self._where, f"reached {shown}; files carry the catalog_id {catalog_id}")
+            how = shown(self._name, self._settings.catalogs[self._name])
+            yield fine(self._where, f"reached{how}; files carry the catalog_id {catalog_id}")
             policy = terms.policy(self._settings, self._name, catalog_id)
             async for finding in self._walked(policy):
                 yield finding
@@ -87,8 +90,8 @@ class CatalogCheck:
         if ours.uri is not None and ours.replica_lag == timedelta() and not is_here:
             remedy = "leave it at 60s unless one instance alone answers, and its clock is ours"
             yield doubtful(f"{self._where}.replica_lag", "0: a lagging answer would be taken for a rollback", remedy)
-        shown = ours.token or ours.token_file or ours.credential or ours.credential_file or uri.password
-        if shown and uri.scheme == "http" and not is_here:
+        secret = ours.auth or ours.token or ours.token_file or ours.credential or ours.credential_file or uri.password
+        if secret and uri.scheme == "http" and not is_here:
             yield doubtful(f"{self._where}.uri", "a secret is sent over plain HTTP", "use https")
 
     async def _walked(self, policy: Policy) -> AsyncIterator[Finding]:
@@ -104,6 +107,8 @@ class CatalogCheck:
                 if covered and (self._thorough or one.namespace not in self._namespaces):
                     self._namespaces.add(one.namespace)
                     self._looked += 1
+                    if (vended := await self._vended(one)) is not None:
+                        yield vended
                     if (finding := await self._looked_at(one, policy)) is not None:
                         yield finding
                 if not self._thorough and (listed >= LISTED or len(self._namespaces) >= NAMESPACES):
@@ -117,6 +122,20 @@ class CatalogCheck:
         name = ".".join(one.namespace) or "(the whole catalog)"
         remedy = "grant our principal to list there, or exclude it"
         return doubtful(self._where, f"may not list the namespace {name}: {one.why}", remedy)
+
+    async def _vended(self, table: TableName) -> Finding | None:
+        """What is vended for one table of all: that tells whether this catalog does."""
+        if not self._asks_for_grants or not isinstance(self._catalog, Vendor):
+            return None
+        where = f"{self._where}: {spelled(table.namespace, table.name)}"
+        try:
+            found = await vending(where, self._catalog, table, SystemClock().now())
+        except Trouble as trouble:
+            if trouble.scope is not Scope.TABLE:
+                raise
+            found = wrong(where, trouble)
+        self._asks_for_grants = found is None
+        return found
 
     async def _looked_at(self, table: TableName, policy: Policy) -> Finding | None:
         """What is wrong with a table, None where nothing is."""

@@ -1,0 +1,55 @@
+"""As whom a catalog is asked, and whether it vends credentials for its tables' stores."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from sfn.catalog import Vendor
+from sfn.cli.checks.findings import Finding, doubtful, fine
+from sfn.clock import lasting
+from sfn.settings import CatalogSettings
+from sfn.wiring.sources import rest_settings
+from sfn.words import Grant, Missing, TableName
+
+
+def shown(name: str, catalog: CatalogSettings) -> str:
+    """How a catalog is told who asks, as the rest of a sentence; nothing where it is not, or PyIceberg does it."""
+    match catalog.auth:
+        case "sigv4":
+            region, service = rest_settings(name, catalog).signing
+            return f" with AWS's signatures for {service} in {region}"
+        case "google":
+            return " with Google's tokens"
+        case None if catalog.token or catalog.token_file:
+            return " with a bearer token"
+        case None if catalog.credential or catalog.credential_file:
+            return " with OAuth2 client credentials"
+        case None:
+            return " with a user and a password" if urlsplit(catalog.uri or "").username else ""
+
+
+async def vending(where: str, catalog: Vendor, table: TableName, now: datetime) -> Finding | None:
+    """What a catalog vends for a table, None where it has no such table; raises trouble as the catalog does.
+
+    Args:
+        where: the table's place in the findings.
+        now: from which it is counted how long that is good.
+    """
+    grants = await catalog.grants(table)
+    if isinstance(grants, Missing):
+        return None
+    if not grants:
+        remedy = (
+            "let the catalog vend them (a role that it may assume, and a grant for our principal to write to the "
+            "table's place), or set vended_credentials = false"
+        )
+        return doubtful(where, "no credentials are vended", remedy)
+    return fine(where, f"credentials are vended: {', '.join(_described(grant, now) for grant in grants)}")
+
+
+def _described(grant: Grant, now: datetime) -> str:
+    place = grant.prefix or "wherever the table lies"
+    if grant.expires_at is None:
+        return f"for {place}, not saying until when"
+    return f"for {place}, good for {lasting(grant.expires_at - now)}"

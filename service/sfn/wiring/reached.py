@@ -1,0 +1,98 @@
+"""The catalogs that were reached, each with its policy and with what opens its tables' places."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+import anyio
+import structlog
+
+from sfn.admin.operators import Retirement
+from sfn.catalog import Vendor
+from sfn.clock import Clock
+from sfn.inbox import Roster
+from sfn.inbox.desk import Custody
+from sfn.inbox.whose import owner_noted
+from sfn.settings import Settings
+from sfn.store import Stores
+from sfn.wiring.places import Shelf
+from sfn.wiring.sources import Identified
+from sfn.wiring.terms import policy
+from sfn.work.sources import Source
+from sfn.work.vended import Vended
+
+Vending: TypeAlias = Callable[[str, Identified], Vended | None]
+"""By its name and its adapter, what opens the places of a catalog's tables; None for the configured stores."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+def vending(settings: Settings, stores: Stores, shelf: Shelf, clock: Clock) -> Vending:
+    """What opens places, as the settings say."""
+
+    def vended(name: str, catalog: Identified) -> Vended | None:
+        if settings.catalogs[name].vended_credentials and isinstance(catalog, Vendor):
+            return Vended(catalog, stores, shelf.granted, clock)
+        return None
+
+    return vended
+
+
+class Reached:
+    """Implements `Sources`: a catalog's policy is complete once it was reached, as the catalog says who it is.
+
+    Nothing is published for a catalog before: its claims end as trouble of the catalog, which costs no attempt.
+
+    Args:
+        settings: all of them.
+        catalogs: the adapters, by name.
+        retirement: which catalogs retired.
+        custody, roster: remember whose their files are.
+        vended: what opens the places of a catalog's tables, where it says it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalogs: Mapping[str, Identified],
+        retirement: Retirement,
+        custody: Custody,
+        roster: Roster,
+        vended: Vending = lambda _name, _catalog: None,
+    ) -> None:
+        self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
+        self._custody, self._roster, self._vended = custody, roster, vended
+        self._sources: dict[str, Source] = {}
+        self._noting: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+
+    async def named(self, catalog: str) -> Source | None:
+        source = self._sources.get(catalog)
+        found = self._catalogs.get(catalog)
+        if source is None and found is not None:
+            source = await self._reached(catalog, found)
+        if source is not None and self.retired(catalog):
+            return replace(source, policy=replace(source.policy, retired=True))
+        return source
+
+    def retired(self, catalog: str) -> bool:
+        return catalog in self._retirement.names
+
+    def identities(self) -> dict[str, str]:
+        """The `catalog_id` of each catalog that was reached."""
+        return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
+
+    async def _reached(self, catalog: str, found: Identified) -> Source:
+        catalog_id = await found.identity()
+        source = Source(found, policy(self._settings, catalog, catalog_id), self._vended(catalog, found))
+        # Many ask at once, and all rows are read to know whose the files are.
+        async with self._noting[catalog]:
+            if catalog not in self._sources:
+                owner = await owner_noted(catalog, catalog_id, self._custody, self._roster)
+                _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
+                if owner != catalog_id:
+                    remedy = f"sfn adopt {catalog} --from {owner}"
+                    _log.warning("catalog changed", catalog=catalog, catalog_id=catalog_id, files=owner, remedy=remedy)
+            return self._sources.setdefault(catalog, source)

@@ -1,0 +1,178 @@
+"""The stores of a catalog that vends credentials: each table's place is opened with what the catalog gave for it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Final, TypeAlias, TypeVar
+
+from sfn.catalog import Vendor
+from sfn.clock import Clock
+from sfn.errors import LocationRefused, Permanent, Scope, Transient, Unaccepted
+from sfn.pointer.location import below
+from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
+from sfn.words import Grant, Held, Missing, TableName
+
+T = TypeVar("T")
+
+Opened: TypeAlias = Callable[[Grant, str], PointerStore]
+"""A store with the credentials of a grant, for a location; raises `Permanent` for what they do not say."""
+
+KEPT: Final = 4096
+"""Grants that are known by their places, some kilobytes each; the least recently used go."""
+
+
+class Vended:
+    """The stores of one catalog's tables.
+
+    What a catalog gives for a table opens no more than its prefix says. Where it gives nothing, as for a table that was
+    dropped, another name's grant for the same place is taken (a renamed table's), else the store that is configured for
+    it, else none.
+
+    Args:
+        vendor: gives the credentials.
+        own: the configured stores.
+        opened: makes a store of a grant.
+        clock: tells which grants have ended.
+    """
+
+    def __init__(self, vendor: Vendor, own: Stores, opened: Opened, clock: Clock) -> None:
+        self._vendor, self._own, self._opened, self._clock = vendor, own, opened, clock
+        self._known: OrderedDict[str, Grant] = OrderedDict()
+        self._stores: OrderedDict[str, tuple[Grant, PointerStore]] = OrderedDict()
+
+    def of(self, table: TableName) -> Stores:
+        """As the principal that the catalog makes us for one table."""
+        return _TableStores(self, table)
+
+    async def do(self, table: TableName, location: str, verb: Callable[[PointerStore], Awaitable[T]]) -> T:
+        """What a verb of the store of a location gives; asked once more with new credentials where those are refused.
+
+        Raises:
+            Transient: scope catalog, where the store accepts none that the catalog vends.
+            Permanent: scope table, where there are none.
+        """
+        grants = self._noted(await self._vendor.grants(table))
+        grant = self._for(location, grants)
+        if grant is None and grants and not self._is_own(location):
+            # The table may lie elsewhere since they were given.
+            grants = self._noted(await self._vendor.renewed(table, grants))
+            grant = self._for(location, grants)
+        if grant is None:
+            return await verb(self._configured(table, location))
+        try:
+            return await verb(self._store(grant, location))
+        except Unaccepted as refused:
+            self._known.pop(grant.prefix, None)
+            newer = self._for(location, self._noted(await self._vendor.renewed(table, grants)))
+            if newer is None or newer == grant:
+                raise _unaccepted(table, refused) from refused
+        try:
+            return await verb(self._store(newer, location))
+        except Unaccepted as refused:
+            raise _unaccepted(table, refused) from refused
+
+    def _noted(self, answer: tuple[Grant, ...] | Missing) -> tuple[Grant, ...]:
+        """What was given, known from now on by its places."""
+        grants = answer if isinstance(answer, tuple) else ()
+        for grant in grants:
+            if grant.expires_at is not None:
+                self._known.pop(grant.prefix, None)
+                self._known[grant.prefix] = grant
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return grants
+
+    def _for(self, location: str, grants: Iterable[Grant]) -> Grant | None:
+        """The grant for a location, the one with the longest prefix (REST specification, "Storage Credentials")."""
+        fitting = [grant for grant in grants if below(location, grant.prefix)]
+        if fitting:
+            return max(fitting, key=lambda grant: len(grant.prefix))
+        now = self._clock.now()
+        known = (self._known[place] for place in _above(location) if place in self._known)
+        return next((grant for grant in known if grant.expires_at is not None and grant.expires_at > now), None)
+
+    def _store(self, grant: Grant, location: str) -> PointerStore:
+        """A store remembers what it was asked: the same one as long as the grant is the same."""
+        before, store = self._stores.pop(grant.prefix, (None, None))
+        if store is None or before != grant:
+            store = self._opened(grant, location)
+        self._stores[grant.prefix] = grant, store
+        if len(self._stores) > KEPT:
+            self._stores.popitem(last=False)
+        return store
+
+    def _is_own(self, location: str) -> bool:
+        try:
+            self._own.at(location)
+        except LocationRefused:
+            return False
+        return True
+
+    def _configured(self, table: TableName, location: str) -> PointerStore:
+        try:
+            return self._own.at(location)
+        except LocationRefused as refused:
+            raise Permanent(
+                location,
+                scope=Scope.TABLE,
+                expected=f"credentials for what lies there, vended for {table}",
+                found="none: a catalog vends none for a table that it does not have, or for another place",
+                remedy=(
+                    "configure a store that covers it ([stores.NAME] prefix, with keys of its own), or let files of "
+                    'dropped tables be: on_drop = "keep"'
+                ),
+            ) from refused
+
+
+class _TableStores:
+    """Implements `Stores` for one table."""
+
+    def __init__(self, vended: Vended, table: TableName) -> None:
+        self._vended, self._table = vended, table
+
+    def at(self, location: str) -> PointerStore:
+        return _TableStore(self._vended, self._table)
+
+
+class _TableStore:
+    """Implements `PointerStore` with what the catalog gives when a verb is called."""
+
+    def __init__(self, vended: Vended, table: TableName) -> None:
+        self._vended, self._table = vended, table
+
+    async def read(self, key: str) -> Held | None:
+        return await self._vended.do(self._table, key, lambda store: store.read(key))
+
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        return await self._vended.do(self._table, key, lambda store: store.part(key, start, most))
+
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        return await self._vended.do(self._table, key, lambda store: store.write(key, body, replacing))
+
+    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+        return await self._vended.do(self._table, key, lambda store: store.delete(key, expected))
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        return await self._vended.do(self._table, prefix, lambda store: store.list(prefix, limit))
+
+    async def prove(self, key: str) -> Guarantees:
+        return await self._vended.do(self._table, key, lambda store: store.prove(key))
+
+
+def _above(location: str) -> Iterator[str]:
+    """The places that a location lies in, the longest first."""
+    scheme, _, path = location.partition("://")
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield f"{scheme}://{path}"
+
+
+def _unaccepted(table: TableName, refused: Unaccepted) -> Transient:
+    return Transient(
+        refused.where,
+        scope=Scope.CATALOG,
+        expected=f"credentials that the store accepts, vended for {table}",
+        found=refused.found,
+        remedy="see with which role, and for how long, the catalog vends them, and whether its clock is right",
+    )

@@ -1,0 +1,178 @@
+"""Stores that are opened with what a catalog vends: whose, for which place, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from typing_extensions import override
+
+from sfn.errors import Permanent, Scope, Transient, Unaccepted
+from sfn.store import PointerStore
+from sfn.store.memory import MemoryStore
+from sfn.store.router import Router
+from sfn.words import Grant, Held, Missing, TableName
+from sfn.work.vended import Vended
+from tests.promises.inboxes import HandClock
+
+TABLE = TableName("prod", ("sales",), "orders")
+RENAMED = TableName("prod", ("sales",), "sold")
+AT = "s3://lake/sales/orders"
+KEY = f"{AT}/metadata/_sfn/sales_orders_main.ver"
+
+
+class Shop:
+    """A catalog that vends, and the store behind what it vends.
+
+    Attributes:
+        vends: by table; none for one that it does not have.
+        good: tokens that the store accepts.
+        opened: what stores were opened with, in order.
+    """
+
+    def __init__(self) -> None:
+        self.vends: dict[TableName, tuple[Grant, ...]] = {}
+        self.renews: dict[TableName, tuple[Grant, ...]] = {}
+        self.good = {"first", "second"}
+        self.opened: list[tuple[str, str]] = []
+        self.files = MemoryStore()
+
+    async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
+        return self.vends.get(table, Missing())
+
+    async def renewed(self, table: TableName, refused: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+        self.vends |= {table: self.renews[table]} if table in self.renews else {}
+        return self.vends.get(table, Missing())
+
+    def open(self, grant: Grant, location: str) -> PointerStore:
+        token = grant.config["token"]
+        self.opened.append((grant.prefix, token))
+        return _Guarded(self, token)
+
+
+class _Guarded(MemoryStore):
+    """Reads what the shop has, for those whom it knows."""
+
+    def __init__(self, shop: Shop, token: str) -> None:
+        super().__init__()
+        self._shop, self._token = shop, token
+
+    @override
+    async def read(self, key: str) -> Held | None:
+        if self._token not in self._shop.good:
+            raise Unaccepted(
+                key, scope=Scope.STORE, expected="credentials that the store accepts", found="ExpiredToken"
+            )
+        return await self._shop.files.read(key)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def own() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def vended(shop: Shop, clock: HandClock) -> Vended:
+    """Of a service without a store of its own."""
+    return Vended(shop, Router({}), shop.open, clock)
+
+
+def grant(prefix: str, token: str, clock: HandClock, *, minutes: float = 60) -> Grant:
+    return Grant(prefix, {"token": token}, clock.now() + timedelta(minutes=minutes))
+
+
+async def test_the_longest_prefix_opens_a_place_and_a_store_is_opened_once(
+    vended: Vended, shop: Shop, clock: HandClock
+) -> None:
+    shop.vends[TABLE] = (
+        grant("s3://lake", "first", clock),
+        grant(AT, "second", clock),
+        grant("s3://lake/x", "x", clock),
+    )
+    shop.files.files[KEY] = b"1"
+    store = vended.of(TABLE).at(KEY)
+    for _ in range(2):
+        assert await store.read(KEY) == await shop.files.read(KEY)
+    assert shop.opened == [(AT, "second")]
+
+
+async def test_a_prefix_ends_with_a_segment(vended: Vended, shop: Shop, clock: HandClock) -> None:
+    shop.vends[TABLE] = (grant("s3://lake/sales/ord", "first", clock),)
+    with pytest.raises(Permanent):
+        await vended.of(TABLE).at(KEY).read(KEY)
+    assert shop.opened == []
+
+
+async def test_what_a_store_refuses_is_asked_for_anew_once(vended: Vended, shop: Shop, clock: HandClock) -> None:
+    shop.vends[TABLE] = (grant(AT, "stale", clock),)
+    shop.renews[TABLE] = (grant(AT, "second", clock),)
+    assert await vended.of(TABLE).at(KEY).read(KEY) is None
+    assert shop.opened == [(AT, "stale"), (AT, "second")]
+
+
+@pytest.mark.parametrize("renewed", ["stale", "another"])
+async def test_what_is_refused_again_is_the_catalogs_trouble(
+    vended: Vended, shop: Shop, clock: HandClock, renewed: str
+) -> None:
+    shop.vends[TABLE] = (grant(AT, "stale", clock),)
+    shop.renews[TABLE] = (grant(AT, renewed, clock),)
+    with pytest.raises(Transient) as trouble:
+        await vended.of(TABLE).at(KEY).read(KEY)
+    assert trouble.value.scope is Scope.CATALOG
+    assert "ExpiredToken" in str(trouble.value)
+    assert renewed not in str(trouble.value)
+
+
+async def test_a_table_that_moved_is_asked_for_anew(vended: Vended, shop: Shop, clock: HandClock) -> None:
+    shop.vends[TABLE] = (grant("s3://lake/elsewhere", "first", clock),)
+    shop.renews[TABLE] = (grant(AT, "second", clock),)
+    assert await vended.of(TABLE).at(KEY).read(KEY) is None
+    assert shop.opened == [(AT, "second")]
+
+
+async def test_a_dropped_tables_files_need_a_store_of_our_own(
+    shop: Shop, own: MemoryStore, vended: Vended, clock: HandClock
+) -> None:
+    with pytest.raises(Permanent) as refused:
+        await vended.of(TABLE).at(KEY).read(KEY)
+    assert refused.value.scope is Scope.TABLE
+    assert "on_drop" in refused.value.remedy
+    assert "[stores.NAME] prefix" in refused.value.remedy
+    own.files[KEY] = b"ours"
+    held = await Vended(shop, Router({"s3://lake": own}), shop.open, clock).of(TABLE).at(KEY).read(KEY)
+    assert held is not None
+    assert held.body == b"ours"
+
+
+async def test_a_renamed_tables_old_file_is_opened_with_what_its_new_name_was_given(
+    vended: Vended, shop: Shop, clock: HandClock
+) -> None:
+    shop.vends[RENAMED] = (grant(AT, "first", clock, minutes=15),)
+    assert await vended.of(RENAMED).at(KEY).read(KEY) is None
+    assert await vended.of(TABLE).at(KEY).read(KEY) is None
+    clock.turn(15 * 60)
+    with pytest.raises(Permanent):
+        await vended.of(TABLE).at(KEY).read(KEY)
+
+
+async def test_what_is_vended_goes_before_a_store_of_our_own(shop: Shop, own: MemoryStore, clock: HandClock) -> None:
+    own.files[KEY] = b"ours"
+    shop.vends[TABLE] = (grant(AT, "first", clock),)
+    assert await Vended(shop, Router({"s3://lake": own}), shop.open, clock).of(TABLE).at(KEY).read(KEY) is None
+
+
+async def test_nothing_of_a_grant_shows(vended: Vended, shop: Shop, clock: HandClock) -> None:
+    shop.vends[TABLE] = (grant(AT, "first", clock),)
+    await vended.of(TABLE).at(KEY).read(KEY)
+    assert "first" not in repr([vars(vended), shop.vends])
