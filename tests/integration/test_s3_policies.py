@@ -35,7 +35,7 @@ def key(bucket: str) -> str:
 @pytest.fixture
 async def owner(s3: S3) -> AsyncIterator[RemoteStore]:
     """Who may do everything."""
-    async with s3_store(s3) as store:
+    async with s3_store(s3.url) as store:
         yield store
 
 
@@ -50,7 +50,7 @@ def as_user(s3: S3, bucket: str, *may: str, url: str | None = None) -> AbstractA
     """A store as a new user."""
     on_bucket, on_objects = ([one for one in may if (one == LISTS) is of_bucket] for of_bucket in (True, False))
     keys = s3.user(bucket, on_bucket=on_bucket, on_objects=on_objects)
-    return s3_store(s3, Identity(keys=Keys(keys.access, keys.secret)), url=url)
+    return s3_store(url or s3.url, Identity(keys=Keys(keys.access, keys.secret)))
 
 
 async def put(store: RemoteStore, key: str, body: bytes, replacing: Held | None = None) -> Held:
@@ -108,7 +108,7 @@ async def test_who_may_read_and_not_write_is_told_so(s3: S3, owner: RemoteStore,
 async def test_a_bucket_that_keeps_versions_keeps_every_promise_too(s3: S3) -> None:
     bucket = s3.bucket(versioned=True)
     key = f"s3://{bucket}/{FOLDER}sales_orders_main.ver"
-    async with s3_store(s3) as store:
+    async with s3_store(s3.url) as store:
         first = await put(store, key, b"1")
         second = await put(store, key, b"2", first)
         assert await store.write(key, b"3", first) == Moved()
@@ -133,7 +133,7 @@ async def test_a_bucket_that_is_missing_is_the_stores_trouble(owner: RemoteStore
 
 async def test_keys_that_are_unknown_are_the_stores_trouble(s3: S3, key: str) -> None:
     for keys in (Keys("nobody", "secret"), Keys("testkey", "wrong")):
-        async with s3_store(s3, Identity(keys=keys)) as store:
+        async with s3_store(s3.url, Identity(keys=keys)) as store:
             with pytest.raises(Transient) as unknown:
                 await store.read(key)
             assert unknown.value.scope is Scope.STORE
@@ -144,7 +144,7 @@ async def test_keys_that_are_unknown_are_the_stores_trouble(s3: S3, key: str) ->
 async def test_a_server_that_is_gone_is_the_stores_trouble() -> None:
     with S3() as s3:
         key = f"s3://{s3.bucket()}/{FOLDER}sales_orders_main.ver"
-        async with s3_store(s3) as store:
+        async with s3_store(s3.url) as store:
             held = await put(store, key, b"1")
             await anyio.to_thread.run_sync(s3.stop)
             with pytest.raises(Transient) as gone:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import anyio
 import pytest
 
-from sfn.errors import Permanent, Scope, Transient, Trouble, Unsure
+from sfn.errors import Permanent, Scope, Transient, Trouble, Unaccepted, Unsure
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.remote import RemoteStore
 from sfn.words import Held
@@ -34,8 +34,8 @@ def key(bucket: str) -> str:
 
 
 @pytest.fixture
-async def store(s3: S3, proxy: Proxy) -> AsyncIterator[RemoteStore]:
-    async with s3_store(s3, url=proxy.url) as store:
+async def store(proxy: Proxy) -> AsyncIterator[RemoteStore]:
+    async with s3_store(proxy.url) as store:
         yield store
 
 
@@ -74,7 +74,7 @@ async def unsigned(s3: S3, proxy: Proxy, bucket: str) -> AsyncIterator[RemoteSto
     places = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
     policy = json.dumps({"Version": "2012-10-17", "Statement": [everybody | {"Resource": places}]})
     s3.client.put_bucket_policy(Bucket=bucket, Policy=policy)
-    async with s3_store(s3, None, url=proxy.url) as store:
+    async with s3_store(proxy.url, None) as store:
         yield store
 
 
@@ -141,7 +141,7 @@ async def test_a_write_whose_answer_was_lost_is_known_again(store: RemoteStore, 
 
 async def test_the_same_content_by_another_writer_is_not_ours(store: RemoteStore, s3: S3, key: str) -> None:
     held = await written(store, key, b"1")
-    async with s3_store(s3) as other:
+    async with s3_store(s3.url) as other:
         await written(other, key, b"2", held)
     assert await store.write(key, b"2", held) == Moved()
 
@@ -175,9 +175,9 @@ async def test_an_answer_that_breaks_off_is_none(store: RemoteStore, proxy: Prox
         (error(500, "InternalError"), Unsure, Scope.STORE, "InternalError"),
         (error(503, "ServiceUnavailable"), Unsure, Scope.STORE, "ServiceUnavailable"),
         (Answer(502, b"<html>"), Unsure, Scope.STORE, "502"),
-        (error(400, "ExpiredToken"), Transient, Scope.STORE, "ExpiredToken"),
-        (error(403, "InvalidAccessKeyId"), Transient, Scope.STORE, "InvalidAccessKeyId"),
-        (error(403, "RequestTimeTooSkewed"), Transient, Scope.STORE, "clock"),
+        (error(400, "ExpiredToken"), Unaccepted, Scope.STORE, "ExpiredToken"),
+        (error(403, "InvalidAccessKeyId"), Unaccepted, Scope.STORE, "InvalidAccessKeyId"),
+        (error(403, "RequestTimeTooSkewed"), Unaccepted, Scope.STORE, "clock"),
         (error(404, "NoSuchBucket"), Permanent, Scope.STORE, "NoSuchBucket"),
         (Answer(404, b"nothing here"), Permanent, Scope.STORE, "without an error of S3"),
         (error(301, "PermanentRedirect"), Permanent, Scope.STORE, "region"),
@@ -203,10 +203,10 @@ async def test_a_conflict_of_two_conditional_writes_is_a_lost_race(store: Remote
     assert await store.write(key, b"2", held) == Moved()
 
 
-async def test_a_bucket_of_another_region_is_found(s3: S3, store: RemoteStore, proxy: Proxy, key: str) -> None:
+async def test_a_bucket_of_another_region_is_found(store: RemoteStore, proxy: Proxy, key: str) -> None:
     """The server is of us-east-1 and refuses other signatures: only what is signed anew for it passes."""
     held = await written(store, key, b"1")
-    async with s3_store(s3, url=proxy.url, region="eu-central-1") as abroad:
+    async with s3_store(proxy.url, region="eu-central-1") as abroad:
         proxy.rule = told_of_its_region
         assert await abroad.read(key) == held
         proxy.asked.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,6 +33,9 @@ EVERYTHING = Identity(keys=Keys(ROOT.access, ROOT.secret))
 BOOK = AddressBook()
 
 
+Opened: TypeAlias = Callable[[], AbstractAsyncContextManager[PointerStore]]
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """A store, a folder of it that does not exist yet, and another program that writes there without asking.
@@ -42,6 +46,7 @@ class Ground:
         plant: puts a content at a key.
         made_up: a tag in the store's own form that nothing has.
         tags_contents: the same content has the same tag again; otherwise each write has its own.
+        elsewhere: the same store opened in another process, to which this is sent; None for one in memory.
     """
 
     store: PointerStore
@@ -49,6 +54,7 @@ class Ground:
     plant: Callable[[str, bytes], Awaitable[None]]
     made_up: str = MADE_UP
     tags_contents: bool = True
+    elsewhere: Opened | None = None
 
     @property
     def key(self) -> str:
@@ -74,7 +80,13 @@ async def local(_: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Ground]
     async def plant(key: str, body: bytes) -> None:
         plant_file(key, body)
 
-    yield Ground(LocalStore(), f"file://{folder}/metadata/_sfn/", plant)
+    yield Ground(LocalStore(), f"file://{folder}/metadata/_sfn/", plant, elsewhere=local_store)
+
+
+@asynccontextmanager
+async def local_store() -> AsyncIterator[LocalStore]:
+    """This machine's files."""
+    yield LocalStore()
 
 
 @asynccontextmanager
@@ -86,22 +98,24 @@ async def s3(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
         path = key.removeprefix(f"s3://{bucket}/")
         await anyio.to_thread.run_sync(lambda: server.client.put_object(Bucket=bucket, Key=path, Body=body))
 
-    async with s3_store(server) as store:
-        yield Ground(store, f"s3://{bucket}/orders/metadata/_sfn/", plant, NO_ETAG)
+    async with s3_store(server.url) as store:
+        yield Ground(
+            store, f"s3://{bucket}/orders/metadata/_sfn/", plant, NO_ETAG, elsewhere=partial(s3_store, server.url)
+        )
 
 
 @asynccontextmanager
 async def s3_store(
-    server: S3, identity: Identity | None = EVERYTHING, *, url: str | None = None, region: str = REGION
+    url: str, identity: Identity | None = EVERYTHING, *, region: str = REGION
 ) -> AsyncIterator[RemoteStore]:
     """A store on a server.
 
     Args:
+        url: of the server, or of what is asked instead of it.
         identity: who asks, None for somebody unknown.
-        url: of what is asked instead of the server itself.
         region: that requests are signed for at first.
     """
-    terms = S3Terms(identity=identity, endpoint=url or server.url, region=region)
+    terms = S3Terms(identity=identity, endpoint=url, region=region)
     pool = Pool()
     try:
         yield RemoteStore(S3Objects(terms, pool, BOOK), Service(NO_ETAG))
