@@ -16,7 +16,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 from sfn.errors import Broken, Scope, SfnError, Transient
-from sfn.inbox.sqlite import Commit
+from sfn.inbox.commits import Commit
 from sfn.inbox.sqlite.committer import Committer
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.words import Accepted, CatalogName, Hint, Slots, TableName

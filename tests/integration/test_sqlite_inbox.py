@@ -17,8 +17,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.errors import Broken
+from sfn.inbox.keeping import PRUNED
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.sqlite.inbox import PRUNED
 from sfn.inbox.sqlite.schema import VERSION
 from sfn.words import Accepted, Ask, CatalogName, Dead, Done, Findings, Held, Hint, Memo, Reason, Swept
 from tests.integration.inbox_processes import hold, open_it, put_for_ever

@@ -1,0 +1,52 @@
+"""Each object store as PyIceberg writes to it, the service keeps files on it, and readers find them there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.servers.s3 import REGION, ROOT, S3
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """One store.
+
+    Attributes:
+        warehouse: where tables lie.
+        properties: PyIceberg's, of its FileIO.
+        section: what the settings say of the store, beside its prefix.
+        options: fsspec's, for readers.
+    """
+
+    warehouse: str
+    properties: Mapping[str, str]
+    section: str
+    options: Mapping[str, Any]
+
+    @property
+    def configured(self) -> str:
+        """The section of the settings."""
+        return f'[stores.lake]\nprefix = "{self.warehouse}"\n{self.section}'
+
+
+def s3(request: pytest.FixtureRequest) -> Cloud:
+    server: S3 = request.getfixturevalue("s3")
+    return Cloud(
+        f"s3://{server.bucket()}/wh",
+        {
+            "s3.endpoint": server.url,
+            "s3.access-key-id": ROOT.access,
+            "s3.secret-access-key": ROOT.secret,
+            "s3.region": REGION,
+        },
+        f'endpoint = "{server.url}"\nregion = "{REGION}"\n'
+        f'access_key_id = "{ROOT.access}"\nsecret_access_key = "{ROOT.secret}"\n',
+        {"key": ROOT.access, "secret": ROOT.secret, "endpoint_url": server.url, "skip_instance_cache": True},
+    )
+
+
+CLOUDS: Mapping[str, Callable[[pytest.FixtureRequest], Cloud]] = {"S3": s3}
