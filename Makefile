@@ -106,4 +106,4 @@ lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versio
 
 clean: ## remove what the targets above made here
 	rm -rf .venv build dist .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find service tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find deploy service tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,8 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 
 from fetching import Failed, forget_parts, pip, put, run, tell
@@ -27,57 +26,55 @@ AZURITE = "3.35.0"  # as in package.json; later ones want Node 22
 
 OLDEST_GO = (1, 26)  # says go.mod of fake-gcs-server
 OLDEST_NODE = (20, 6)  # say some of Azurite's packages
-POSTGRES = ("initdb", "pg_ctl", "postgres")
+POSTGRES = ("initdb", "pg_ctl", "pg_isready", "postgres", "psql")
 
 
 def main() -> int:
     CACHE.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Path] = {}
+    missing = False
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # held until the process ends
         forget_parts(CACHE)
-        # Azurite is mostly waited for, Go's compiler needs all processors.
-        with ThreadPoolExecutor() as both:
-            told = list(both.map(each, [[azurite, postgres, pgbouncer], [versitygw, fake_gcs]]))
-        found = {name: path for lines, _ in told for name, path in lines.items()}
-        lines = "".join(f"{name}={path}\n" for name, path in sorted(found.items()))
+        for server in (postgres, pgbouncer, azurite, versitygw, fake_gcs):
+            try:
+                found |= server()
+            except Failed as error:
+                tell(str(error))
+                missing = True
+        lines = "".join(f"{name}={path}\n" for name, path in found.items())
         (CACHE / "env.new").write_text(lines)
         (CACHE / "env.new").replace(CACHE / "env")
+        forget_parts(CACHE)
     print(lines, end="")
-    return 1 if any(missing for _, missing in told) else 0
-
-
-def each(servers: list[Callable[[], Mapping[str, Path]]]) -> tuple[dict[str, Path], int]:
-    """Take one server after the other; their lines, and how many are missing."""
-    lines: dict[str, Path] = {}
-    missing = 0
-    for server in servers:
-        try:
-            lines |= server()
-        except Failed as error:
-            tell(str(error))
-            missing += 1
-    return lines, missing
+    return int(missing)
 
 
 def versitygw() -> Mapping[str, Path]:
     """Build the server for S3."""
-    folder = put(CACHE / "versitygw-1.8.0", "versitygw (some two minutes on two cores)", by_go(VERSITYGW))
-    return {"SFN_VERSITYGW": folder / "versitygw"}
+    return {"SFN_VERSITYGW": built("versitygw-1.8.0", VERSITYGW) / "versitygw"}
 
 
 def fake_gcs() -> Mapping[str, Path]:
     """Build the server for Google Cloud Storage."""
-    folder = put(CACHE / "fake-gcs-server-1.56.1", "fake-gcs-server (some two minutes on two cores)", by_go(FAKE_GCS))
-    return {"SFN_FAKE_GCS": folder / "fake-gcs-server"}
+    return {"SFN_FAKE_GCS": built("fake-gcs-server-1.56.1", FAKE_GCS) / "fake-gcs-server"}
 
 
-def by_go(package: str) -> Callable[[Path], None]:
-    def built(folder: Path) -> None:
+def built(name: str, package: str) -> Path:
+    """Make sure of a folder with the program that a package of Go's is."""
+    target = CACHE / name
+    if target.is_dir():
+        return target
+    compiler = go()
+
+    def by_go(folder: Path) -> None:
         # Without cgo no C compiler is needed. Go checks what it downloads against the public checksum database.
-        flags = {"GOFLAGS": "-buildvcs=false -trimpath", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
-        run(go(), "install", "-ldflags=-s -w", package, env=flags | {"GOBIN": str(folder)})
+        flags = {"GOFLAGS": "-buildvcs=false -trimpath -modcacherw", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
+        # Go keeps 2 GB of what it downloads and compiles, which only the other server has a use for.
+        kept = {"GOMODCACHE": str(CACHE / "part-go" / "modules"), "GOCACHE": str(CACHE / "part-go" / "compiled")}
+        run(compiler, "install", "-ldflags=-s -w", package, env=flags | kept | {"GOBIN": str(folder)})
 
-    return built
+    return put(target, f"{name}, which is built here (a few minutes)", by_go)
 
 
 def go() -> Path:
@@ -99,7 +96,7 @@ def azurite() -> Mapping[str, Path]:
         # No package's install script is run.
         run(*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", f"--prefix={folder}")
 
-    folder = put(CACHE / f"azurite-{AZURITE}", "Azurite (some 190 MB)", by_npm)
+    folder = put(CACHE / f"azurite-{AZURITE}", f"azurite-{AZURITE} (some 190 MB)", by_npm)
     return {"SFN_NODE": node, "SFN_AZURITE": folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"}
 
 

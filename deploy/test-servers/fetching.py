@@ -11,7 +11,7 @@ from pathlib import Path
 
 TRIES = 2
 TOLD_EVERY = 10.0
-SECONDS = 900  # of one command
+SECONDS = 1800  # of one command: a build may have to share the processors
 
 
 class Failed(Exception):
@@ -45,7 +45,7 @@ def put(target: Path, what: str, way: Callable[[Path], None]) -> Path:
 
 
 def forget_parts(cache: Path) -> None:
-    """Remove what those left behind who were killed."""
+    """Remove what was needed on the way, or was left behind by somebody who was killed."""
     for left_behind in cache.glob("part-*"):
         shutil.rmtree(left_behind)
 
@@ -71,7 +71,7 @@ def run(*command: str | Path, env: Mapping[str, str] | None = None) -> None:
         text=True,
     ) as process:
         try:
-            said = waited(process, Path(command[0]).name)
+            said = waited(process)
         except BaseException:
             process.kill()
             raise
@@ -79,7 +79,7 @@ def run(*command: str | Path, env: Mapping[str, str] | None = None) -> None:
         raise Failed(f"{command[0]} ended with {process.returncode}\n{said[-2000:]}")
 
 
-def waited(process: subprocess.Popen[str], name: str) -> str:
+def waited(process: subprocess.Popen[str]) -> str:
     """Wait for the end of a command; what it said."""
     began = time.monotonic()
     while True:
@@ -89,7 +89,7 @@ def waited(process: subprocess.Popen[str], name: str) -> str:
             seconds = round(time.monotonic() - began)
             if seconds >= SECONDS:
                 raise
-            tell(f"… {name}: still at it after {seconds} s")
+            tell(f"… still at it after {seconds} s")
 
 
 def tell(line: str) -> None:

@@ -29,6 +29,12 @@ class GCS(Server):
         made.raise_for_status()
         return name
 
+    def plant(self, bucket: str, name: str, body: bytes) -> None:
+        """Put a content there, whatever was."""
+        asked = {"uploadType": "media", "name": name}
+        url = f"{self.url}/upload/storage/v1/b/{bucket}/o"
+        httpx.post(url, params=asked, content=body, timeout=10.0, trust_env=False).raise_for_status()
+
     @override
     def _command(self) -> Sequence[str | Path]:
         served = ("-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port))

@@ -106,7 +106,8 @@ class S3(Server):
 
     @override
     def _command(self) -> Sequence[str | Path]:
-        served = ("--port", f"127.0.0.1:{self.port}", "--region", REGION, "--quiet")
+        # Unlike AWS, it keeps connections only where it is told to.
+        served = ("--port", f"127.0.0.1:{self.port}", "--region", REGION, "--quiet", "--keep-alive")
         users = ("--iam-dir", self._users, "--iam-cache-disable")
         return [self._program, *served, *users, "posix", "--versioning-dir", self._versions, self.data]
 
