@@ -217,7 +217,7 @@ def announce(settings: Settings, listener: socket.socket) -> None:
         _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front", remedy=_TLS)
     if not settings.senders:
         _log.warning("no token is configured: listening on loopback only")
-    if not settings.stores:
+    if settings.lacks_stores:
         _log.warning("no store is configured: no table can be published", remedy="set [stores.NAME] prefix")
     _log.info("listening", url=f"{scheme}://{address}:{port}", port=port, catalogs=sorted(settings.catalogs))
 

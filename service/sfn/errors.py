@@ -30,7 +30,8 @@
     │   │   ├ Unsure        may have been applied: forget what was remembered, read again
     │   │   └ Unaccepted    nothing was done: who asked is not known, or not any more
     │   └ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
-    │       └ LocationRefused
+    │       ├ LocationRefused
+    │       └ NotVended     nobody has credentials for what a dropped table left behind
     └ Broken                the process must end: fsync error, lost lock, newer schema
 
 A lost race is no error but an answer (`sfn.store.Moved`).
@@ -220,6 +221,10 @@ class LocationRefused(Permanent):
 
     def __init__(self, where: str, *, expected: str, found: str, remedy: str = "") -> None:
         super().__init__(where, scope=Scope.TABLE, expected=expected, found=found, remedy=remedy)
+
+
+class NotVended(Permanent):
+    """A file of a table that its catalog does not have (any more), and so vends no credentials for."""
 
 
 class Broken(SfnError):

@@ -104,6 +104,10 @@ class Lake:
             case _:
                 return _reply({"error": _ERROR}, 404)
 
+    def location(self, name: str) -> str:
+        """Where the catalog says that a table lies."""
+        return self.directory(name).as_uri()
+
     def _table(self, name: str) -> web.StreamResponse:
         versions = self._tables.get(name)
         if not versions:
@@ -111,7 +115,7 @@ class Lake:
         metadata = {
             "format-version": 2,
             "table-uuid": self._uuids[name],
-            "location": self.directory(name).as_uri(),
+            "location": self.location(name),
             "last-updated-ms": _BEGAN + len(versions),
             "metadata-log": [
                 {"timestamp-ms": _BEGAN + number, "metadata-file": file}

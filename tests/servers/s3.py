@@ -67,9 +67,7 @@ class S3(Server):
             on_objects: some of `s3:GetObject`, `s3:PutObject` and `s3:DeleteObject`.
         """
         keys = Keys(f"user-{uuid4()}", "usersecret")
-        root = ("--access", ROOT.access, "--secret", ROOT.secret, "--endpoint-url", self.url)
-        new = ("--access", keys.access, "--secret", keys.secret, "--role", "user")
-        subprocess.run([self._program, "admin", *root, "create-user", *new], check=True, capture_output=True)
+        self._order("create-user", "--access", keys.access, "--secret", keys.secret, "--role", "user")
         statements = self._statements.setdefault(bucket, [])
         for actions, resource in ((on_bucket, bucket), (on_objects, f"{bucket}/*")):
             if actions:
@@ -79,6 +77,16 @@ class S3(Server):
             policy = {"Version": "2012-10-17", "Statement": statements}
             self.client.put_bucket_policy(Bucket=bucket, Policy=json.dumps(policy))
         return keys
+
+    def forget(self, keys: Keys) -> None:
+        """Let a user be unknown from now on; a policy may not name one."""
+        for bucket, statements in self._statements.items():
+            self._statements[bucket] = [one for one in statements if one["Principal"] != {"AWS": [keys.access]}]
+        self._order("delete-user", "--access", keys.access)
+
+    def _order(self, *order: str) -> None:
+        root = ("--access", ROOT.access, "--secret", ROOT.secret, "--endpoint-url", self.url)
+        subprocess.run([self._program, "admin", *root, *order], check=True, capture_output=True)
 
     @cached_property
     def client(self) -> Any:  # noqa: ANN401 - botocore makes it of a description of the service

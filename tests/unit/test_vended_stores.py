@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
-from sfn.errors import Permanent, Scope, Transient, Unaccepted
+from sfn.errors import NotVended, Permanent, Scope, Transient, Unaccepted
 from sfn.store import PointerStore
 from sfn.store.memory import MemoryStore
 from sfn.store.router import Router
@@ -109,8 +109,9 @@ async def test_the_longest_prefix_opens_a_place_and_a_store_is_opened_once(
 
 async def test_a_prefix_ends_with_a_segment(vended: Vended, shop: Shop, clock: HandClock) -> None:
     shop.vends[TABLE] = (grant("s3://lake/sales/ord", "first", clock),)
-    with pytest.raises(Permanent):
+    with pytest.raises(Permanent, match="found some for s3://lake/sales/ord;") as refused:
         await vended.of(TABLE).at(KEY).read(KEY)
+    assert not isinstance(refused.value, NotVended)
     assert shop.opened == []
 
 
@@ -144,7 +145,7 @@ async def test_a_table_that_moved_is_asked_for_anew(vended: Vended, shop: Shop, 
 async def test_a_dropped_tables_files_need_a_store_of_our_own(
     shop: Shop, own: MemoryStore, vended: Vended, clock: HandClock
 ) -> None:
-    with pytest.raises(Permanent) as refused:
+    with pytest.raises(NotVended) as refused:
         await vended.of(TABLE).at(KEY).read(KEY)
     assert refused.value.scope is Scope.TABLE
     assert "on_drop" in refused.value.remedy

@@ -40,6 +40,11 @@ class Settings(Section):
         """The catalogs that nobody can ask."""
         return frozenset(name for name, one in self.catalogs.items() if one.is_told)
 
+    @property
+    def lacks_stores(self) -> bool:
+        """Whether a catalog's tables have no place: none is configured, and it vends no credentials either."""
+        return not self.stores and not all(one.vended_credentials for one in self.catalogs.values())
+
     def catalogs_of(self, sender: str) -> Mapping[str, str]:
         """The catalogs that a configured sender speaks for: its own names of them, and ours.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, NoReturn, TypeAlias, TypeVar
 
 from sfn.catalog import Vendor
 from sfn.clock import Clock
-from sfn.errors import LocationRefused, Permanent, Scope, Transient, Unaccepted
+from sfn.errors import LocationRefused, NotVended, Permanent, Scope, Transient, Unaccepted
 from sfn.pointer.location import below
 from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
 from sfn.words import Grant, Held, Missing, TableName
@@ -50,21 +50,23 @@ class Vended:
 
         Raises:
             Transient: scope catalog, where the store accepts none that the catalog vends.
-            Permanent: scope table, where there are none.
+            NotVended: the catalog has no such table, and no store is configured.
+            Permanent: scope table, where it has, and vends none for that place.
         """
-        grants = self._noted(await self._vendor.grants(table))
-        grant = self._for(location, grants)
-        if grant is None and grants and not self._is_own(location):
+        answer = self._noted(await self._vendor.grants(table))
+        grant = self._for(location, answer)
+        if grant is None and not isinstance(answer, Missing) and self._configured(location) is None:
             # The table may lie elsewhere since they were given.
-            grants = self._noted(await self._vendor.renewed(table, grants))
-            grant = self._for(location, grants)
+            answer = self._noted(await self._vendor.renewed(table, answer))
+            grant = self._for(location, answer)
         if grant is None:
-            return await verb(self._configured(table, location))
+            return await verb(self._configured(location) or _nobodys(table, location, answer))
         try:
             return await verb(self._store(grant, location))
         except Unaccepted as refused:
             self._known.pop(grant.prefix, None)
-            newer = self._for(location, self._noted(await self._vendor.renewed(table, grants)))
+            given = () if isinstance(answer, Missing) else answer
+            newer = self._for(location, self._noted(await self._vendor.renewed(table, given)))
             if newer is None or newer == grant:
                 raise _unaccepted(table, refused) from refused
         try:
@@ -72,19 +74,19 @@ class Vended:
         except Unaccepted as refused:
             raise _unaccepted(table, refused) from refused
 
-    def _noted(self, answer: tuple[Grant, ...] | Missing) -> tuple[Grant, ...]:
+    def _noted(self, answer: tuple[Grant, ...] | Missing) -> tuple[Grant, ...] | Missing:
         """What was given, known from now on by its places."""
-        grants = answer if isinstance(answer, tuple) else ()
-        for grant in grants:
+        for grant in () if isinstance(answer, Missing) else answer:
             if grant.expires_at is not None:
                 self._known.pop(grant.prefix, None)
                 self._known[grant.prefix] = grant
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
-        return grants
+        return answer
 
-    def _for(self, location: str, grants: Iterable[Grant]) -> Grant | None:
+    def _for(self, location: str, answer: tuple[Grant, ...] | Missing) -> Grant | None:
         """The grant for a location, the one with the longest prefix (REST specification, "Storage Credentials")."""
+        grants = () if isinstance(answer, Missing) else answer
         fitting = [grant for grant in grants if below(location, grant.prefix)]
         if fitting:
             return max(fitting, key=lambda grant: len(grant.prefix))
@@ -102,27 +104,11 @@ class Vended:
             self._stores.popitem(last=False)
         return store
 
-    def _is_own(self, location: str) -> bool:
-        try:
-            self._own.at(location)
-        except LocationRefused:
-            return False
-        return True
-
-    def _configured(self, table: TableName, location: str) -> PointerStore:
+    def _configured(self, location: str) -> PointerStore | None:
         try:
             return self._own.at(location)
-        except LocationRefused as refused:
-            raise Permanent(
-                location,
-                scope=Scope.TABLE,
-                expected=f"credentials for what lies there, vended for {table}",
-                found="none: a catalog vends none for a table that it does not have, or for another place",
-                remedy=(
-                    "configure a store that covers it ([stores.NAME] prefix, with keys of its own), or let files of "
-                    'dropped tables be: on_drop = "keep"'
-                ),
-            ) from refused
+        except LocationRefused:
+            return None
 
 
 class _TableStores:
@@ -175,4 +161,23 @@ def _unaccepted(table: TableName, refused: Unaccepted) -> Transient:
         expected=f"credentials that the store accepts, vended for {table}",
         found=refused.found,
         remedy="see with which role, and for how long, the catalog vends them, and whether its clock is right",
+    )
+
+
+def _nobodys(table: TableName, location: str, answer: tuple[Grant, ...] | Missing) -> NoReturn:
+    remedy = "configure a store that covers it: [stores.NAME] prefix, with keys of its own"
+    if isinstance(answer, Missing):
+        raise NotVended(
+            location,
+            scope=Scope.TABLE,
+            expected="credentials for what lies there",
+            found=f"none: the catalog does not have {table} any more, and vends nothing for it",
+            remedy=f'{remedy}; or let the files of dropped tables be: on_drop = "keep"',
+        )
+    raise Permanent(
+        location,
+        scope=Scope.TABLE,
+        expected=f"credentials for what lies there, vended for {table}",
+        found="none" if not answer else f"some for {', '.join(grant.prefix for grant in answer)}",
+        remedy=f"let the catalog vend them to our principal; or {remedy}",
     )

@@ -11,13 +11,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sfn.clock import Chance, Clock
-from sfn.errors import Broken, LocationRefused, Permanent, Scope, Trouble
+from sfn.errors import Broken, LocationRefused, NotVended, Permanent, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.troubles import Troubles
 from sfn.publish.learning import Fenced, Ports
+from sfn.publish.policy import OnDrop
 from sfn.publish.protocol import publish
 from sfn.store import Stores
-from sfn.words import CatalogName, Cause, Claim, Dead, Done, Hint, Outcome, Reason, Released, Retry, TableName
+from sfn.words import CatalogName, Cause, Claim, Dead, Done, Findings, Hint, Outcome, Reason, Released, Retry, TableName
 from sfn.work.asked import Asked
 from sfn.work.journal import Journal
 from sfn.work.lanes import BreakerState, Lanes
@@ -230,6 +231,9 @@ class Worker:
             return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble), Cause.INBOX)
         if trouble.scope is not Scope.TABLE:
             return Released(self._outages.trouble(claim.lane, trouble), str(trouble), Cause(trouble.scope))
+        if isinstance(trouble, NotVended) and source is not None and source.policy.on_drop is OnDrop.KEEP:
+            # What is left alone need not be seen; a name that the table has now may be told of.
+            return Done(now + source.policy.refresh_after, Findings(claim.story))
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
             reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
             return self._refused(reason, str(trouble), source)

@@ -42,7 +42,7 @@ async def findings(
     standing = await anyio.to_thread.run_sync(running) if holder is not None else None
     clock, worst = SystemClock(), assumed(settings)
     lags = {one.name: observed(one, settings, clock.now()) for one in standing.catalogs} if standing is not None else {}
-    if not settings.stores:
+    if settings.lacks_stores:
         remedy = 'set one: [stores.NAME] prefix = "/…"'
         yield wrong("stores", SfnError("stores", expected="one at least", found="none", remedy=remedy))
     locations: list[str] = []

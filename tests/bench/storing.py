@@ -1,0 +1,188 @@
+"""Publishes to an S3 server beside a bare loop of the same conditional writes by aiobotocore."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+
+from sfn.catalog.memory import MemoryCatalog
+from sfn.clock import SystemChance, SystemClock
+from sfn.inbox.letters import Letter
+from sfn.inbox.sqlite import SqliteInbox
+from sfn.inbox.terms import Terms as InboxTerms
+from sfn.publish.policy import Policy
+from sfn.store.remote import RemoteStore
+from sfn.store.router import Router
+from sfn.words import Claim, Done, Hint, Outcome, TableName
+from sfn.work.sources import Source
+from sfn.work.worker import Inbox, Terms, Worker
+from tests.bench.record import Figure, Goal, Run, Unmeasured
+from tests.promises.grounds import s3_store
+from tests.servers.s3 import REGION, ROOT, S3
+
+IN_FLIGHT: Final = 64
+ROUNDS: Final = 16
+"""Publishes of each table a run."""
+_WARM: Final = 2
+_BODY: Final = b"x" * 700
+"""As long as an SFN document."""
+
+
+class Settled:
+    """Implements `Journal`: wakes whoever waits for a table.
+
+    Attributes:
+        other: outcomes that were no publish.
+    """
+
+    def __init__(self) -> None:
+        self.other: list[Outcome] = []
+        self._waiting: defaultdict[object, anyio.Event] = defaultdict(anyio.Event)
+
+    async def of(self, table: TableName) -> None:
+        await self._waiting[table].wait()
+        del self._waiting[table]
+
+    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+        if not isinstance(outcome, Done):
+            self.other.append(outcome)
+        self._waiting[claim.subject].set()
+
+    def fenced(self, claim: Claim) -> None:
+        pass
+
+    def expired(self, leases: int) -> None:
+        pass
+
+    def poisoned(self, letter: Letter) -> None:
+        pass
+
+    def surprised(self, claim: Claim, error: Exception) -> None:
+        raise error
+
+
+def measure(runs: int, folder: Path, say: Callable[[str], None]) -> list[Figure]:
+    """Publish and write in turn.
+
+    Raises:
+        Unmeasured: there is no server, or a publish did not do what it is to do.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        server = S3()
+    except pytest.skip.Exception as error:
+        raise Unmeasured(str(error)) from error
+    taken: list[Run] = []
+    with server:
+        for number in range(runs):
+            say(f"store: run {number + 1}/{runs}")
+            bucket = server.bucket()
+            publishes = anyio.run(_published, server.url, f"s3://{bucket}/wh", folder / f"{number}.db")
+            taken.append(Run(publishes, anyio.run(_bare, server.url, bucket)))
+    return [
+        Figure(
+            name="s3_publish_vs_bare",
+            unit="publishes/s",
+            runs=taken,
+            compared_with="aiobotocore, two conditional PUTs for each",
+            goal=Goal("ratio", ">=", 0.8),
+            note=f"{IN_FLIGHT} tables at once, {ROUNDS} commits of each; the whole worker, SQLite inbox",
+        )
+    ]
+
+
+async def _published(url: str, warehouse: str, database: Path) -> float:
+    """Publishes a second."""
+    clock, catalog, settled = SystemClock(), MemoryCatalog("prod"), Settled()
+    catalog.create_namespace("n")
+    async with AsyncExitStack() as stack:
+        inbox = await stack.enter_async_context(SqliteInbox.opened(database, InboxTerms(), clock))
+        store: RemoteStore = await stack.enter_async_context(s3_store(url))
+        none = timedelta()
+        policy = Policy("c1", replica_lag=none, min_publish_interval=none, swept=False)
+        worker = Worker(
+            Inbox(inbox, inbox, inbox, inbox),
+            _One(Source(catalog, policy)),
+            Router({warehouse: store}),
+            clock=clock,
+            chance=SystemChance(),
+            journal=settled,
+            terms=Terms(concurrency=IN_FLIGHT + 1),
+        )
+        names = [TableName("prod", ("n",), f"t{number}") for number in range(IN_FLIGHT)]
+        for name in names:
+            catalog.create(name, f"{warehouse}/{name.name}")
+        stop = anyio.Event()
+
+        async def line(name: TableName, commits: int) -> None:
+            for _ in range(commits):
+                await inbox.put([Hint(name, floor=catalog.commit(name).metadata_location)])
+                await settled.of(name)
+
+        async with anyio.create_task_group() as running:
+            running.start_soon(partial(worker.run, stop))
+            await _all(line, names, _WARM)
+            began = time.perf_counter()
+            await _all(line, names, ROUNDS)
+            took = time.perf_counter() - began
+            stop.set()
+    if settled.other:
+        raise Unmeasured(f"a publish that was none: {settled.other[0]}")
+    return IN_FLIGHT * ROUNDS / took
+
+
+async def _bare(url: str, bucket: str) -> float:
+    """Pairs of conditional writes a second."""
+    keys = {"aws_access_key_id": ROOT.access, "aws_secret_access_key": ROOT.secret}
+    config = AioConfig(max_pool_connections=128, s3={"addressing_style": "path"})
+    making = get_session().create_client("s3", endpoint_url=url, region_name=REGION, config=config, **keys)
+    async with making as client:
+        tags: dict[str, str] = {}
+
+        async def line(number: int, commits: int) -> None:
+            for _ in range(commits):
+                for name in (f"wh/t{number}/file", f"wh/t{number}/hint"):
+                    tags[name] = await _put(client, bucket, name, tags.get(name))
+
+        await _all(line, range(IN_FLIGHT), _WARM)
+        began = time.perf_counter()
+        await _all(line, range(IN_FLIGHT), ROUNDS)
+        return IN_FLIGHT * ROUNDS / (time.perf_counter() - began)
+
+
+async def _put(client: Any, bucket: str, key: str, tag: str | None) -> str:  # noqa: ANN401 - botocore makes it
+    condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+    # A body of its own each time, as a document has: the tag is of the content.
+    body = b"%d" % time.perf_counter_ns() + _BODY
+    answer = await client.put_object(Bucket=bucket, Key=key, Body=body, **condition)
+    return str(answer["ETag"])
+
+
+async def _all(line: Callable[..., Awaitable[None]], subjects: Iterable[object], commits: int) -> None:
+    async with anyio.create_task_group() as tasks:
+        for subject in subjects:
+            tasks.start_soon(line, subject, commits)
+
+
+class _One:
+    """Implements `Sources` for one catalog."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    async def named(self, catalog: str) -> Source | None:
+        return self._source
+
+    def retired(self, catalog: str) -> bool:
+        return False

@@ -1,0 +1,193 @@
+"""The service as a real process without any storage keys of its own: the catalog vends them, table by table."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+import pytest
+from aiohttp import web
+from typing_extensions import override
+
+import sfn
+from sfn.errors import Dropped, NotFound
+from tests.integration.lake import Lake
+from tests.integration.process import TOKEN, Daemon, serving
+from tests.servers.s3 import REGION, ROOT, S3, Keys
+
+CONFIGURATION = """\
+[listener]
+port = 0
+[inbox]
+url = "sqlite:///{folder}/inbox/inbox.db"
+[sweep]
+every = "{every}"
+[admin]
+token = "an-operators-token"
+[catalogs.prod]
+uri = "{uri}"
+vended_credentials = true
+replica_lag = "0"
+absence_delay = "0"
+min_publish_interval = "0"
+on_drop = "{on_drop}"
+[senders.etl]
+secrets = {{ main = "{token}" }}
+"""
+READS_AND_WRITES = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
+
+
+@dataclass
+class VendingLake(Lake):
+    """A catalog whose tables lie in a bucket, and which gives keys to whoever asks for a table's.
+
+    Attributes:
+        server: has the bucket.
+        bucket: where tables lie.
+        lasts: seconds that keys are said to last.
+        keys: what is vended now, by table.
+        vended: for which tables, in order.
+    """
+
+    server: S3 = field(kw_only=True)
+    bucket: str = field(kw_only=True)
+    lasts: float = 3600.0
+    keys: dict[str, Keys] = field(default_factory=dict)
+    vended: list[str] = field(default_factory=list)
+
+    @override
+    def location(self, name: str) -> str:
+        return f"s3://{self.bucket}/wh/{name}"
+
+    @override
+    def commit(self, name: str) -> str:
+        versions = self._tables.setdefault(name, [])
+        uuid = self._uuids.setdefault(name, str(uuid4()))
+        key = f"wh/{name}/metadata/{len(versions):05d}-{uuid4()}.metadata.json"
+        body = json.dumps({"format-version": 2, "table-uuid": uuid}).encode()
+        self.server.client.put_object(Bucket=self.bucket, Key=key, Body=body)
+        versions.append(f"s3://{self.bucket}/{key}")
+        return versions[-1]
+
+    def let_in(self, name: str) -> None:
+        """Have a new principal for a table, which is vended from now on."""
+        self.keys[name] = self.server.user(self.bucket, on_bucket=["s3:ListBucket"], on_objects=READS_AND_WRITES)
+
+    @override
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        match request.path.strip("/").split("/")[1:]:
+            case ["namespaces", "sales", "tables", name, "credentials"] if name in self._tables:
+                self.vended.append(name)
+                return web.json_response({"storage-credentials": [self._credential(name)]})
+            case _:
+                return await super()._answer(request)
+
+    def _credential(self, name: str) -> dict[str, object]:
+        keys = self.keys[name]
+        config = {
+            "s3.access-key-id": keys.access,
+            "s3.secret-access-key": keys.secret,
+            "s3.session-token-expires-at-ms": str(int((time.time() + self.lasts) * 1000)),  # noqa: TID251 - its clock
+            "s3.endpoint": self.server.url,
+            "s3.path-style-access": "true",
+            "client.region": REGION,
+        }
+        return {"prefix": f"{self.location(name)}/", "config": config}
+
+    def told(self, name: str) -> str | None:
+        """What a reader of the table's directory is told, whose keys are their own; "" for a dropped table."""
+        options = {"key": ROOT.access, "secret": ROOT.secret, "endpoint_url": self.server.url}
+        try:
+            found = sfn.resolve(
+                self.location(name), ("sales", name), storage_options=options | {"skip_instance_cache": True}
+            )
+        except NotFound:
+            return None
+        except Dropped:
+            return ""
+        return found.metadata_location
+
+    def configured(self, *, on_drop: str = "tombstone", every: str = "off") -> Path:
+        file = self.folder / "sfn.toml"
+        text = CONFIGURATION.format(folder=self.folder, uri=self.uri, token=TOKEN, on_drop=on_drop, every=every)
+        file.write_text(text)
+        return file
+
+
+@pytest.fixture
+async def lake(s3: S3, tmp_path: Path) -> AsyncIterator[VendingLake]:
+    made = VendingLake(tmp_path, server=s3, bucket=s3.bucket())
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with anyio.fail_after(20):
+        while not await anyio.to_thread.run_sync(holds):  # noqa: ASYNC110 - no event crosses processes
+            await anyio.sleep(0.05)
+
+
+async def published(lake: VendingLake, daemon: Daemon, name: str) -> None:
+    pointer = lake.commit(name)
+    assert (await daemon.tell(name)).status_code == 202
+    await until(lambda: lake.told(name) == pointer)
+
+
+async def test_without_keys_of_its_own_the_service_writes_with_what_is_vended(lake: VendingLake) -> None:
+    for name in ("orders", "customers"):
+        lake.let_in(name)
+    async with serving(lake.configured(), {"AWS_EC2_METADATA_DISABLED": "true"}) as daemon:
+        for name in ("orders", "customers", "orders", "orders"):
+            await published(lake, daemon, name)
+        assert sorted(lake.vended) == ["customers", "orders"]
+        lake.drop("orders")
+        await daemon.tell("orders", operation="drop")
+        await until(lambda: lake.told("orders") == "")
+        assert not daemon.records("settled", outcome="dead")
+        # Not in the log, and nowhere on the disk.
+        written = b"".join(file.read_bytes() for file in lake.folder.rglob("*") if file.is_file())
+        assert lake.keys["orders"].secret.encode() not in written
+
+
+async def test_keys_that_end_are_asked_for_before_they_do(lake: VendingLake) -> None:
+    lake.lasts = 1.0
+    lake.let_in("orders")
+    async with serving(lake.configured()) as daemon:
+        await published(lake, daemon, "orders")
+        before = len(lake.vended)
+        await anyio.sleep(1.0)
+        await published(lake, daemon, "orders")
+        assert len(lake.vended) > before
+
+
+async def test_keys_that_the_store_does_not_know_any_more_are_asked_for_anew(lake: VendingLake) -> None:
+    lake.let_in("orders")
+    async with serving(lake.configured()) as daemon:
+        await published(lake, daemon, "orders")
+        lake.server.forget(lake.keys["orders"])
+        lake.let_in("orders")
+        await published(lake, daemon, "orders")
+        assert lake.vended == ["orders", "orders"]
+        assert not daemon.records("settled", outcome="retry")
+
+
+@pytest.mark.parametrize("on_drop", ["tombstone", "keep"])
+async def test_of_a_table_that_was_dropped_while_nobody_looked_nothing_is_vended(
+    lake: VendingLake, on_drop: str
+) -> None:
+    lake.let_in("orders")
+    async with serving(lake.configured()) as daemon:
+        await published(lake, daemon, "orders")
+    lake.drop("orders")
+    async with serving(lake.configured(on_drop=on_drop)) as daemon:
+        await daemon.tell("orders", operation="drop")
+        outcome = "dead" if on_drop == "tombstone" else "done"
+        record = await daemon.until_logged("settled", table="sales.orders", outcome=outcome)
+        assert ("on_drop" in json.dumps(record)) is (on_drop == "tombstone")
