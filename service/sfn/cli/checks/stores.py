@@ -10,6 +10,7 @@ from anyio import Path
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.errors import Permanent, Scope, SfnError
 from sfn.pointer.location import below, scheme_of
+from sfn.pointer.site import Site
 from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
 
 _NAME = "sfn-check-"
@@ -60,10 +61,11 @@ async def root(name: str, folder: str, stores: Stores) -> Finding:
 
 
 async def _folder(prefix: str, tried: PointerStore, places: Sequence[str]) -> str:
-    """Where to try: the metadata folder of a table, else the prefix. No folder is made."""
+    """Where to try: where a table's files are, else the prefix. No folder is made."""
     for place in [place for place in places if below(place, prefix)][:_TABLES]:
         if await tried.list(f"{place}/metadata/", 1):
-            return f"{place}/metadata"
+            # An object store has no folders to be made, and a policy may grant what is ours alone.
+            return f"{place}/metadata" if scheme_of(place) == "file" else Site(place).folder.rstrip("/")
     return prefix
 
 
