@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from sfn.clock import SystemClock
-from tests.bench import accept, backlog, coalescing, filling, freshness, fsyncs, publishing, resolving, soak
+from tests.bench import accept, backlog, coalescing, filling, freshness, fsyncs, publishing, resolving, soak, storing
 from tests.bench.record import ROOT, Figure, Record, Unmeasured
 from tests.bench.table import shown
 
@@ -57,6 +57,7 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
         "backlog": partial(backlog.measure, chosen.letters),
         "resolve": partial(resolving.measure, chosen.resolve_runs),
         "publish": partial(publishing.measure, chosen.runs),
+        "store": partial(storing.measure, chosen.runs, storing.ROUNDS),
         "filling": partial(filling.measure, filling.COMMITS),
         "soak": partial(soak.measure, chosen.soak_seconds),
     }
@@ -69,7 +70,7 @@ def _arguments() -> argparse.Namespace:
         description="Measure, print a table, keep the figures. 1 where a goal is missed or something went wrong.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    names = ["accept", "freshness", "fsyncs", "coalescing", "backlog", "resolve", "publish", "filling", "soak"]
+    names = ["accept", "freshness", "fsyncs", "coalescing", "backlog", "resolve", "publish", "store", "filling", "soak"]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; without any all but the last")
     parser.add_argument("--runs", type=int, default=whole.runs, help="paired runs")
     parser.add_argument("--seconds", type=int, default=whole.seconds, help="of each run of accept")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import accept, backlog, coalescing, filling, freshness, fsyncs, publishing, resolving, soak
+from tests.bench import accept, backlog, coalescing, filling, freshness, fsyncs, publishing, resolving, soak, storing
 from tests.bench.record import Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
 from tests.bench.soak import Sample
@@ -95,6 +95,10 @@ def test_backlog(tmp_path: Path) -> None:
 
 def test_publish(tmp_path: Path) -> None:
     check(publishing.measure(1, tmp_path, quiet), {"ordinal_publish_p50", "ordinal_publish_requests"})
+
+
+def test_store(tmp_path: Path) -> None:
+    check(storing.measure(1, 2, tmp_path, quiet), {"s3_publish_vs_bare"})
 
 
 def test_filling(tmp_path: Path) -> None:
