@@ -49,7 +49,7 @@ async def test_an_inbox_is_tried_beside_the_one_that_will_be(ground: Ground, tmp
 
 async def test_an_inbox_that_a_service_has_proves_itself(ground: Ground, tmp_path: Path) -> None:
     settings = with_inbox(ground, tmp_path / "inbox.db")
-    async with SqliteInbox.opened(settings.inbox.path, TERMS, SystemClock()):
+    async with SqliteInbox.opened(tmp_path / "inbox.db", TERMS, SystemClock()):
         holder, found = await inbox(settings)
     assert (holder, found.severity) == (str(os.getpid()), OK)
     assert f"process {os.getpid()} has it" in found.text

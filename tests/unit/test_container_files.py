@@ -57,7 +57,9 @@ def test_the_container_is_not_root_and_says_so_in_numbers() -> None:
 @pytest.mark.parametrize("text", [None, "[listener]\nport = 9000\n"])
 def test_the_default_inbox_lies_in_the_one_volume(text: str | None, tmp_path: Path) -> None:
     volume, folder = Path(IMAGE.the("VOLUME")), Path(IMAGE.the("WORKDIR"))
-    assert (folder / image_settings(text, tmp_path).inbox.path).parent == volume
+    path = image_settings(text, tmp_path).inbox.path
+    assert path is not None
+    assert (folder / path).parent == volume
     assert f"install --directory --owner=sfn --group=sfn --mode=0750 {volume}" in IMAGE.the("RUN")
 
 

@@ -9,13 +9,22 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGE = ROOT / "service" / "sfn"
 DEMO = sorted(PACKAGE.glob("demo/*.py"))
+DRIVER = [PACKAGE / "inbox" / "postgres" / "driver.py"]
 LIBRARY = sorted(PACKAGE.glob("catalog/library/*.py"))
 TABLES = [PACKAGE / "reader" / f"{name}.py" for name in ("fileio", "table", "walk")]
-SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(TABLES))
+CLOUDS = {
+    "s3": ([PACKAGE / "aws.py", *sorted(PACKAGE.glob("store/s3/*.py"))], "botocore"),
+    "gcs": ([PACKAGE / "google.py", *sorted(PACKAGE.glob("store/gcs/*.py"))], "google"),
+}
+"""What is there for an extra, and what that brings by fsspec's driver."""
+OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | set(DRIVER)
+SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(TABLES) - OPTIONAL)
 
 BY_NAME = {"httptools", "uvloop"}
 """uvicorn and anyio are told to use them."""
@@ -60,6 +69,17 @@ def test_the_service_needs_what_it_imports() -> None:
 def test_catalogs_of_pyiceberg_need_what_they_import_beside() -> None:
     needed = imported(LIBRARY) - imported(SERVICE) - BENEATH
     assert declared(PROJECT["optional-dependencies"]["pyiceberg"]) == needed
+
+
+@pytest.mark.parametrize("extra", CLOUDS)
+def test_a_cloud_needs_what_its_extra_brings(extra: str) -> None:
+    files, brought = CLOUDS[extra]
+    assert imported(files) - imported(SERVICE) == {brought}
+    assert extra in PROJECT["optional-dependencies"]
+
+
+def test_an_inbox_in_postgresql_needs_what_one_module_of_it_imports() -> None:
+    assert declared(PROJECT["optional-dependencies"]["postgres"]) == imported(DRIVER) - imported(SERVICE)
 
 
 def test_reading_tables_needs_what_is_imported_for_it() -> None:

@@ -58,6 +58,8 @@ KEYS = st.sampled_from(
         "namespace",
         "name",
         "next-page-token",
+        "nextPageToken",
+        "endpoints",
         "access_token",
         "expires_in",
     ]
@@ -225,6 +227,27 @@ def test_overrides_win_over_defaults_and_empty_settings_count_for_nothing() -> N
     assert answers.read_config(msgspec.json.encode(body)) == Config(
         prefix="o", uri="https://d", separator=None, defaults={"a": "1"}, overrides={"b": "2"}
     )
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "vends"),
+    [
+        (None, None),
+        ("GET /v1/config", None),
+        ([], False),
+        (["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}", 1], False),
+        (["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"], True),
+    ],
+)
+def test_a_list_of_endpoints_tells_whether_credentials_have_their_own(endpoints: object, vends: bool | None) -> None:
+    body = {"defaults": {}, "overrides": {}, "endpoints": endpoints}
+    assert answers.read_config(msgspec.json.encode(body)).vends is vends
+
+
+def test_a_token_of_the_next_page_may_be_spelled_as_s3_tables_does() -> None:
+    body = msgspec.json.encode({"identifiers": [{"namespace": ["a"], "name": "t"}], "nextPageToken": "x"})
+    assert answers.read_tables(body) == Page(((("a",), "t"),), "x")
+    assert answers.read_namespaces(msgspec.json.encode({"namespaces": [["a"]], "nextPageToken": "x"})).next == "x"
 
 
 def test_pages_end_without_a_token() -> None:

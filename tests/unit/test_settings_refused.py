@@ -130,12 +130,12 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
             CATALOG + "min_publish_interval = '61m'",
             "[catalogs.prod] min_publish_interval: expected a duration from 0s to 1h, found '61m'",
         ),
-        ("[inbox]\nurl = 'postgresql://x'", "sqlite:///"),
+        ("[inbox]\nurl = 'mysql://x'", "sqlite:///"),
         ("[inbox]\nurl = 'sqlite:///'", "sqlite:///"),
         *[
             (
                 f"[inbox]\nurl = 'sqlite:///{path}'",
-                f"the path of a file: this version has no other inbox, found '{url}'",
+                f"the path of a file, or postgresql:// and a database, found '{url}'",
             )
             for path in (":memory:", ".", "/", "//", "..", "/var/..", "/var/lib/", "a?b")
             for url in [f"sqlite:///{path}"]

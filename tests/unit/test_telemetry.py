@@ -16,7 +16,7 @@ import structlog
 
 from sfn.telemetry import configure
 
-TALKATIVE = ("boto3", "botocore", "pyiceberg", "sqlalchemy", "urllib3")
+TALKATIVE = ("boto3", "botocore", "google", "pyiceberg", "sqlalchemy", "urllib3")
 SERVERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "aiohttp")
 
 
@@ -25,6 +25,8 @@ def as_before() -> Iterator[None]:
     """What logging is configured to is the process's: give it back."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    # Google's library sees to it that its own records go nowhere, where it is used before anybody configured them.
+    logging.getLogger("google").propagate = True
     yield
     logging.captureWarnings(capture=False)
     root.handlers, root.level = handlers, level

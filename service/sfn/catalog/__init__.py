@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from sfn.words import Answer, TableName, Told
+from sfn.words import Answer, Grant, Missing, TableName, Told
 
 Skip: TypeAlias = Callable[[tuple[str, ...]], bool]
 """Whether a namespace, and all that lies below it, is left out."""
@@ -65,4 +65,37 @@ class Catalog(Protocol):
         ...
 
 
-__all__ = ["Catalog", "Skip", "Withheld"]
+@runtime_checkable
+class Vendor(Protocol):
+    """A catalog that gives credentials for its tables' stores. What they open is the table's and nobody else's.
+
+    Both verbs raise trouble as `Catalog.load`. What they give is kept in memory alone, and shows in no message.
+    """
+
+    async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
+        """What opens the place of a table now.
+
+        Given from memory while it is good, which ends a little before the grants do. A grant that has not ended is
+        given for a dropped table too, and while the catalog has trouble.
+
+        Returns:
+            None at all where the catalog vends none for this table; `Missing` where it has no such table, and none that
+            was given before is good any more.
+        """
+        ...
+
+    async def renewed(self, table: TableName, refused: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+        """What opens it after a store refused some, or where none of them is for the place that the table has now.
+
+        Args:
+            table: whose.
+            refused: as they were given: all of them.
+
+        Returns:
+            As of `grants`, but never by memory where that is of these. Where they are the same again there is nothing
+            else to try.
+        """
+        ...
+
+
+__all__ = ["Catalog", "Skip", "Vendor", "Withheld"]

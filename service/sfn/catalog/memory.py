@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sfn.catalog import Skip, Withheld
 from sfn.errors import Permanent, Scope, Trouble
-from sfn.words import Answer, Loaded, Missing, NotModified, Table, TableName, Told, Unwritten
+from sfn.words import Answer, Grant, Loaded, Missing, NotModified, Table, TableName, Told, Unwritten
 
 _EPOCH_MS = 1_700_000_000_000
 
@@ -31,11 +31,13 @@ class MemoryCatalog:
 
     Attributes:
         trouble: raised by every question while it is set.
+        vended: the grants of tables; those of a dropped one are no longer given.
     """
 
     def __init__(self, name: str, warehouse: str = "file:///warehouse") -> None:
         self.name = name
         self.trouble: Trouble | None = None
+        self.vended: dict[TableName, tuple[Grant, ...]] = {}
         self._warehouse = warehouse
         self._serial = count(1)
         self._namespaces: set[tuple[str, ...]] = set()
@@ -68,6 +70,13 @@ class MemoryCatalog:
         for table in self._written():
             if (skipped | self._closed).isdisjoint(_path(table.namespace)):
                 yield table
+
+    async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
+        self._raise_trouble()
+        return self.vended.get(table, ()) if table in self._rows else Missing()
+
+    async def renewed(self, table: TableName, refused: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+        return await self.grants(table)
 
     def create_namespace(self, *levels: str) -> None:
         """Create a namespace and those that it lies in."""

@@ -40,7 +40,7 @@ class CatalogSettings(Section):
     Attributes:
         type: how it is spoken to: `told` is not at all, and then its events are the truth.
         properties: with `pyiceberg` all that PyIceberg is told, by its own names; then there are none of those up to
-            `scope`.
+            `vended_credentials`.
         uri: where its REST API begins, without `/v1`; may hold a user and a password. With `rest` it must be there.
         warehouse: which warehouse of that server.
         catalog_id: its identity in our files, None for one derived from where it is.
@@ -50,6 +50,13 @@ class CatalogSettings(Section):
         credential: OAuth2 client credentials; `credential_file` a file with them, read for each new token.
         oauth2_uri: where tokens are to be had.
         scope: OAuth2 scope.
+        auth: who asks is shown by AWS's signatures or Google's tokens; None for by a token or credential, if at all.
+        signing_region: of what AWS's signatures are for; None for the one in the host of `uri`.
+        signing_name: the service, `glue` or `s3tables`; None likewise.
+        aws_profile: of AWS's shared files; None for the standard chain.
+        role_arn: assumed by whoever that is, with an `external_id` if it asks for one.
+        google_credentials_file: key of a service account; None for the application's default credentials.
+        vended_credentials: whether stores are opened by what the catalog gives for each table.
         replica_lag: how long an answer may be behind, with the clock skew of our hosts.
         absence_delay: how long a table must be absent before it counts as dropped.
         max_drops: steps back that are let pass an hour; None for the greater of 10 and 1 % of the tables.
@@ -82,6 +89,14 @@ class CatalogSettings(Section):
     credential_file: File | None = None
     oauth2_uri: Url | None = Field(default=None, repr=False)
     scope: Text | None = None
+    auth: Literal["sigv4", "google"] | None = None
+    signing_region: Text | None = None
+    signing_name: Text | None = None
+    aws_profile: Text | None = None
+    role_arn: Text | None = None
+    external_id: Text | None = None
+    google_credentials_file: File | None = None
+    vended_credentials: bool = False
     replica_lag: Duration = timedelta(seconds=60)
     absence_delay: Duration = timedelta(minutes=10)
     max_drops: Annotated[int, Field(ge=0)] | None = None

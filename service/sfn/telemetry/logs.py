@@ -17,10 +17,10 @@ Format: TypeAlias = Literal["auto", "json", "console"]
 REDACTED: Final = "***"
 
 _TALKATIVE: Final = {
-    **dict.fromkeys(("boto3", "botocore", "pyiceberg", "sqlalchemy", "urllib3"), logging.WARNING),
+    **dict.fromkeys(("boto3", "botocore", "google", "pyiceberg", "sqlalchemy", "urllib3"), logging.WARNING),
     "thrift": logging.CRITICAL,
 }
-"""Libraries that tell of each of their calls, botocore with what it signs, and thrift of all that they raise too."""
+"""Libraries that tell of each of their calls, two of them with secrets, and thrift of all that they raise too."""
 
 _SECRET: Final = re.compile(r"token|authorization|credential|secret|password|cookie|api.?key", re.IGNORECASE)
 _DEEPEST: Final = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,8 @@ from sfn.catalog.metadata import Metadata, Unintelligible, decoded, needed, tabl
 from sfn.words import Table
 
 T = TypeVar("T")
+
+_CREDENTIALS: Final = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Config:
         separator: between namespace levels, percent-encoded; None for the default.
         defaults: headers that give way to configured ones.
         overrides: headers that take precedence over configured ones.
+        vends: whether tables' credentials have an endpoint of their own; None where it does not list its endpoints.
     """
 
     prefix: str = ""
@@ -33,6 +36,7 @@ class Config:
     separator: str | None = None
     defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
     overrides: Mapping[str, str] = field(default_factory=dict, repr=False)
+    vends: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Token:
 class _Settings(msgspec.Struct):
     defaults: dict[str, str | None] | None = None
     overrides: dict[str, str | None] | None = None
+    endpoints: Any = None
 
 
 class _LoadTableResult(msgspec.Struct, rename="kebab"):
@@ -80,14 +85,18 @@ class _Identifier(msgspec.Struct):
     name: str
 
 
-class _Tables(msgspec.Struct, rename="kebab"):
+class _Page(msgspec.Struct, rename="kebab"):
+    next_page_token: str | None = None
+    # As Amazon S3 Tables spells it (awslabs/s3-tables-catalog issue 62): all but the first page would be overlooked.
+    misspelled: str | None = msgspec.field(name="nextPageToken", default=None)
+
+
+class _Tables(_Page, kw_only=True, rename="kebab"):
     identifiers: list[_Identifier]
-    next_page_token: str | None = None
 
 
-class _Namespaces(msgspec.Struct, rename="kebab"):
+class _Namespaces(_Page, kw_only=True, rename="kebab"):
     namespaces: list[Annotated[list[str], Meta(min_length=1)]]
-    next_page_token: str | None = None
 
 
 class _Error(msgspec.Struct):
@@ -146,6 +155,7 @@ def read_config(body: bytes | bytearray) -> Config:
         separator=both.get("namespace-separator"),
         defaults=_headers(defaults),
         overrides=_headers(overrides),
+        vends=_CREDENTIALS in settings.endpoints if isinstance(settings.endpoints, list) else None,
     )
 
 
@@ -161,7 +171,7 @@ def read_tables(body: bytes | bytearray) -> Page[tuple[tuple[str, ...], str]]:
     """
     page = decoded(body, _Tables)
     found = tuple((tuple(item.namespace), item.name) for item in page.identifiers)
-    return Page(found, page.next_page_token or None)
+    return Page(found, page.next_page_token or page.misspelled or None)
 
 
 def read_namespaces(body: bytes | bytearray) -> Page[tuple[str, ...]]:
@@ -171,7 +181,7 @@ def read_namespaces(body: bytes | bytearray) -> Page[tuple[str, ...]]:
         Unintelligible: any other body.
     """
     page = decoded(body, _Namespaces)
-    return Page(tuple(tuple(levels) for levels in page.namespaces), page.next_page_token or None)
+    return Page(tuple(tuple(levels) for levels in page.namespaces), page.next_page_token or page.misspelled or None)
 
 
 def read_error(body: bytes | bytearray) -> Complaint | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 import anyio
@@ -42,22 +42,29 @@ class Asking:
         """The way to the catalog; raises Refused."""
         return await self._directions.known()
 
-    async def get(self, target: Callable[[Paths], str], etag: str | None = None, cut: Cut | None = None) -> Reply:
+    async def get(
+        self,
+        target: Callable[[Paths], str],
+        etag: str | None = None,
+        cut: Cut | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
         """The reply to one GET.
 
         Args:
             target: path and query, encoded, below the catalog's prefix.
             etag: entity tag to send as If-None-Match, byte for byte as the catalog gave it.
             cut: what to make of a large body, None to take it whole.
+            headers: to send in place of any others, names in lower case.
 
         Raises:
             Refused: there was no whole reply.
         """
         route = await self._directions.known()
-        headers = dict(route.headers)
+        sent = {**route.headers, **(headers or {})}
         if etag is not None:
-            headers["if-none-match"] = etag
-        return await self._client.get(f"{route.home}{target(route.paths)}", headers, cut=cut)
+            sent["if-none-match"] = etag
+        return await self._client.get(f"{route.home}{target(route.paths)}", sent, cut=cut)
 
     async def parsed(self, reply: Reply, read: Callable[[bytes | bytearray], T], expected: str) -> T:
         """A reply's body, by a function of `answers`; a large one in a thread.
@@ -73,8 +80,12 @@ class Asking:
             found = str(error)
         raise Refused(garbled(reply, expected=expected, found=found))
 
-    async def told(self, answer: Awaitable[T]) -> T:
+    async def told(self, answer: Awaitable[T], secrets: Callable[[], Iterable[str]] = tuple) -> T:
         """What an answer gives.
+
+        Args:
+            answer: to a question.
+            secrets: what must not show in any message, beside what tells who asks.
 
         Raises:
             Transient: it was refused, and may not be later.
@@ -84,13 +95,13 @@ class Asking:
             return await answer
         except Refused as refused:
             refusal = refused.refusal
-        raise await self._trouble(refusal)
+        raise await self._trouble(refusal, secrets())
 
     async def close(self) -> None:
         """Close all connections."""
         await self._client.close()
 
-    async def _trouble(self, refusal: Refusal) -> Transient | Permanent:
+    async def _trouble(self, refusal: Refusal, secrets: Iterable[str]) -> Transient | Permanent:
         scope = refusal.reach
         if scope is None:
             try:
@@ -100,4 +111,4 @@ class Asking:
                 refusal, scope = both(refusal, other.refusal), Scope.CATALOG
         if scope is Scope.CATALOG:
             self._directions.forget()
-        return refusal.trouble(scope, self._client.secrets())
+        return refusal.trouble(scope, (*self._client.secrets(), *secrets))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import sha256
@@ -14,15 +14,13 @@ from sfn.catalog import Skip, Withheld
 from sfn.catalog.refusal import Refused
 from sfn.catalog.rest import answers, paths
 from sfn.catalog.rest.asking import Asking
-from sfn.catalog.rest.listing import NO_NAMESPACE, Listings, complaint
-from sfn.catalog.rest.refusals import Reply, of_status
+from sfn.catalog.rest.grants import Grants
+from sfn.catalog.rest.listing import Listings
+from sfn.catalog.rest.refusals import Reply, is_no_table, of_status
 from sfn.catalog.rest.settings import RestSettings
+from sfn.catalog.rest.vended import secrets_in
 from sfn.clock import Clock, SystemClock
-from sfn.words import Answer, Loaded, Missing, NotModified, TableName, Told, Unwritten
-
-_NO_TABLE: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", NO_NAMESPACE})
-"""Error types that say that there is no such Iceberg table. `NoSuchViewException` answers another question, and
-Polaris' `NotFoundException` speaks of a whole warehouse."""
+from sfn.words import Answer, Grant, Loaded, Missing, NotModified, TableName, Told, Unwritten
 
 _EXPECTED: Final = "the table, or a 404 in Iceberg's error shape"
 
@@ -42,6 +40,7 @@ class RestCatalog:
         self._settings = settings
         self._asking = Asking(settings, clock or SystemClock())
         self._listings = Listings(self._asking, settings.name, settings.page_size)
+        self._grants = Grants(self._asking)
 
     async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         """As the port promises.
@@ -65,6 +64,17 @@ class RestCatalog:
         async with aclosing(self._listings.walk(skip)) as found:
             async for one in found:
                 yield one
+
+    async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
+        """As `Vendor` promises."""
+        return await self._asking.told(self._grants.of(table), lambda: self._grants.secrets(table))
+
+    async def renewed(self, table: TableName, refused: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+        """As `Vendor` promises."""
+        secrets = secrets_in(refused)
+        return await self._asking.told(
+            self._grants.renewed(table, refused), lambda: (*secrets, *self._grants.secrets(table))
+        )
 
     async def identity(self) -> str:
         """Whose tables these are, for `catalog_id` in our files (behaviour.md, "catalog_id").
@@ -93,7 +103,7 @@ class RestCatalog:
             return Unwritten() if found is None else Loaded(found, _etag(reply))
         if reply.status == HTTPStatus.NOT_MODIFIED and known is not None:
             return NotModified()
-        if reply.status == HTTPStatus.NOT_FOUND and complaint(reply) in _NO_TABLE:
+        if is_no_table(reply):
             return Missing()
         refusal = of_status(reply, expected=_EXPECTED)
         if reply.status == HTTPStatus.FORBIDDEN:

@@ -11,8 +11,9 @@ import anyio
 from yarl import URL
 
 from sfn.catalog.refusal import Refusal, Refused
-from sfn.catalog.rest.auth import Auth, auth_of
-from sfn.catalog.rest.refusals import ICEBERG_TOKEN_EXPIRED, Reply
+from sfn.catalog.rest.auth import auth_of
+from sfn.catalog.rest.proof import Auth, Request
+from sfn.catalog.rest.refusals import Reply, is_disbelief
 from sfn.catalog.rest.settings import RestSettings
 from sfn.catalog.rest.trust import Trust
 from sfn.catalog.rest.unheard import unheard
@@ -22,7 +23,6 @@ from sfn.errors import Scope
 Cut: TypeAlias = Callable[[bytearray, AsyncIterator[bytes]], Awaitable[bytearray]]
 """Makes a body of the beginning of a large one and of the rest of it, as it arrives; may leave the rest unread."""
 
-_UNAUTHORIZED: Final = frozenset({401, ICEBERG_TOKEN_EXPIRED})
 _ERROR_LIMIT: Final = 2**20
 """Bytes of an error body that are read: Iceberg's carry a Java stack."""
 
@@ -54,7 +54,7 @@ class Client:
     async def get(
         self, url: str, headers: Mapping[str, str], *, within: float | None = None, cut: Cut | None = None
     ) -> Reply:
-        """One GET with our authorization; asked again once with a new token if it is answered 401 or 419.
+        """One GET that shows who asks; asked again once with a new proof if that is not believed.
 
         Args:
             url: absolute and encoded; sent byte for byte.
@@ -68,8 +68,8 @@ class Client:
         Raises:
             Refused: there was none, or not the whole of one, or it is too long.
         """
-        reply, sent = await self._authorized(url, headers, within, cut)
-        if reply.status in _UNAUTHORIZED and await self._auth.renewed(sent):
+        reply, shown = await self._authorized(url, headers, within, cut)
+        if is_disbelief(reply) and await self._auth.renewed(shown):
             reply, _ = await self._authorized(url, headers, within, cut)
         return reply
 
@@ -81,14 +81,12 @@ class Client:
 
     async def _authorized(
         self, url: str, headers: Mapping[str, str], within: float | None, cut: Cut | None
-    ) -> tuple[Reply, str | None]:
-        authorization = await self._auth.authorization()
+    ) -> tuple[Reply, Mapping[str, str]]:
+        shown = await self._auth.headers(Request("GET", url))
         # Unasked, Jetty compresses and gives an entity tag that never matches again: `b7a04183--gzip` (facts/jvm.md).
-        ours = {"accept": "application/json", "accept-encoding": "identity"}
-        if authorization is not None:
-            ours["authorization"] = authorization
+        ours = {"accept": "application/json", "accept-encoding": "identity", **shown}
         reply = await self._exchange("GET", URL(url, encoded=True), {**headers, **ours}, within=within, cut=cut)
-        return reply, authorization
+        return reply, shown
 
     async def _post(self, url: str, form: Mapping[str, str]) -> Reply:
         return await self._exchange("POST", URL(url), {"accept": "application/json"}, form=form)

@@ -51,12 +51,14 @@ class Route:
         prefix: as `/v1/config` gave it, "" for none.
         paths: the paths below that prefix.
         headers: to send along, names in lower case; configured and the catalog's own.
+        vends: whether tables' credentials have an endpoint of their own; None where that is not said.
     """
 
     home: str
     prefix: str
     paths: paths.Paths
     headers: Mapping[str, str] = field(repr=False)
+    vends: bool | None = None
 
 
 class Directions:
@@ -157,6 +159,7 @@ def route(settings: RestSettings, reply: Reply) -> Route | Refusal:
         prefix=config.prefix,
         paths=paths.Paths(config.prefix, config.separator or paths.DEFAULT_SEPARATOR),
         headers=_headers(config.defaults, settings.headers, config.overrides),
+        vends=config.vends,
     )
 
 

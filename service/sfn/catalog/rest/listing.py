@@ -14,13 +14,11 @@ from sfn.catalog.rest import answers
 from sfn.catalog.rest.answers import Page
 from sfn.catalog.rest.asking import Asking
 from sfn.catalog.rest.paths import Paths
-from sfn.catalog.rest.refusals import Reply, garbled, of_status
+from sfn.catalog.rest.refusals import NO_NAMESPACE, Reply, complaint, garbled, of_status
 from sfn.catalog.walk import walk
 from sfn.words import TableName
 
 T = TypeVar("T")
-
-NO_NAMESPACE: Final = "NoSuchNamespaceException"
 
 _NO_NESTING: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_ACCEPTABLE})
 """How catalogs without nested namespaces refuse to look below one."""
@@ -39,12 +37,6 @@ class Listing(Generic[T]):
     target: Callable[[Paths], tuple[str, str]]
     read: Callable[[bytes | bytearray], Page[T]]
     void: Callable[[Reply], bool]
-
-
-def complaint(reply: Reply) -> str | None:
-    """The type of an error in Iceberg's shape that goes with its status, else None."""
-    error = answers.read_error(reply.body)
-    return error.type if error is not None and error.code == reply.status else None
 
 
 def _gone(reply: Reply) -> bool:

@@ -9,19 +9,46 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from typing import Final
 from urllib.parse import urlsplit
 
 from sfn.catalog.refusal import Refusal
 from sfn.catalog.rest import answers
+from sfn.clock import lasting
 from sfn.errors import Scope
 
 ICEBERG_TOKEN_EXPIRED = 419
 """The REST specification's own status: credentials timed out."""
 
 _LONGEST_READ = 2**16
+
+NO_NAMESPACE: Final = "NoSuchNamespaceException"
+_NO_TABLE: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", NO_NAMESPACE})
+"""Error types that say that there is no such Iceberg table. `NoSuchViewException` answers another question, and
+Polaris' `NotFoundException` speaks of a whole warehouse."""
+
+_EXPIRED: Final = frozenset(
+    {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "RequestExpired", "UnrecognizedClientException"}
+)
+"""AWS's codes for keys that are no good any more; others may be."""
+_MISSIGNED: Final = frozenset(
+    {
+        "IncompleteSignature",
+        "IncompleteSignatureException",
+        "InvalidSignatureException",
+        "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+    }
+)
+_BUSY: Final = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"})
+_SKEW: Final = timedelta(minutes=5)
+"""By which AWS lets a signature's time differ from its own."""
+_NONE: Final = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +70,41 @@ class Reply:
     body: bytes | bytearray = field(repr=False)
 
 
-def of_status(reply: Reply, *, expected: str) -> Refusal:
+def of_status(reply: Reply, *, expected: str, quoting: bool = True) -> Refusal:
     """Why a reply of this status is not what was expected.
 
     Args:
         reply: the whole reply.
         expected: in words, what would have been an answer.
+        quoting: repeat the beginning of a body that is not in Iceberg's error shape.
     """
     permanent, reach, remedy = _meaning(reply)
     return Refusal(
         reply.where,
         expected=expected,
-        found=_described(reply),
+        found=_described(reply, quoting=quoting),
         remedy=remedy,
         permanent=permanent,
         reach=reach,
         retry_after=retry_after(reply),
+    )
+
+
+def complaint(reply: Reply) -> str | None:
+    """The type of an error in Iceberg's shape that goes with its status, else None."""
+    error = answers.read_error(reply.body)
+    return error.type if error is not None and error.code == reply.status else None
+
+
+def is_no_table(reply: Reply) -> bool:
+    """Whether a reply says that there is no such Iceberg table."""
+    return reply.status == HTTPStatus.NOT_FOUND and complaint(reply) in _NO_TABLE
+
+
+def is_disbelief(reply: Reply) -> bool:
+    """Whether a reply says that who asked was not believed, and may be with another proof."""
+    return reply.status in {HTTPStatus.UNAUTHORIZED, ICEBERG_TOKEN_EXPIRED} or (
+        _is_aws_refusal(reply) and _aws_code(reply) in _EXPIRED
     )
 
 
@@ -74,6 +120,8 @@ def garbled(reply: Reply, *, expected: str, found: str) -> Refusal:
 
 def _meaning(reply: Reply) -> tuple[bool, Scope | None, str]:
     """Whether it is permanent, whose trouble it is where that is known, and what can be done."""
+    if _is_aws_refusal(reply) and (meaning := _aws_meaning(reply)) is not None:
+        return meaning
     match reply.status:
         case HTTPStatus.UNAUTHORIZED | 419:
             return (
@@ -111,7 +159,32 @@ def _meaning(reply: Reply) -> tuple[bool, Scope | None, str]:
             return False, None, "see what answers at that URL"
 
 
-def _described(reply: Reply) -> str:
+def _is_aws_refusal(reply: Reply) -> bool:
+    return reply.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+
+
+def _aws_code(reply: Reply) -> str:
+    """The code of an error of AWS's: in a header, before what may follow it there, or in Iceberg's shape."""
+    if code := reply.headers.get("x-amzn-ErrorType", ""):
+        return code.partition(":")[0].rpartition("#")[2]
+    error = answers.read_error(reply.body)
+    return error.type if error is not None else ""
+
+
+def _aws_meaning(reply: Reply) -> tuple[bool, Scope | None, str] | None:
+    code = _aws_code(reply)
+    if code in _BUSY:
+        return False, Scope.CATALOG, "lower worker.concurrency, or raise the account's limit"
+    if code not in _EXPIRED | _MISSIGNED:
+        return None
+    remedy = "check signing_region, signing_name and AWS's credentials; other ones were tried if there were any"
+    ahead = reply.at - sent(reply)
+    if abs(ahead) > _SKEW:
+        remedy = f"set this host's clock: it is {lasting(abs(ahead))} {'ahead of' if ahead > _NONE else 'behind'} AWS's"
+    return True, Scope.CATALOG, remedy
+
+
+def _described(reply: Reply, *, quoting: bool) -> str:
     text = f"status {reply.status}"
     if location := reply.headers.get("Location"):
         # Without its query: a login page is sent a token there.
@@ -120,9 +193,11 @@ def _described(reply: Reply) -> str:
         text += f" to {target.scheme}://{host}{target.path}" if host else f" to {target.path}"
     if (error := answers.read_error(reply.body)) is not None:
         return f"{text} {error.type}: {error.message}"
+    if (code := _aws_code(reply)) != "":
+        text += f" {code}"
     kind = reply.headers.get("Content-Type", "of no type")
     text += f" with a body {kind}, {len(reply.body)} bytes, not in Iceberg's error shape"
-    if kind.startswith(("application/json", "text/plain")):
+    if quoting and kind.startswith(("application/json", "text/plain")):
         text += f": {reply.body[:_LONGEST_READ].decode('utf-8', 'replace')}"
     return text
 
@@ -139,8 +214,12 @@ def retry_after(reply: Reply) -> float | None:
     until = _date(value)
     if until is None:
         return None
-    since = _date(reply.headers.get("Date", "")) or reply.at
-    return max(0.0, (until - since).total_seconds())
+    return max(0.0, (until - sent(reply)).total_seconds())
+
+
+def sent(reply: Reply) -> datetime:
+    """When a reply was sent, by the server's own clock if it says."""
+    return _date(reply.headers.get("Date", "")) or reply.at
 
 
 def _date(value: str) -> datetime | None:

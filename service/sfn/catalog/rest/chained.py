@@ -1,0 +1,67 @@
+"""Credentials that a cloud's own library finds, in a thread: environment, files, metadata services."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+import anyio
+
+from sfn.catalog.refusal import Refusal, Refused
+from sfn.catalog.rest.kept import Kept, Lasting
+from sfn.errors import Scope, SfnError
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+LOOK_AFTER: Final = 60.0
+"""Seconds from one look to the next. The libraries renew what ends within minutes, and for every single request what
+never lasts longer."""
+
+
+class Chained(Generic[C, T]):
+    """What a chain finds. It is found by a new one once it was not believed: a chain reads its files but once.
+
+    Args:
+        catalog: its name in the settings.
+        limit: seconds that may pass until something is found.
+        chain: makes a chain.
+        find: has it find something; raises SfnError for nothing.
+    """
+
+    def __init__(self, catalog: str, limit: float, chain: Callable[[], C], find: Callable[[C], Awaitable[T]]) -> None:
+        self._catalog, self._limit = catalog, limit
+        self._new, self._find = chain, find
+        self._chain = chain()
+        self._kept = Kept(self._found, LOOK_AFTER)
+        self._last: T | None = None
+        self._refused: T | None = None
+
+    async def current(self) -> T:
+        """What is in force.
+
+        Raises:
+            Refused: scope catalog; there is none.
+        """
+        return await self._kept.current()
+
+    async def renewed(self, is_refused: Callable[[T], bool]) -> bool:
+        """Whether there is something else than what was refused; raises as of `current`."""
+        # Another request may have met the same refusal and have something new already.
+        held = self._kept.held
+        if held is None or is_refused(held):
+            self._refused = held
+            held = await self._kept.anew()
+        return not is_refused(held)
+
+    async def _found(self) -> Lasting[T]:
+        if self._refused is not None and self._refused == self._last:
+            self._chain = self._new()
+        where, found, remedy = "credentials", f"none within {self._limit:g} s", "see whether what gives them answers"
+        try:
+            with anyio.move_on_after(self._limit):
+                self._last = await self._find(self._chain)
+                return Lasting(self._last)
+        except SfnError as error:
+            where, found, remedy = error.where, error.found, error.remedy
+        raise Refused(Refusal(f"catalog {self._catalog}: {where}", "credentials", found, remedy, reach=Scope.CATALOG))

@@ -1,0 +1,35 @@
+"""Google's access tokens, found as Google's own tools find them. Needs the extra `gcs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sfn.catalog.rest.chained import Chained
+from sfn.catalog.rest.proof import Request, bearer, newest
+from sfn.catalog.rest.settings import RestSettings
+from sfn.google import Chain, Identity
+
+
+class GoogleTokens:
+    """Shows tokens of a service account, or of the application's default credentials.
+
+    Args:
+        settings: with `scope`.
+    """
+
+    def __init__(self, settings: RestSettings) -> None:
+        identity, limit = Identity(file=settings.google_credentials_file), settings.config_timeout
+        scopes = settings.scope.split()
+        self._tokens = Chained(settings.name, limit, lambda: Chain(identity, scopes, limit=limit), Chain.token)
+        self._recent: tuple[str, ...] = ()
+
+    async def headers(self, request: Request) -> Mapping[str, str]:
+        token = await self._tokens.current()
+        self._recent = newest(self._recent, token)
+        return bearer(token)
+
+    async def renewed(self, refused: Mapping[str, str]) -> bool:
+        return await self._tokens.renewed(lambda token: bearer(token) == refused)
+
+    def secrets(self) -> tuple[str, ...]:
+        return self._recent

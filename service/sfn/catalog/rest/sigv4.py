@@ -1,0 +1,52 @@
+"""AWS's signatures (Signature Version 4), as AWS Glue and Amazon S3 Tables want them. Needs the extra `s3`.
+
+Signed are method, path, query, the host and the headers that begin with `x-amz-`: no proxy changes any of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sfn.aws import Chain, Identity, Keys, signed
+from sfn.catalog.rest.chained import Chained
+from sfn.catalog.rest.proof import Request, newest
+from sfn.catalog.rest.settings import RestSettings
+
+
+class SigV4:
+    """Signs each request with keys of AWS's standard chain.
+
+    Args:
+        settings: with `signing`.
+    """
+
+    def __init__(self, settings: RestSettings) -> None:
+        self._region, self._service = settings.signing
+        identity = Identity(
+            profile=settings.aws_profile,
+            role_arn=settings.role_arn,
+            external_id=settings.external_id,
+            region=self._region,
+        )
+        self._keys = Chained(settings.name, settings.config_timeout, lambda: Chain(identity), Chain.keys)
+        self._recent: tuple[str, ...] = ()
+
+    async def headers(self, request: Request) -> Mapping[str, str]:
+        keys = await self._keys.current()
+        # A refused signature is answered with all that was signed, the token too.
+        self._recent = newest(self._recent, keys.secret, *([keys.token] if keys.token else []))
+        made = signed(
+            request.method, request.url, {}, request.body, keys=keys, region=self._region, service=self._service
+        )
+        return {name.lower(): value for name, value in made.items()}
+
+    async def renewed(self, refused: Mapping[str, str]) -> bool:
+        return await self._keys.renewed(lambda keys: _signed_by(keys, refused))
+
+    def secrets(self) -> tuple[str, ...]:
+        return self._recent
+
+
+def _signed_by(keys: Keys, headers: Mapping[str, str]) -> bool:
+    is_same_id = f" Credential={keys.id}/" in headers["authorization"]
+    return is_same_id and headers.get("x-amz-security-token") == keys.token

@@ -1,0 +1,153 @@
+"""Google's access tokens, found as Google's own tools find them."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import google.auth
+from anyio import to_thread
+from google.auth.credentials import Credentials, TokenState
+from google.auth.exceptions import GoogleAuthError, RefreshError
+from google.auth.transport.requests import Request
+
+from sfn.errors import SfnError
+
+FOUND_WITHIN: Final = 20.0
+"""Seconds: Google's library asks three times whether this is one of Google's own machines."""
+ANSWERED_WITHIN: Final = 10.0
+"""Seconds for one request to whoever gives out tokens."""
+AGAIN: Final = 5.0
+"""Seconds until a new token is asked for again, where none was to be had and the old one still holds."""
+_CHAIN: Final = (
+    "set GOOGLE_APPLICATION_CREDENTIALS, log in, or give this workload a service account "
+    "(`gcloud auth application-default print-access-token` shows what is found)"
+)
+_CODE: Final = re.compile(r"[\w.-]{1,64}")
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_FAILURES: Final = (GoogleAuthError, OSError, ValueError, KeyError, TypeError, AttributeError)
+"""The last four come of files and of servers that say what Google's library does not expect."""
+
+
+class NoCredentials(SfnError):
+    """None are to be had: now, or at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """As whom Google is asked.
+
+    Attributes:
+        token: a fixed access token, which somebody else renews; None for none.
+        file: a service account's key, or another file that Google's library takes; None for the application's default
+            credentials: the file that the environment names, gcloud's, workload identity, the metadata service.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    file: Path | None = None
+
+
+class Chain:
+    """The tokens of one identity, each had anew some minutes before it ends.
+
+    Whoever asks at the same time shares one answer. Credentials are found anew for each token, so that a key which
+    somebody replaced is seen.
+
+    Args:
+        identity: who asks.
+        scopes: what the tokens are to be good for, for those identities that are free to choose.
+        limit: seconds that may pass until one is found.
+    """
+
+    def __init__(self, identity: Identity, scopes: Sequence[str], *, limit: float = FOUND_WITHIN) -> None:
+        self._identity, self._scopes, self._limit = identity, tuple(scopes), limit
+        self._looking = anyio.Lock()
+        self._looks, self._rests_until = 0, 0.0
+        self._credentials: Credentials | None = None
+        self._failed = ""
+
+    async def token(self) -> str:
+        """What to show now.
+
+        Raises:
+            NoCredentials: none are to be had.
+        """
+        token = self._identity.token
+        if token is None:
+            token = await self._current()
+        if _TOKEN.fullmatch(token) is None:
+            raise self._none("a token that no header can carry")
+        return token
+
+    async def _current(self) -> str:
+        if self._is_due():
+            looks = self._looks
+            async with self._looking:
+                if looks == self._looks:
+                    await self._look()
+        if self._credentials is None or self._credentials.token_state is TokenState.INVALID:
+            raise self._none(self._failed or "a token that has ended when it comes: see to this machine's clock")
+        return str(self._credentials.token)
+
+    def _is_due(self) -> bool:
+        state = TokenState.INVALID if self._credentials is None else self._credentials.token_state
+        if state is TokenState.STALE:
+            # It still holds: only one need wait for the next.
+            return anyio.current_time() >= self._rests_until and not self._looking.locked()
+        return state is TokenState.INVALID
+
+    async def _look(self) -> None:
+        try:
+            with anyio.fail_after(self._limit):
+                find = partial(_found, self._identity.file, self._scopes)
+                self._credentials = await to_thread.run_sync(find, abandon_on_cancel=True)
+        except _FAILURES as error:
+            self._failed = f"none within {self._limit:g} s" if isinstance(error, TimeoutError) else _said(error)
+        else:
+            self._failed = ""
+        self._looks += 1
+        self._rests_until = anyio.current_time() + AGAIN
+
+    def _none(self, found: str) -> NoCredentials:
+        where, remedy = "Google's application default credentials", _CHAIN
+        if self._identity.token is not None:
+            where, remedy = "the access token", "renew it"
+        elif self._identity.file is not None:
+            where, remedy = str(self._identity.file), "check that file, and whether its owner still may use it"
+        return NoCredentials(where, expected="credentials", found=found, remedy=remedy)
+
+
+def _found(file: Path | None, scopes: Sequence[str]) -> Credentials:
+    """Credentials with a new token. Reads files, and asks servers."""
+    credentials: Any = _default(scopes) if file is None else _loaded(file, scopes)
+    credentials.refresh(partial(Request(), timeout=ANSWERED_WITHIN))
+    found: Credentials = credentials
+    return found
+
+
+def _default(scopes: Sequence[str]) -> Credentials:
+    credentials, _ = google.auth.default(scopes=scopes)
+    return credentials
+
+
+def _loaded(file: Path, scopes: Sequence[str]) -> Any:  # noqa: ANN401 - as the library has it
+    load: Any = google.auth.load_credentials_from_file
+    with warnings.catch_warnings():
+        # It warns of files whose origin is unknown; this one's is the settings.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return load(str(file), scopes=scopes)[0]
+
+
+def _said(error: Exception) -> str:
+    """An error without what a server's message may repeat."""
+    answer = error.args[1] if isinstance(error, RefreshError) and len(error.args) > 1 else None
+    code = answer.get("error") if isinstance(answer, Mapping) else None
+    if isinstance(code, str) and _CODE.fullmatch(code):
+        return f"{code} from Google"
+    return type(error).__name__

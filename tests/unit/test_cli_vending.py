@@ -1,0 +1,144 @@
+"""What `sfn check` says of how it is known to a catalog, and of what the catalog vends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from sfn.cli.checks.catalogs import CatalogCheck
+from sfn.cli.checks.findings import Finding, Severity
+from sfn.cli.checks.retention import assumed
+from sfn.clock import SystemClock
+from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.store.memory import MemoryStore
+from sfn.store.router import Router
+from sfn.words import Grant, Missing, TableName
+from tests.unit.settings_ground import Ground
+from tests.unit.test_cli_catalog_check import LOCAL, ORDERS, Known
+
+VENDED = f"{LOCAL}vended_credentials = true\n"
+GRANT = Grant("s3://lake/orders", {"s3.access-key-id": "s3cret"})
+
+
+class Vending(Known):
+    """A catalog that counts how often it is asked for grants.
+
+    Attributes:
+        asked: for which tables.
+        denied: raised then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[TableName] = []
+        self.denied: Trouble | None = None
+        for name in ("orders", "items"):
+            self.create_namespace(name)
+            self.create(TableName("prod", (name,), name))
+
+    @override
+    async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
+        self.asked.append(table)
+        if self.denied is not None:
+            raise self.denied
+        return await super().grants(table)
+
+
+@pytest.fixture(name="catalog")
+def fixture_catalog() -> Vending:
+    return Vending()
+
+
+async def found(catalog: Vending, folder: Path, text: str = VENDED) -> Sequence[Finding]:
+    settings = Ground(folder).load(text)
+    stores = Router({"file:///warehouse": MemoryStore()})
+    check = CatalogCheck("prod", catalog, stores, settings, thorough=True, lag=assumed(settings))
+    return [one async for one in check.findings()]
+
+
+FIRST = TableName("prod", ("orders",), "orders")
+
+
+async def test_what_is_vended_for_the_first_table_is_told(catalog: Vending, tmp_path: Path) -> None:
+    end = SystemClock().now() + timedelta(hours=1, seconds=1)
+    catalog.vended[FIRST] = (GRANT, Grant("", GRANT.config, end))
+    told = [one for one in await found(catalog, tmp_path) if "vended" in one.text]
+    assert told == [
+        Finding(
+            "catalogs.prod: orders.orders",
+            Severity.OK,
+            "credentials are vended: for s3://lake/orders, not saying until when, "
+            "for wherever the table lies, good for 1 h",
+        )
+    ]
+    assert catalog.asked == [FIRST]
+    assert "s3cret" not in str(told)
+
+
+async def test_a_catalog_that_vends_nothing_is_warned_of(catalog: Vending, tmp_path: Path) -> None:
+    (finding,) = [one for one in await found(catalog, tmp_path) if one.severity is not Severity.OK]
+    assert (finding.severity, finding.text) == (Severity.WARNING, "no credentials are vended")
+    assert "vended_credentials = false" in finding.remedy
+    assert catalog.asked == [FIRST]
+
+
+async def test_a_catalog_that_denies_them_is_an_error(catalog: Vending, tmp_path: Path) -> None:
+    catalog.denied = Transient("t", scope=Scope.TABLE, expected="credentials", found="403", remedy="grant")
+    (finding,) = [one for one in await found(catalog, tmp_path) if one.severity is not Severity.OK]
+    assert (finding.severity, finding.remedy) == (Severity.ERROR, "grant")
+    catalog.denied = Permanent("c", scope=Scope.CATALOG, expected="a token", found="401")
+    assert [one.severity for one in await found(catalog, tmp_path)] == [Severity.OK, Severity.ERROR]
+
+
+async def test_a_table_that_is_gone_is_passed_over(tmp_path: Path) -> None:
+    class Going(Vending):
+        @override
+        async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
+            await super().grants(table)
+            return Missing() if table == FIRST else (GRANT,)
+
+    going = Going()
+    told = [one.where for one in await found(going, tmp_path) if "vended" in one.text]
+    assert told == ["catalogs.prod: items.items"]
+
+
+async def test_who_does_not_want_them_asks_for_none(catalog: Vending, tmp_path: Path) -> None:
+    await found(catalog, tmp_path, LOCAL)
+    assert catalog.asked == []
+
+
+@pytest.mark.parametrize(
+    ("more", "how"),
+    [
+        ("", ""),
+        ("token = 'x'", " with a bearer token"),
+        ("token_file = '/x'", " with a bearer token"),
+        ("credential = 'x'", " with OAuth2 client credentials"),
+        ("credential_file = '/x'", " with OAuth2 client credentials"),
+        ("auth = 'google'", " with Google's tokens"),
+        (
+            "auth = 'sigv4'\nsigning_region = 'eu-central-1'\nsigning_name = 'glue'",
+            " with AWS's signatures for glue in eu-central-1",
+        ),
+    ],
+)
+async def test_how_it_is_known_there_is_told(catalog: Vending, tmp_path: Path, more: str, how: str) -> None:
+    first, *_ = await found(catalog, tmp_path, f"{LOCAL}{more}\n")
+    assert first.text == f"reached{how}; files carry the catalog_id ours"
+
+
+async def test_a_user_in_the_uri_is_told_of_and_not_shown(catalog: Vending, tmp_path: Path) -> None:
+    text = "[catalogs.prod]\nuri = 'http://me:s3cret@127.0.0.1:8181'\n"
+    first, *_ = await found(catalog, tmp_path, text)
+    assert first.text == "reached with a user and a password; files carry the catalog_id ours"
+
+
+async def test_signatures_over_plain_http_are_warned_of(catalog: Vending, tmp_path: Path) -> None:
+    text = "[catalogs.prod]\nuri = 'http://catalog.example'\nauth = 'google'\n"
+    (finding,) = [one for one in await found(catalog, tmp_path, text) if one.severity is not Severity.OK]
+    assert "a secret is sent over plain HTTP" in finding.text
+    assert ORDERS not in catalog.asked

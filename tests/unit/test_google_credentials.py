@@ -1,0 +1,118 @@
+"""Where Google's credentials are found, and what is told of those that are not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from sfn.google import AGAIN, Chain, Identity
+from sfn.store.objects import Kind
+from tests.unit.gcs_server import KEY, PRIVATE, Asked, Server, asking, found, refusal, reply, running
+from tests.unit.rest_server import pass_by
+from tests.unit.token_endpoint import EARLY, REFUSED, SCOPES, Mint, account, none_of, private_key, put
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with running() as server:
+        yield server
+
+
+@pytest.fixture
+def mint(server: Server) -> Mint:
+    mint = Mint()
+    server.object = mint.answer
+    return mint
+
+
+@pytest.fixture
+def file(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    file = tmp_path / "key.json"
+    put(file, account(server))
+    return file
+
+
+@pytest.fixture
+def chain(file: Path) -> Chain:
+    return Chain(Identity(file=file), SCOPES)
+
+
+async def test_a_key_that_was_replaced_is_seen(
+    mint: Mint, chain: Chain, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mint.lasts = EARLY - 10.0
+    await chain.token()
+    pass_by(AGAIN, monkeypatch)
+    put(file, account(server, "successor"))
+    await chain.token()
+    assert mint.claims[1]["iss"] == "successor@lake-1.iam.gserviceaccount.com"
+
+
+async def test_no_message_repeats_what_a_server_or_a_file_says(chain: Chain, server: Server) -> None:
+    for answer in (REFUSED, reply(PRIVATE.encode(), 400), reply({"error": f"{PRIVATE}!"}, 400), reply(b"[]")):
+        server.object = answer
+        none = await none_of(chain)
+        assert PRIVATE not in str(none)
+        assert private_key().splitlines()[1] not in str(none)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", "no JSON", '{"type": "service_account"}', '{"type": "of_my_own"}', "\ud800"]
+)
+async def test_a_file_that_makes_no_sense_is_named(file: Path, chain: Chain, content: str) -> None:
+    put(file, content)
+    none = await none_of(chain)
+    assert (none.where, none.expected) == (str(file), "credentials")
+    assert "check that file" in none.remedy
+
+
+async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert (await none_of(Chain(Identity(file=tmp_path / "none.json"), SCOPES))).where == str(tmp_path / "none.json")
+
+
+async def test_the_environment_names_a_file(file: Path, mint: Mint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    assert await Chain(Identity(), SCOPES).token() == "token1"
+    assert mint.claims[0]["scope"] == " ".join(SCOPES)
+
+
+async def test_nothing_to_be_found_is_told_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    none = await none_of(Chain(Identity(), SCOPES))
+    assert "application default credentials" in none.where
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in none.remedy
+
+
+async def test_a_fixed_token_is_shown_as_it_is_and_nobody_is_asked(server: Server) -> None:
+    assert await Chain(Identity(token=PRIVATE), SCOPES).token() == PRIVATE
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\r\nx-y: z", "é"])
+async def test_a_token_that_no_header_can_carry_is_none(token: str) -> None:
+    none = await none_of(Chain(Identity(token=token), SCOPES))
+    assert "header" in none.found
+    assert "x-y" not in str(none)
+
+
+async def test_a_store_shows_its_token_and_says_when_it_has_none(file: Path, server: Server, mint: Mint) -> None:
+    async def both(asked: Asked) -> web.StreamResponse:
+        return await (mint.answer if asked.path == "/token" else found(b"{}"))(asked)
+
+    server.object = both
+    async with asking(server, Identity(file=file)) as objects:
+        await objects.get(KEY, 10)
+        assert mint.claims[0]["scope"] == "https://www.googleapis.com/auth/devstorage.read_write"
+        assert server.requests[1].headers["authorization"] == "Bearer token1"
+    server.object = REFUSED
+    async with asking(server, Identity(file=file)) as objects:
+        refused = await refusal(objects.get(KEY, 10))
+        assert refused.kind is Kind.UNKNOWN
+        assert refused.found == "no credentials: invalid_grant from Google"
+        assert "check that file" in refused.remedy
