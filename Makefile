@@ -40,10 +40,10 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 	@touch $@
 
 jars: venv ## Iceberg's own REST catalog server and a Java to run it, in ~/.cache/iceberg-sfn
-	@$(BIN)/python deploy/rest-fixture/fetch.py
+	@$(BIN)/python deploy/fetch/jars.py
 
 servers: venv ## the servers that the tests of stores and of PostgreSQL run against, in ~/.cache/iceberg-sfn
-	@$(BIN)/python deploy/test-servers/fetch.py
+	@$(BIN)/python deploy/fetch/servers.py
 
 catalog: jars ## Iceberg's own REST catalog with a table, on port 8181, for five minutes against it
 	@$(BIN)/python deploy/rest-fixture/serve.py build/lake 8181

@@ -131,11 +131,18 @@ async def gcs(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
     async def plant(key: str, body: bytes) -> None:
         await anyio.to_thread.run_sync(server.plant, bucket, key.removeprefix(f"gs://{bucket}/"), body)
 
+    elsewhere = partial(gcs_store, server.url)
+    async with elsewhere() as store:
+        folder = f"gs://{bucket}/orders/metadata/_sfn/"
+        yield Ground(store, folder, plant, NO_GENERATION, tags_contents=False, elsewhere=elsewhere)
+
+
+@asynccontextmanager
+async def gcs_store(url: str) -> AsyncIterator[RemoteStore]:
+    """A store on a server."""
     pool = ConditionalDeletes()
     try:
-        objects = GcsObjects(GcsTerms(identity=None, endpoint=server.url), pool)
-        store = RemoteStore(objects, Service(NO_GENERATION))
-        yield Ground(store, f"gs://{bucket}/orders/metadata/_sfn/", plant, NO_GENERATION, tags_contents=False)
+        yield RemoteStore(GcsObjects(GcsTerms(identity=None, endpoint=url), pool), Service(NO_GENERATION))
     finally:
         await pool.close()
 

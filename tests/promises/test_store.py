@@ -148,6 +148,15 @@ async def test_a_listing_shows_one_folder_alone(ground: Ground) -> None:
     assert await ground.store.list(metadata, 10) == [f"{metadata}_sfn_other.ver", beside]
 
 
+async def test_a_listing_has_no_folders(ground: Ground) -> None:
+    """Some consoles make one as an object, empty and named with a slash at its end."""
+    await created(ground)
+    if not ground.folder.startswith("file:"):
+        await ground.plant(ground.folder, b"")
+        await ground.plant(f"{ground.folder}within/", b"")
+    assert await ground.store.list(ground.folder, 10) == [ground.key]
+
+
 async def test_a_listing_forgets_what_was_deleted(ground: Ground) -> None:
     await ground.store.delete(ground.key, await created(ground))
     assert await ground.store.list(ground.folder, 10) == []

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FETCH = Path(__file__).parents[2] / "deploy" / "test-servers" / "fetch.py"
+FETCH = Path(__file__).parents[2] / "deploy" / "fetch" / "servers.py"
 
 GO = """\
 case $1 in
@@ -62,7 +62,7 @@ def test_what_can_not_be_had_is_told_and_has_no_line(tmp_path: Path) -> None:
     done = fetched(tmp_path, **FOUND, go=GO, node="echo v18.20.4", npm=NPM)
     assert done.returncode == 1
     assert lines(done).keys() == {"SFN_POSTGRES", "SFN_PGBOUNCER", "SFN_VERSITYGW", "SFN_FAKE_GCS"}
-    assert "fetching a Node, as the machine has none with npm that is new enough (some 60 MB)" in done.stderr
+    assert "fetching a Node, as the machine has none with npm that is new enough (some 60 MB), by pip" in done.stderr
     assert "could not fetch " in done.stderr
 
 
@@ -70,7 +70,7 @@ def test_a_build_that_fails_is_tried_again_and_leaves_nothing_behind(tmp_path: P
     done = fetched(tmp_path, **FOUND, **INSTALLS, go=GO.replace(": >", "echo no such module; exit 1; : >"))
     assert done.returncode == 1
     told = done.stderr.splitlines()
-    assert told.count("fetching versitygw-1.8.0, which is built here (a few minutes)") == 2
+    assert told.count("fetching versitygw-1.8.0, which is built here (a few minutes), by go") == 2
     assert told.count("no such module") == 4
     left = {path.name for path in (tmp_path / "cache" / "iceberg-sfn" / "test-servers-2026.11").iterdir()}
     assert left == {"azurite-3.35.0", "env", "lock"}

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-FETCH = Path(__file__).parents[2] / "deploy" / "rest-fixture" / "fetch.py"
+DEPLOY = Path(__file__).parents[2] / "deploy" / "fetch"
 
 
 def command(folder: Path, name: str, script: str) -> None:
@@ -22,7 +22,7 @@ def command(folder: Path, name: str, script: str) -> None:
 
 @pytest.fixture(name="fetch")
 def fixture_fetch(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fetch", FETCH)
+    spec = importlib.util.spec_from_file_location("fetching", DEPLOY / "fetching.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -40,7 +40,7 @@ def test_what_is_fetched_is_told_before_with_its_size(tmp_path: Path) -> None:
         "PIP_NO_INDEX": "1",
     }
     done = subprocess.run(
-        [sys.executable, FETCH], env=surroundings, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, DEPLOY / "jars.py"], env=surroundings, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
     first, *others = done.stderr.splitlines()

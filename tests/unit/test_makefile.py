@@ -53,7 +53,7 @@ def test_on_ci_it_is_a_failure(tree: Path) -> None:
 
 @pytest.mark.parametrize(("ci", "last"), [(None, "pytest"), ("true", "python")])
 def test_a_catalog_server_is_no_reason_to_do_without_the_others(tree: Path, ci: str | None, last: str) -> None:
-    python = "#!/bin/sh\necho python >>ran\n[ $1 != deploy/test-servers/fetch.py ]\n"
+    python = "#!/bin/sh\necho python >>ran\n[ $1 != deploy/fetch/servers.py ]\n"
     (tree / ".venv" / "bin" / "python").write_text(python)
     done = made(tree, ci=ci)
     assert (done.returncode == 0) is (last == "pytest")

@@ -115,6 +115,20 @@ async def test_a_prefix_ends_with_a_segment(vended: Vended, shop: Shop, clock: H
     assert shop.opened == []
 
 
+async def test_what_is_for_wherever_the_table_lies_is_not_for_files_apart_from_it(
+    shop: Shop, own: MemoryStore, clock: HandClock
+) -> None:
+    shop.vends[TABLE] = (grant("", "first", clock),)
+    vended = Vended(shop, Router({"s3://pointers": own}), shop.open, clock, "s3://pointers/sfn")
+    apart = "s3://pointers/sfn/orders/sales_orders_main.ver"
+    own.files[apart] = b"ours"
+    held = await vended.of(TABLE).at(apart).read(apart)
+    assert held is not None
+    assert held.body == b"ours"
+    assert await vended.of(TABLE).at(KEY).read(KEY) is None
+    assert shop.opened == [("", "first")]
+
+
 async def test_what_a_store_refuses_is_asked_for_anew_once(vended: Vended, shop: Shop, clock: HandClock) -> None:
     shop.vends[TABLE] = (grant(AT, "stale", clock),)
     shop.renews[TABLE] = (grant(AT, "second", clock),)

@@ -105,7 +105,8 @@ class RemoteStore:
             except Refused as refused:
                 raise self._trouble("list", prefix, refused) from refused
             self._denials.permitted("list", prefix.rstrip("/"))
-            keys += page.keys
+            # A console makes folders as objects, empty and named as the prefix itself.
+            keys += [key for key in page.keys if key != prefix]
             begin = page.next
             if begin is None:
                 break

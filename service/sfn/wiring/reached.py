@@ -35,7 +35,7 @@ def vending(settings: Settings, stores: Stores, shelf: Shelf, clock: Clock) -> V
 
     def vended(name: str, catalog: Identified) -> Vended | None:
         if settings.catalogs[name].vended_credentials and isinstance(catalog, Vendor):
-            return Vended(catalog, stores, shelf.granted, clock)
+            return Vended(catalog, stores, shelf.granted, clock, settings.catalogs[name].root or "")
         return None
 
     return vended

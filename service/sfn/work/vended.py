@@ -34,10 +34,12 @@ class Vended:
         own: the configured stores.
         opened: makes a store of a grant.
         clock: tells which grants have ended.
+        root: canonical; below it are files of ours that lie apart from their tables, "" for none. What is vended for
+            wherever a table lies is not for them.
     """
 
-    def __init__(self, vendor: Vendor, own: Stores, opened: Opened, clock: Clock) -> None:
-        self._vendor, self._own, self._opened, self._clock = vendor, own, opened, clock
+    def __init__(self, vendor: Vendor, own: Stores, opened: Opened, clock: Clock, root: str = "") -> None:
+        self._vendor, self._own, self._opened, self._clock, self._root = vendor, own, opened, clock, root
         self._known: OrderedDict[str, Grant] = OrderedDict()
         self._stores: OrderedDict[str, tuple[Grant, PointerStore]] = OrderedDict()
 
@@ -77,7 +79,7 @@ class Vended:
     def _noted(self, answer: tuple[Grant, ...] | Missing) -> tuple[Grant, ...] | Missing:
         """What was given, known from now on by its places."""
         for grant in () if isinstance(answer, Missing) else answer:
-            if grant.expires_at is not None:
+            if grant.prefix and grant.expires_at is not None:
                 self._known.pop(grant.prefix, None)
                 self._known[grant.prefix] = grant
         while len(self._known) > KEPT:
@@ -87,7 +89,8 @@ class Vended:
     def _for(self, location: str, answer: tuple[Grant, ...] | Missing) -> Grant | None:
         """The grant for a location, the one with the longest prefix (REST specification, "Storage Credentials")."""
         grants = () if isinstance(answer, Missing) else answer
-        fitting = [grant for grant in grants if below(location, grant.prefix)]
+        apart = bool(self._root) and below(location, self._root)
+        fitting = [grant for grant in grants if (below(location, grant.prefix) if grant.prefix else not apart)]
         if fitting:
             return max(fitting, key=lambda grant: len(grant.prefix))
         now = self._clock.now()

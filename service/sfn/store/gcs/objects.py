@@ -1,8 +1,9 @@
 """Cloud Storage's requests for one object.
 
 Changes and listings go by its JSON API, reads by its XML API: only there does one answer hold the content, the
-generation and what the object was marked with, and only there do errors tell a missing object from a missing bucket
-(https://cloud.google.com/storage/docs/xml-api/get-object-download). Both take the same tokens at the same address.
+generation and what the object was marked with (https://pkg.go.dev/cloud.google.com/go/storage#Reader.Metadata), and
+only there do errors have codes and tell a missing object from a missing bucket. Both APIs take the same tokens at the
+same address.
 """
 
 from __future__ import annotations

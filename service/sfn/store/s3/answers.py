@@ -98,7 +98,7 @@ def _kind_of(status: int) -> Kind:
 def _parsed(body: bytes) -> ET.Element | None:
     try:
         return ET.fromstring(body)  # noqa: S314 - bounded in length, and expat bounds what entities become
-    except ET.ParseError:
+    except (ET.ParseError, ValueError, LookupError):  # the last two of encodings that nobody knows
         return None
 
 

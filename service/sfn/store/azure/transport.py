@@ -1,0 +1,100 @@
+"""The SDK's requests, sent over the pool that all stores share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from types import TracebackType
+from typing import Final
+
+from azure.core.pipeline import AsyncPipeline
+from azure.core.pipeline.transport import AsyncHttpResponse, AsyncHttpTransport, HttpRequest
+from typing_extensions import override
+
+from sfn.store.pool import BODY_LIMIT, Pool, Reply
+
+MOST: Final = "most"
+"""The option of a request that says how many bytes of a good answer are read."""
+
+
+class Transport(AsyncHttpTransport[HttpRequest, "Answer"]):
+    """Sends over a pool, which stays open when this is closed.
+
+    A body is whole before the SDK sees any of it: so the SDK has nothing to fetch again, as it would on its own account
+    where one breaks off. What goes wrong on the way is a `Refused`, which the SDK lets pass.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @override
+    async def send(self, request: HttpRequest, **options: object) -> Answer:
+        most = options.get(MOST)
+        body = request.data if isinstance(request.data, bytes) else b""
+        reply = await self._pool.exchange(
+            request.method, request.url, request.headers, body, most if isinstance(most, int) else BODY_LIMIT
+        )
+        return Answer(request, reply)
+
+    @override
+    async def open(self) -> None:
+        """The pool opens itself."""
+
+    @override
+    async def close(self) -> None:
+        """The pool is somebody else's."""
+
+    @override
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self.close()
+
+
+class Answer(AsyncHttpResponse):
+    """An answer in the form that the SDK reads."""
+
+    def __init__(self, request: HttpRequest, reply: Reply) -> None:
+        super().__init__(request, reply)
+        self._body = reply.body
+        self.status_code = reply.status
+        self.headers = reply.headers
+        self.content_type = reply.headers.get("Content-Type")
+        self.reason = HTTPStatus(reply.status).phrase
+
+    @override
+    def body(self) -> bytes:
+        return self._body
+
+    async def read(self) -> bytes:
+        """As of the answers that the SDK's own transports give."""
+        return self._body
+
+    @override
+    def stream_download(
+        self, pipeline: AsyncPipeline[HttpRequest, AsyncHttpResponse], *, decompress: bool = True, **_: object
+    ) -> Content:
+        return Content(self)
+
+
+class Content(AsyncIterator[bytes]):
+    """A body that is there already.
+
+    Attributes:
+        response: whose it is.
+        content_length: bytes.
+    """
+
+    def __init__(self, response: Answer) -> None:
+        self.response = response
+        self.content_length = len(response.body())
+        self._left = [response.body()]
+
+    @override
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()

@@ -1,0 +1,167 @@
+"""A store on fake-gcs-server: what others see of its files, and what it makes of what happens on the way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from urllib.parse import quote
+
+import anyio
+import httpx
+import pytest
+
+from sfn.errors import Permanent, Scope, Unsure
+from sfn.store import Gone, Moved
+from sfn.store.gcs import MADE_UP, GcsObjects, GcsTerms
+from sfn.store.pool import Pool
+from sfn.store.remote import RemoteStore, Service
+from sfn.words import Held
+from tests.faults.proxy import Answer, Asked, Fault, Instead, Lose, Pass, Proxy
+from tests.servers.gcs import GCS
+
+
+@pytest.fixture
+def proxy(gcs: GCS) -> Iterator[Proxy]:
+    with Proxy(gcs.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def bucket(gcs: GCS) -> str:
+    return gcs.bucket()
+
+
+@pytest.fixture
+async def store(proxy: Proxy) -> AsyncIterator[RemoteStore]:
+    pool = Pool()
+    yield RemoteStore(GcsObjects(GcsTerms(identity=None, endpoint=proxy.url), pool), Service(MADE_UP))
+    await pool.close()
+
+
+@pytest.fixture(autouse=True)
+def _known_by_its_own_host(proxy: Proxy, gcs: GCS) -> None:
+    """The server gives contents only under the host that it was told to have."""
+    proxy.rule = lambda _: Pass(frozenset({"host"}))
+    assert gcs.url
+
+
+async def created(store: RemoteStore, key: str, body: bytes = b"1") -> Held:
+    held = await store.write(key, body, None)
+    assert isinstance(held, Held)
+    return held
+
+
+async def test_others_see_what_it_is_and_no_cache_keeps_it(store: RemoteStore, gcs: GCS, bucket: str) -> None:
+    expected = {"t/_sfn/orders.ver": "application/json", "t/version-hint.text": "text/plain; charset=utf-8"}
+    for name, kind in expected.items():
+        held = await created(store, f"gs://{bucket}/{name}")
+        seen = await seen_by_others(gcs, bucket, name)
+        assert (seen["contentType"], seen["cacheControl"], seen["generation"]) == (kind, "no-store", held.tag)
+
+
+async def seen_by_others(gcs: GCS, bucket: str, name: str) -> dict[str, str]:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        answer = await client.get(f"{gcs.url}/storage/v1/b/{bucket}/o/{quote(name, safe='')}")
+    seen: dict[str, str] = answer.raise_for_status().json()
+    return seen
+
+
+@pytest.mark.parametrize("name", ["a#b.ver", "a?b=c&d.ver", "a%23b.ver", "a+b.ver", "50%.ver", "ä/ö ü.ver", "🧊.ver"])
+async def test_a_name_is_the_same_to_all(store: RemoteStore, gcs: GCS, bucket: str, name: str) -> None:
+    key = f"gs://{bucket}/t/{name}"
+    held = await created(store, key)
+    assert (await seen_by_others(gcs, bucket, f"t/{name}"))["name"] == f"t/{name}"
+    assert await store.read(key) == held
+    assert await store.part(key, 0, 10) == b"1"
+    assert await store.list(key.rpartition("/")[0] + "/", 10) == [key]
+    assert await store.delete(key, held) == Gone()
+    assert await store.read(key) is None
+
+
+async def test_a_listing_goes_on_from_page_to_page(proxy: Proxy, bucket: str) -> None:
+    pool = Pool()
+    objects = GcsObjects(GcsTerms(identity=None, endpoint=proxy.url), pool)
+    names = [f"gs://{bucket}/t/{number}.ver" for number in range(5)]
+    for name in [*names, f"gs://{bucket}/t/3/below.ver"]:
+        await objects.put(name, b"", None, "0a-1")
+    keys: list[str] = []
+    begin, pages = None, 0
+    while begin is not None or not pages:
+        page = await objects.page(f"gs://{bucket}/t/", 2, begin)
+        keys += page.keys
+        begin, pages = page.next, pages + 1
+    await pool.close()
+    assert keys == names
+    assert pages >= 3
+
+
+async def test_each_verb_is_one_request(store: RemoteStore, proxy: Proxy, bucket: str) -> None:
+    key = f"gs://{bucket}/t/orders.ver"
+    held = await created(store, key)
+    newer = await store.write(key, b"2", held)
+    assert isinstance(newer, Held)
+    assert await store.read(key) == newer
+    assert await store.part(key, 0, 10) == b"2"
+    assert await store.list(f"gs://{bucket}/t/", 10) == [key]
+    assert await store.delete(key, newer) == Gone()
+    assert await store.read(key) is None
+    assert proxy.asked == ["POST", "POST", "GET", "GET", "GET", "DELETE", "GET"]
+
+
+async def test_a_write_that_was_carried_out_unheard_is_known_again(
+    store: RemoteStore, proxy: Proxy, bucket: str
+) -> None:
+    """Sent a second time on the way, a write finds its own work and is refused."""
+    key = f"gs://{bucket}/t/orders.ver"
+    held = await created(store, key)
+
+    def twice(asked: Asked) -> Fault:
+        return Instead(200, Answer(412)) if asked.method == "POST" else Pass(frozenset({"host"}))
+
+    proxy.rule = twice
+    newer = await store.write(key, b"2", held)
+    assert isinstance(newer, Held)
+    assert await store.read(key) == newer
+    proxy.rule = lambda asked: Answer(412) if asked.method == "POST" else Pass(frozenset({"host"}))
+    assert await store.write(key, b"2", newer) == Moved()
+
+
+async def test_nobody_knows_whether_a_change_without_an_answer_happened(
+    store: RemoteStore, proxy: Proxy, bucket: str
+) -> None:
+    key = f"gs://{bucket}/t/orders.ver"
+    held = await created(store, key)
+    proxy.rule = lambda _: Lose()
+    with pytest.raises(Unsure) as unsure:
+        await store.write(key, b"2", held)
+    assert unsure.value.scope is Scope.STORE
+
+
+async def test_a_bucket_that_is_not_there_is_told_of_by_every_verb(store: RemoteStore) -> None:
+    key = "gs://never-made/t/orders.ver"
+    for verb in (
+        lambda: store.read(key),
+        lambda: store.part(key, 0, 10),
+        lambda: store.write(key, b"1", None),
+        lambda: store.write(key, b"1", Held(b"", MADE_UP)),
+        lambda: store.delete(key, Held(b"", MADE_UP)),
+        lambda: store.list("gs://never-made/t/", 10),
+    ):
+        with pytest.raises(Permanent) as nowhere:
+            await verb()
+        assert nowhere.value.scope is Scope.STORE
+        assert "bucket" in nowhere.value.expected
+
+
+async def test_another_principal_over_the_same_connections(gcs: GCS, bucket: str) -> None:
+    pool = Pool()
+    stores = [
+        RemoteStore(GcsObjects(GcsTerms(identity=None, endpoint=gcs.url), pool), Service(MADE_UP)) for _ in range(2)
+    ]
+    key = f"gs://{bucket}/t/orders.ver"
+    held = await created(stores[0], key)
+    await stores[0].close()
+    assert await stores[1].read(key) == held
+    async with anyio.create_task_group() as tasks:
+        for store in stores:
+            tasks.start_soon(store.read, key)
+    await pool.close()
