@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -191,3 +192,27 @@ async def test_of_a_table_that_was_dropped_while_nobody_looked_nothing_is_vended
         outcome = "dead" if on_drop == "tombstone" else "done"
         record = await daemon.until_logged("settled", table="sales.orders", outcome=outcome)
         assert ("on_drop" in json.dumps(record)) is (on_drop == "tombstone")
+
+
+async def test_a_check_without_any_store_sees_what_is_vended_and_what_is_not(lake: VendingLake) -> None:
+    lake.let_in("orders")
+    lake.commit("orders")
+    done = await anyio.run_process(
+        [sys.executable, "-m", "sfn", "check", "--config", lake.configured(), "--json"], check=False
+    )
+    found = {one["where"]: one for one in json.loads(done.stdout)["findings"]}
+    assert found["catalogs.prod: sales.orders"]["severity"] == "ok"
+    assert f"s3://{lake.bucket}/wh/orders" in found["catalogs.prod: sales.orders"]["text"]
+    assert found["catalogs.prod.on_drop"]["severity"] == "warning"
+    assert not [one for one in found.values() if one["severity"] == "error"], done.stdout
+    assert b"usersecret" not in done.stdout + done.stderr
+
+
+async def test_a_dry_run_reads_files_with_what_is_vended(lake: VendingLake) -> None:
+    lake.let_in("orders")
+    async with serving(lake.configured()) as daemon:
+        await published(lake, daemon, "orders")
+    done = await anyio.run_process(
+        [sys.executable, "-m", "sfn", "reconcile", "--dry-run", "--config", lake.configured()]
+    )
+    assert b"nothing differs" in done.stdout

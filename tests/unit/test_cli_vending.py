@@ -12,8 +12,10 @@ from typing_extensions import override
 from sfn.cli.checks.catalogs import CatalogCheck
 from sfn.cli.checks.findings import Finding, Severity
 from sfn.cli.checks.retention import assumed
+from sfn.cli.checks.vending import left_behind
 from sfn.clock import SystemClock
 from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.publish.policy import OnDrop
 from sfn.store.memory import MemoryStore
 from sfn.store.router import Router
 from sfn.words import Grant, Missing, TableName
@@ -142,3 +144,21 @@ async def test_signatures_over_plain_http_are_warned_of(catalog: Vending, tmp_pa
     (finding,) = [one for one in await found(catalog, tmp_path, text) if one.severity is not Severity.OK]
     assert "a secret is sent over plain HTTP" in finding.text
     assert ORDERS not in catalog.asked
+
+
+@pytest.mark.parametrize(
+    ("on_drop", "prefix", "severity", "said"),
+    [
+        (OnDrop.KEEP, None, Severity.OK, "stay as they are"),
+        (OnDrop.TOMBSTONE, "s3://lake/wh", Severity.OK, "with its store's own keys"),
+        (OnDrop.TOMBSTONE, "s3://lake/other", Severity.WARNING, "no store covers s3://lake/wh/orders"),
+        (OnDrop.DELETE, None, Severity.WARNING, "can't be ended"),
+    ],
+)
+def test_what_becomes_of_a_dropped_tables_files_is_told(
+    on_drop: OnDrop, prefix: str | None, severity: Severity, said: str
+) -> None:
+    own = Router({} if prefix is None else {prefix: MemoryStore()})
+    finding = left_behind("catalogs.prod", on_drop, own, ["s3://lake/wh/orders"])
+    assert (finding.where, finding.severity) == ("catalogs.prod.on_drop", severity)
+    assert said in finding.text

@@ -18,6 +18,7 @@ from sfn.clock import SystemClock
 from sfn.settings import load
 from sfn.store.router import Router
 from sfn.wiring import places, sources, terms
+from sfn.wiring.reached import vending
 from sfn.work.survey import Found, Survey
 
 SHOWN: Final = 1_000
@@ -72,7 +73,9 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
         found = []
         async with places.shelf(settings) as shelf, AsyncExitStack() as stack:
             stores = Router(shelf.stores)
-            catalogs = sources.adapters(settings, SystemClock(), stores.part)
+            clock = SystemClock()
+            catalogs = sources.adapters(settings, clock, stores.part)
+            vended = vending(settings, stores, shelf, clock)
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
             for name in names if catalog is None else [catalog]:
@@ -83,6 +86,7 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
                         stores,
                         policy,
                         lambda so_far: moved(so_far.tables, so_far.listed if so_far.complete else None),
+                        vended(name, catalogs[name]),
                     )
                     found.append(_told(name, await survey.run()))
         return found

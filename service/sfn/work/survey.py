@@ -18,6 +18,8 @@ from sfn.publish.facts import Facts, Lacking, LoadTable, Look, ReadFiles, Seen
 from sfn.publish.policy import Policy
 from sfn.store import Stores
 from sfn.words import Loaded, Missing, Table, TableName
+from sfn.work.sources import Source
+from sfn.work.vended import Vended
 
 T = TypeVar("T")
 
@@ -56,9 +58,18 @@ class Survey:
         stores: hold the files.
         policy: the catalog's settings.
         moved: called after each table.
+        vended: what opens the tables' places, where the catalog says it.
     """
 
-    def __init__(self, catalog: Catalog, stores: Stores, policy: Policy, moved: Callable[[Found], None]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        stores: Stores,
+        policy: Policy,
+        moved: Callable[[Found], None],
+        vended: Vended | None = None,
+    ) -> None:
+        self._source = Source(catalog, policy, vended)
         self._catalog, self._stores, self._policy, self._moved = catalog, stores, policy, moved
         self._found = Found()
 
@@ -121,7 +132,8 @@ class Survey:
     async def _at_its_place(self, name: TableName, table: Table) -> Difference | None:
         checked(table.metadata_location, self._policy.allowed)
         place = checked(table.location, self._policy.allowed)
-        return await learnt(lambda facts: compare(name, table, place, facts, self._policy), self._stores, self._catalog)
+        stores = self._source.stores(name, self._stores)
+        return await learnt(lambda facts: compare(name, table, place, facts, self._policy), stores, self._catalog)
 
 
 async def learnt(decide: Callable[[Facts], T], stores: Stores, catalog: Catalog) -> T:

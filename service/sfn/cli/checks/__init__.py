@@ -20,6 +20,7 @@ from sfn.settings import Settings
 from sfn.store import PointerStore
 from sfn.store.router import Router
 from sfn.wiring import places, sources
+from sfn.wiring.reached import vending
 
 
 async def findings(
@@ -53,6 +54,7 @@ async def findings(
             yield wrong(error.where, error)
             return
         router = Router(shelf.stores)
+        vended = vending(settings, router, shelf, clock)
         for name, catalog in sources.adapters(settings, clock, router.part).items():
             stack.push_async_callback(catalog.close)
             if name in settings.told:
@@ -61,7 +63,9 @@ async def findings(
             if any(where.rpartition(".")[0] == f"catalogs.{name}" for where in lacking):
                 # It would be refused for that very reason.
                 continue
-            check = CatalogCheck(name, catalog, router, settings, thorough=thorough, lag=lags.get(name, worst))
+            opened = vended(name, catalog)
+            lag = lags.get(name, worst)
+            check = CatalogCheck(name, catalog, router, settings, thorough=thorough, lag=lag, vended=opened)
             async for finding in check.findings():
                 yield finding
             locations += check.places

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from sfn.catalog import Vendor, Withheld
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.retention import Lag, short_lived
-from sfn.cli.checks.vending import shown, vending
+from sfn.cli.checks.vending import left_behind, shown, vending
 from sfn.cli.pages import counted
 from sfn.cli.tables import spelled
 from sfn.clock import SystemClock
@@ -27,6 +27,7 @@ from sfn.wiring import terms
 from sfn.wiring.sources import Identified
 from sfn.words import Loaded, Reason, TableName
 from sfn.work.survey import learnt
+from sfn.work.vended import Vended
 
 NAMESPACES: Final = 20
 """Namespaces of which one table is looked at, unless all are wanted."""
@@ -48,15 +49,24 @@ class CatalogCheck:
     Args:
         thorough: look at every table.
         lag: how late its files may be.
+        vended: what opens the tables' places, where the catalog says it.
 
     Attributes:
         places: canonical locations of the tables that were loaded, and lie below a store.
     """
 
     def __init__(
-        self, name: str, catalog: Identified, stores: Stores, settings: Settings, *, thorough: bool, lag: Lag
+        self,
+        name: str,
+        catalog: Identified,
+        stores: Stores,
+        settings: Settings,
+        *,
+        thorough: bool,
+        lag: Lag,
+        vended: Vended | None = None,
     ) -> None:
-        self._lag = lag
+        self._lag, self._vended = lag, vended
         self._name, self._catalog, self._stores, self._settings = name, catalog, stores, settings
         self._where, self._thorough = f"catalogs.{name}", thorough
         self._namespaces: set[tuple[str, ...]] = set()
@@ -107,7 +117,7 @@ class CatalogCheck:
                 if covered and (self._thorough or one.namespace not in self._namespaces):
                     self._namespaces.add(one.namespace)
                     self._looked += 1
-                    if (vended := await self._vended(one)) is not None:
+                    if (vended := await self._grants(one)) is not None:
                         yield vended
                     if (finding := await self._looked_at(one, policy)) is not None:
                         yield finding
@@ -123,7 +133,7 @@ class CatalogCheck:
         remedy = "grant our principal to list there, or exclude it"
         return doubtful(self._where, f"may not list the namespace {name}: {one.why}", remedy)
 
-    async def _vended(self, table: TableName) -> Finding | None:
+    async def _grants(self, table: TableName) -> Finding | None:
         """What is vended for one table of all: that tells whether this catalog does."""
         if not self._asks_for_grants or not isinstance(self._catalog, Vendor):
             return None
@@ -152,9 +162,8 @@ class CatalogCheck:
             checked(answer.table.metadata_location, policy.allowed)
             place = checked(answer.table.location, policy.allowed)
             site, uuid = policy.site(table, place), answer.table.uuid
-            own = await learnt(
-                lambda facts: Inventory(facts, policy, table).slot(site, uuid), self._stores, self._catalog
-            )
+            stores = self._stores if self._vended is None else self._vended.of(table)
+            own = await learnt(lambda facts: Inventory(facts, policy, table).slot(site, uuid), stores, self._catalog)
         except LocationRefused as refused:
             self._refused += 1
             return wrong(f"{self._where}: {name}", refused, Severity.WARNING)
@@ -190,6 +199,8 @@ class CatalogCheck:
             found = f"none of the {self._refused:,} looked at"
             remedy = f"set stores.NAME.prefix to where they lie, or {self._where}.allowed_locations"
             yield wrong(self._where, SfnError(self._where, expected=expected, found=found, remedy=remedy))
+        if self._vended is not None:
+            yield left_behind(self._where, policy.on_drop, self._stores, self.places)
         for owner, number in self._owners.items():
             if owner == policy.catalog_id:
                 yield fine(self._where, f"SFN files beside the {self._looked:,} looked at: {number:,} ours")

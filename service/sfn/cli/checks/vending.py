@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import urlsplit
 
 from sfn.catalog import Vendor
 from sfn.cli.checks.findings import Finding, doubtful, fine
 from sfn.clock import lasting
+from sfn.errors import LocationRefused
+from sfn.publish.policy import OnDrop
 from sfn.settings import CatalogSettings
+from sfn.store import Stores
 from sfn.wiring.sources import rest_settings
 from sfn.words import Grant, Missing, TableName
 
@@ -46,6 +50,33 @@ async def vending(where: str, catalog: Vendor, table: TableName, now: datetime) 
         )
         return doubtful(where, "no credentials are vended", remedy)
     return fine(where, f"credentials are vended: {', '.join(_described(grant, now) for grant in grants)}")
+
+
+def left_behind(where: str, on_drop: OnDrop, own: Stores, places: Sequence[str]) -> Finding:
+    """What becomes of the files of dropped tables, for which nothing is vended.
+
+    Args:
+        where: the catalog's place in the findings.
+        own: the configured stores.
+        places: canonical locations of tables.
+    """
+    where = f"{where}.on_drop"
+    if on_drop is OnDrop.KEEP:
+        return fine(where, "nothing is vended for a dropped table: its files stay as they are, as on_drop says")
+    bare = [place for place in places if not _covers(own, place)]
+    if not bare:
+        return fine(where, "nothing is vended for a dropped table: its files are reached with its store's own keys")
+    remedy = 'configure a store that covers them, with keys of its own: [stores.NAME] prefix; or set on_drop = "keep"'
+    text = f"nothing is vended for a dropped table, and no store covers {bare[0]}: its files there can't be ended"
+    return doubtful(where, text, remedy)
+
+
+def _covers(own: Stores, place: str) -> bool:
+    try:
+        own.at(place)
+    except LocationRefused:
+        return False
+    return True
 
 
 def _described(grant: Grant, now: datetime) -> str:
