@@ -32,6 +32,7 @@ from sfn.errors import Broken, SfnError, Trouble
 from sfn.receiver.listening import bound
 from sfn.receiver.server import Server
 from sfn.settings import Settings
+from sfn.settings.roles import ALL, Role
 from sfn.threads import unfinished
 from sfn.wiring import assembly
 
@@ -49,11 +50,12 @@ _COLLECTED_AFTER: Final = 20_000
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def run(settings: Settings, through: assembly.Adapter | None = None) -> int:
+def run(settings: Settings, through: assembly.Adapter | None = None, roles: frozenset[Role] = ALL) -> int:
     """Run the service until it is told to end or a part of it fails.
 
     Args:
         through: put around each store.
+        roles: what this process does of it.
 
     Returns:
         The exit code: 0 after a drain, 1 after a failure, which was logged, or where a call hangs.
@@ -61,7 +63,7 @@ def run(settings: Settings, through: assembly.Adapter | None = None) -> int:
     telemetry.configure(settings.telemetry.level, settings.telemetry.format)
     code = ENDED
     try:
-        anyio.run(_serve, settings, through, backend_options={"use_uvloop": True})
+        anyio.run(_serve, settings, through, roles, backend_options={"use_uvloop": True})
     except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged
         for cause in causes(error):
             expected = isinstance(cause, SfnError)
@@ -76,14 +78,14 @@ def run(settings: Settings, through: assembly.Adapter | None = None) -> int:
     return code
 
 
-async def _serve(settings: Settings, through: assembly.Adapter | None) -> None:
+async def _serve(settings: Settings, through: assembly.Adapter | None, roles: frozenset[Role]) -> None:
     # Before all else: uvicorn would swallow the signals, or raise them again once it has ended.
     with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
         failure = Failure()
         # Who can't listen leaves the inbox alone.
         with bound(settings.listener.host, settings.listener.port) as listener:
-            async with assembly.assembled(settings, failure.tell, through) as service:
-                announce(settings, listener)
+            async with assembly.assembled(settings, failure.tell, through, roles) as service:
+                announce(settings, listener, roles)
                 drain = settings.listener.drain
                 await Daemon(service, listener, drain, failure).run(_heeded_in_time(signals, drain))
         _log.info("ended")
@@ -156,7 +158,7 @@ class Daemon:
             siblings.start_soon(self._become_ready)
             async with anyio.create_task_group() as serving:
                 serving.start_soon(self._listen)
-                await self._service.worker.run(self._stop)
+                await self._service.work(self._stop)
                 # Only now: whoever asks during the drain is told of it, not refused.
                 left = self._give_up_at - anyio.current_time()
                 self._server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
@@ -207,7 +209,7 @@ def _spare_the_collector() -> None:
     gc.set_threshold(_COLLECTED_AFTER)
 
 
-def announce(settings: Settings, listener: socket.socket) -> None:
+def announce(settings: Settings, listener: socket.socket, roles: frozenset[Role] = ALL) -> None:
     """Log where it listens, and what an operator may not have meant."""
     port = listener.getsockname()[1]
     host = settings.listener.host
@@ -219,7 +221,8 @@ def announce(settings: Settings, listener: socket.socket) -> None:
         _log.warning("no token is configured: listening on loopback only")
     if settings.lacks_stores:
         _log.warning("no store is configured: no table can be published", remedy="set [stores.NAME] prefix")
-    _log.info("listening", url=f"{scheme}://{address}:{port}", port=port, catalogs=sorted(settings.catalogs))
+    parts = {} if roles == ALL else {"roles": sorted(roles)}
+    _log.info("listening", url=f"{scheme}://{address}:{port}", port=port, catalogs=sorted(settings.catalogs), **parts)
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.promises.inboxes import ADAPTERS, Ground, HandClock
+from tests.promises.inboxes import ADAPTERS, Ground, HandClock, Site
 
 
 @pytest.fixture(name="ground", params=list(ADAPTERS))
 async def fixture_ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
     """One inbox of each kind, and a clock to turn by hand."""
     clock = HandClock()
-    async with ADAPTERS[request.param](tmp_path, clock) as inbox:
+    site = Site(tmp_path, lambda: request.getfixturevalue("postgres"))
+    async with ADAPTERS[request.param](site, clock) as inbox:
         yield Ground(inbox, clock)

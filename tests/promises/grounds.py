@@ -11,9 +11,12 @@ from typing import TypeAlias
 
 import anyio
 import pytest
+from azure.storage.blob import ContainerClient
 
 from sfn.aws import Identity, Keys
 from sfn.store import PointerStore
+from sfn.store.azure import MADE_UP as NO_BLOB
+from sfn.store.azure import AccountKey, AzureObjects, AzureTerms
 from sfn.store.gcs import MADE_UP as NO_GENERATION
 from sfn.store.gcs import GcsObjects, GcsTerms
 from sfn.store.local import LocalStore
@@ -24,6 +27,8 @@ from sfn.store.remote import RemoteStore, Service
 from sfn.store.s3 import MADE_UP as NO_ETAG
 from sfn.store.s3 import AddressBook, S3Objects, S3Terms
 from tests.promises.stores import plant_file
+from tests.servers.azure import ACCOUNT, Azure
+from tests.servers.azure import KEY as ACCOUNT_KEY
 from tests.servers.gcs import GCS
 from tests.servers.gcs_deletes import ConditionalDeletes
 from tests.servers.s3 import REGION, ROOT, S3
@@ -147,4 +152,33 @@ async def gcs_store(url: str) -> AsyncIterator[RemoteStore]:
         await pool.close()
 
 
-ADAPTERS: Mapping[str, Adapter] = {"memory": memory, "local": local, "S3": s3, "GCS": gcs}
+@asynccontextmanager
+async def azure(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
+    server: Azure = request.getfixturevalue("azure")
+    container = await anyio.to_thread.run_sync(server.container)
+    home = f"abfss://{container}@{ACCOUNT}.dfs.core.windows.net/"
+
+    elsewhere = partial(azure_store, server.endpoint)
+    with ContainerClient.from_connection_string(server.connection, container) as client:
+
+        async def plant(key: str, body: bytes) -> None:
+            path = key.removeprefix(home)
+            await anyio.to_thread.run_sync(lambda: client.upload_blob(path, body, overwrite=True))
+
+        async with elsewhere() as store:
+            folder = f"{home}orders/metadata/_sfn/"
+            yield Ground(store, folder, plant, NO_BLOB, tags_contents=False, elsewhere=elsewhere)
+
+
+@asynccontextmanager
+async def azure_store(endpoint: str) -> AsyncIterator[RemoteStore]:
+    """A store on a server, at the address of its account."""
+    pool = Pool()
+    try:
+        terms = AzureTerms(identity=AccountKey(ACCOUNT_KEY), endpoint=endpoint)
+        yield RemoteStore(AzureObjects(terms, pool), Service(NO_BLOB))
+    finally:
+        await pool.close()
+
+
+ADAPTERS: Mapping[str, Adapter] = {"memory": memory, "local": local, "S3": s3, "GCS": gcs, "Azure": azure}

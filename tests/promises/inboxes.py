@@ -9,13 +9,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+import asyncpg
+
 from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.desk import Custody, DeadLetters, Desk
 from sfn.inbox.letters import DeadLetter, Order, Wanted
 from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.postgres import PostgresInbox, Server
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms
 from sfn.words import Claim, Done, Findings, Hint, Known, Outcome, Published, Slots, Story, TableName
+from tests.servers.postgres import Postgres
 
 PLENTY = Slots(total=100, live=90, sweeps=10)
 TOLD = "told"
@@ -49,21 +53,61 @@ class HandClock:
         return self._now
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where inboxes may be kept.
+
+    Attributes:
+        folder: for files.
+        server: starts PostgreSQL where it does not run yet.
+    """
+
+    folder: Path
+    server: Callable[[], Postgres]
+
+
 Opened = AbstractAsyncContextManager[AnyInbox]
 
 
 @asynccontextmanager
-async def memory(_: Path, clock: HandClock) -> AsyncIterator[AnyInbox]:
+async def memory(_: Site, clock: HandClock) -> AsyncIterator[AnyInbox]:
     yield MemoryInbox(TERMS, clock)
 
 
 @asynccontextmanager
-async def sqlite(folder: Path, clock: HandClock) -> AsyncIterator[AnyInbox]:
-    async with SqliteInbox.opened(folder / "inbox.db", TERMS, clock) as inbox:
+async def sqlite(site: Site, clock: HandClock) -> AsyncIterator[AnyInbox]:
+    async with SqliteInbox.opened(site.folder / "inbox.db", TERMS, clock) as inbox:
         yield inbox
 
 
-ADAPTERS: Mapping[str, Callable[[Path, HandClock], Opened]] = {"memory": memory, "sqlite": sqlite}
+@asynccontextmanager
+async def postgres(site: Site, clock: HandClock) -> AsyncIterator[AnyInbox]:
+    """One that begins anew each time in the same database: to make another one takes as long as a test."""
+    server = Server(site.server().dsn())
+    async with PostgresInbox.opened(server, TERMS, clock, figures_kept=0) as inbox:
+        await emptied(server.url)
+        yield inbox
+
+
+async def emptied(dsn: str) -> None:
+    """Leave nothing in an inbox of PostgreSQL, and have all that is numbered begin anew."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        # TRUNCATE makes every table and index anew.
+        tables = ("lane", "subject", "memo", "place", "event", "catalog", "permit", "dead_letter", "audit")
+        sequences = ("number", "lane_id_seq", "dead_letter_id_seq", "audit_id_seq")
+        emptying = [f"DELETE FROM sfn.{table}" for table in tables]  # noqa: S608 - our own names
+        restarting = [f"SELECT setval('sfn.{sequence}', 1, false)" for sequence in sequences]  # noqa: S608 - as above
+        await connection.execute(";".join([*emptying, *restarting]))
+    finally:
+        await connection.close()
+
+
+ADAPTERS: Mapping[str, Callable[[Site, HandClock], Opened]] = {
+    "memory": memory,
+    "sqlite": sqlite,
+    "PostgreSQL": postgres,
+}
 
 
 @dataclass(frozen=True, slots=True)

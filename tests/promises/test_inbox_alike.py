@@ -9,9 +9,10 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import anyio
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -43,7 +44,8 @@ from sfn.words import (
     TableName,
     Wish,
 )
-from tests.promises.inboxes import ADAPTERS, AnyInbox, Ground, HandClock, pointer, table
+from tests.promises.inboxes import ADAPTERS, AnyInbox, Ground, HandClock, Site, pointer, table
+from tests.servers.postgres import Postgres
 
 T = TypeVar("T")
 
@@ -107,7 +109,13 @@ def outcomes(draw: st.DrawFn, claim: Claim, clock: HandClock) -> Outcome:
 
 
 class Alike(RuleBasedStateMachine):
-    """Both inboxes, and the claims that were ever made, in pairs."""
+    """One inbox of each kind, and the claims that were ever made, one of each.
+
+    Attributes:
+        server: PostgreSQL.
+    """
+
+    server: ClassVar[Postgres]
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,8 +127,8 @@ class Alike(RuleBasedStateMachine):
         self.inboxes = self.runner.run(self._opened(list(ADAPTERS)))
 
     async def _opened(self, adapters: Sequence[str]) -> list[AnyInbox]:
-        folder = Path(self.folder.name)
-        return [await self.stack.enter_async_context(ADAPTERS[name](folder, self.clock)) for name in adapters]
+        site = Site(Path(self.folder.name), lambda: self.server)
+        return [await self.stack.enter_async_context(ADAPTERS[name](site, self.clock)) for name in adapters]
 
     @override
     def teardown(self) -> None:
@@ -226,6 +234,11 @@ class Alike(RuleBasedStateMachine):
             return [(await ground.known(name), await ground.letters(name)) for name in CATALOGS]
 
         self.agreed(knowledge)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def the_server(postgres: Postgres) -> None:
+    Alike.server = postgres
 
 
 TestInboxesAreAlike = Alike.TestCase

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sfn.inbox.codec import key_of, keys_of_tables, moment, parse_story, parse_wish, subject_of
 from sfn.inbox.row import Row, State, lane_of
-from sfn.inbox.sqlite.codec import key_of, keys_of_tables, moment, parse_story, parse_wish, subject_of
 from sfn.inbox.sqlite.rows import KEPT, Rows
 from sfn.inbox.sqlite.schema import prepare
 from sfn.words import (

@@ -75,6 +75,7 @@ class Process:
         breakers: those that are not closed.
         sweeps: by catalog, the sweep that runs, or the last one.
         retirement: which catalogs retired.
+        roles: what it does of the service, where others do the rest; empty for all.
     """
 
     version: str
@@ -84,6 +85,7 @@ class Process:
     breakers: Callable[[], Sequence[BreakerState]]
     sweeps: Callable[[], Mapping[str, SweepReport]]
     retirement: Retirement = field(default_factory=Retirement)
+    roles: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

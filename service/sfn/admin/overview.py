@@ -125,6 +125,7 @@ class Status(Answer):
     catalogs: Sequence[Catalog]
     breakers: Sequence[Breaker]
     dead_letters: dict[str, int] = Field(description="open ones by reason")
+    roles: Sequence[str] = Field(default=(), description="what this process does of the service; empty for all of it")
 
 
 class Published(Answer):

@@ -58,6 +58,7 @@ class StandingRoutes:
             catalogs=[await self._catalog(name, figures) for name in self._operations.catalogs],
             breakers=[Breaker.of(breaker) for breaker in process.breakers()],
             dead_letters=dict(reasons),
+            roles=sorted(process.roles),
         )
 
     async def table(self, catalog: str, namespace: str, table: str) -> Table:

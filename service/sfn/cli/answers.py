@@ -101,6 +101,7 @@ class Status(Struct, frozen=True):
     catalogs: list[Catalog]
     breakers: list[Breaker]
     dead_letters: dict[str, int]
+    roles: list[str] = []
 
 
 class Event(Struct, frozen=True):

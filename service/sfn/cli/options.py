@@ -69,6 +69,15 @@ Config: TypeAlias = Annotated[
         rich_help_panel=_SERVICE,
     ),
 ]
+Roles: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--roles",
+        metavar="ROLE,…",
+        envvar="SFN_ROLES",
+        help="What this process does, of receiver, worker and admin; others may share its inbox in PostgreSQL.",
+    ),
+]
 Url: TypeAlias = Annotated[
     str | None,
     typer.Option(

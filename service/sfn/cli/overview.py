@@ -60,7 +60,7 @@ def overview(status: Status, url: str, now: datetime) -> Page:
             page.append(Line(f"      → {one.command}"))
     page += [
         Line(""),
-        Line(f"sfn {safe(status.version)} at {url}, up {lasting(now - status.started_at)}", Tone.QUIET),
+        Line(f"sfn {safe(status.version)}{_part(status)} at {url}, up {lasting(now - status.started_at)}", Tone.QUIET),
         Line(""),
     ]
     columns = ("CATALOG", *_NUMBERS, "OLDEST DUE", "LAST SWEEP")
@@ -167,3 +167,8 @@ def _row(catalog: Catalog, now: datetime) -> tuple[str, ...]:
         oldest,
         "-" if catalog.is_told else sweep_in_words(catalog.sweep, now),
     )
+
+
+def _part(status: Status) -> str:
+    """What the process does that was asked, where others do the rest."""
+    return f", {' and '.join(safe(role) for role in status.roles)} alone," if status.roles else ""

@@ -9,20 +9,27 @@ from sfn.cli import options
 WRONG_USAGE = 2
 
 
-def serve(config: options.Config = None) -> None:
-    """Hear of commits, ask the catalog, keep the pointer files."""
+def serve(config: options.Config = None, roles: options.Roles = "receiver,worker,admin") -> None:
+    """Hear of commits, ask the catalog, keep the pointer files.
+
+    Processes that share an inbox in PostgreSQL may each do a part of it: all, or some of receiver, worker and admin.
+    """
+    from sfn.errors import SfnError
     from sfn.settings import Misconfigured, load
+    from sfn.settings.roles import check_roles, roles_of
 
     try:
+        chosen = roles_of(roles)
         settings = load(config)
+        check_roles(chosen, settings)
 
         from sfn import daemon
         from sfn.wiring import sources
 
         sources.check(settings)
-    except Misconfigured as error:
-        for problem in error.problems:
+    except SfnError as error:
+        for problem in error.problems if isinstance(error, Misconfigured) else (error,):
             typer.echo(str(problem), err=True)
         raise typer.Exit(WRONG_USAGE) from None
 
-    raise typer.Exit(daemon.run(settings))
+    raise typer.Exit(daemon.run(settings, roles=chosen))

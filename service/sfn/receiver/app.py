@@ -27,7 +27,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 def application(
-    events: Application,
+    events: Application | None,
     readiness: Readiness,
     *,
     version: str,
@@ -37,7 +37,7 @@ def application(
     """The listener's application.
 
     Args:
-        events: takes what `ingest.takes` says: an `ingest.Ingest`.
+        events: takes what `ingest.takes` says: an `ingest.Ingest`; None where this process takes none.
         readiness: what `/readyz` says.
         version: of this service.
         on_broken: told of a `Broken` that a route of `routers` raised, so that the process may end.
@@ -61,7 +61,7 @@ def application(
     others = Bounded(api)
 
     async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: faces.Send) -> None:
-        if scope["type"] == "http" and ingest.takes(scope):
+        if events is not None and scope["type"] == "http" and ingest.takes(scope):
             await events(scope, receive, send)
         else:
             await others(scope, receive, send)

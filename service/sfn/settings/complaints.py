@@ -135,7 +135,7 @@ def _found(keys: Sequence[str], kind: str, value: object) -> str:
     # A single value where a table belongs may be a secret in the wrong place.
     if _SECRET.intersection(keys) or kind in _TABLES or not isinstance(value, str | int | float):
         return "another value"
-    # Before an @ a password may stand, in a URL at whatever key.
-    if "@" in str(value):
+    # Before an @ a password may stand, in a URL at whatever key; and in one of a database behind its name.
+    if "@" in str(value) or "password" in str(value):
         return "another value"
     return repr(value) if len(str(value)) <= _SHOWN else f"{str(value)[:_SHOWN]!r}…"

@@ -5,8 +5,10 @@ Each function raises `ValueError` with what it expected, never with what it was 
 
 from __future__ import annotations
 
+import re
 import tomllib
-from urllib.parse import urlsplit
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import SecretStr
 
@@ -15,6 +17,24 @@ from sfn.pointer.location import canonical, checked
 from sfn.receiver.bearer import well_formed
 
 _SQLITE = "sqlite:///"
+_LIBPQ: Final = frozenset(
+    {
+        "connect_timeout",
+        "dbname",
+        "host",
+        "port",
+        "sslcert",
+        "sslcrl",
+        "sslkey",
+        "sslmode",
+        "sslrootcert",
+        "target_session_attrs",
+        "user",
+    }
+)
+"""Parameters of a URL that are passed on; no secret is among them."""
+_PORTS: Final = 65_535
+_SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 
 def array(value: object) -> object:
@@ -69,19 +89,62 @@ def prefix(value: str) -> str:
     return canonical(value)
 
 
+def inbox_url(value: str) -> str:
+    """A file of SQLite, or a database of PostgreSQL."""
+    return postgres_url(value) if is_postgres(value) else sqlite_url(value)
+
+
+def is_postgres(url: str) -> bool:
+    """Whether a URL is of a database of PostgreSQL."""
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def postgres_url(value: str) -> str:
+    """A URL as libpq takes it (PostgreSQL manual, section 34.1.1.2), of one host or several.
+
+    One that can be understood in two ways, such as with a password that is not percent-encoded, is none.
+    """
+    try:
+        parts = urlsplit(value)
+        options = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
+        hosts = parts.netloc.rpartition("@")[2].split(",")
+        ports = [int(port) for host in hosts if (port := _host(host)) is not None]
+        right = parts.netloc.count("@") <= 1 and "#" not in value and parts.path.count("/") <= 1
+        right = right and all(0 < port <= _PORTS for port in ports) and value.isprintable() and " " not in value
+    except ValueError:
+        right, options = False, {}
+    if not right:
+        raise ValueError("postgresql://user:password@host:port/database, with special characters percent-encoded")
+    if not options.keys() <= _LIBPQ:
+        raise ValueError(f"no other parameters of the database than {', '.join(sorted(_LIBPQ))}")
+    if options.get("sslmode", "prefer") not in _SSL_MODES:
+        raise ValueError(f"one of these values of sslmode: {', '.join(_SSL_MODES)}")
+    if not re.fullmatch(r"[1-9]\d?", options.get("connect_timeout", "5")):
+        raise ValueError("a connect_timeout from 1 to 99, which are seconds")
+    return value
+
+
 def sqlite_url(value: str) -> str:
     """`sqlite:///` and a path, absolute where a fourth slash follows."""
     path = sqlite_path(value)
     # SQLite's own name of a database that is lost with the process, and folders.
     no_file = path == ":memory:" or path.rpartition("/")[2] in {"", ".", ".."}
     if not value.startswith(_SQLITE) or no_file or {"?", "\0"} & set(value):
-        raise ValueError("sqlite:/// and the path of a file: this version has no other inbox")
+        raise ValueError("sqlite:/// and the path of a file, or postgresql:// and a database")
     return value
 
 
 def sqlite_path(url: str) -> str:
     """The path in such a URL."""
     return url.removeprefix(_SQLITE)
+
+
+def _host(text: str) -> str | None:
+    """The port of a host, if it has one."""
+    found = re.fullmatch(r"(?:[^\[\]:]*|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?", text)
+    if found is None:
+        raise ValueError(text)
+    return found[1]
 
 
 def _inline(text: str, expected: str) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from sfn.errors import Scope
@@ -14,11 +15,25 @@ KEPT: Final = 4096
 """Folders that are remembered."""
 
 
+@dataclass(slots=True)
+class _Denied:
+    """One verb in one folder.
+
+    Attributes:
+        first: when it was denied there first, in seconds.
+        alone: when it was denied there although it had been permitted elsewhere long after that; None before.
+    """
+
+    first: float
+    alone: float | None = None
+
+
 class Denials:
     """Judges refusals by what is permitted elsewhere.
 
     A policy that was changed by mistake denies everything, and must not make every table a dead letter. So a refusal
-    is the store's, until the same is permitted in another folder long enough after it.
+    is the store's, until the same was permitted in another folder long enough after it. That may have been how the
+    mistake ended, which does not reach all folders at once either: so it must be refused as long after that, too.
 
     Args:
         seconds: a clock that only goes forward.
@@ -26,18 +41,21 @@ class Denials:
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
-        self._first: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._denied: OrderedDict[tuple[str, str], _Denied] = OrderedDict()
         self._permitted: dict[str, float] = {}
 
     def permitted(self, verb: str, folder: str) -> None:
         """A verb was carried out in a folder."""
-        self._first.pop((verb, folder), None)
+        self._denied.pop((verb, folder), None)
         self._permitted[verb] = self._seconds()
 
     def denied(self, verb: str, folder: str) -> Scope:
         """A verb was denied in a folder: whose trouble it is."""
-        first = self._first.setdefault((verb, folder), self._seconds())
-        if len(self._first) > KEPT:
-            self._first.popitem(last=False)
+        now = self._seconds()
+        denied = self._denied.setdefault((verb, folder), _Denied(now))
+        if len(self._denied) > KEPT:
+            self._denied.popitem(last=False)
         last = self._permitted.get(verb)
-        return Scope.TABLE if last is not None and last >= first + SETTLED else Scope.STORE
+        if denied.alone is None and last is not None and last >= denied.first + SETTLED:
+            denied.alone = now
+        return Scope.TABLE if denied.alone is not None and now >= denied.alone + SETTLED else Scope.STORE

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
+import anyio
+
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
 from sfn.clock import Clock, SystemChance, SystemClock
-from sfn.errors import Broken
+from sfn.errors import Broken, Trouble
 from sfn.inbox import Intake
-from sfn.inbox.sqlite import SqliteInbox
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
@@ -22,16 +23,18 @@ from sfn.receiver.ingest import Ingest
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.tokens import TokenFile
 from sfn.settings import Settings
+from sfn.settings.roles import ALL, Role
 from sfn.store import PointerStore, Stores
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
+from sfn.wiring import inboxes
 from sfn.wiring.admission import Admission, admission, certificate
 from sfn.wiring.events import concern, understood
 from sfn.wiring.metering import Metering
 from sfn.wiring.places import shelf
 from sfn.wiring.reached import Reached, vending
 from sfn.wiring.sources import adapters
-from sfn.wiring.terms import DISTRIBUTION, inbox_terms, interest, worker_terms
+from sfn.wiring.terms import DISTRIBUTION, interest, worker_terms
 from sfn.words import CatalogName, Hint
 from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
@@ -40,6 +43,9 @@ from sfn.work.worker import Inbox, Worker
 
 STARTING: Final = "starting"
 """Why a process is not ready at first."""
+
+_FOLLOWED_EVERY: Final = 5.0
+"""Seconds."""
 
 Adapter: TypeAlias = Callable[[PointerStore], PointerStore]
 """Puts something around a store: a test's delay."""
@@ -53,6 +59,7 @@ class Service:
         application: what the listener serves.
         readiness: what `/readyz` says; holds `STARTING` until somebody clears it.
         worker: turns hints into files.
+        work: has it do so until something is set, or only waits for that where others do.
         intake: takes hints of our own.
         tend: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
         sweeps: what a start asks for.
@@ -63,6 +70,7 @@ class Service:
     application: Application
     readiness: Readiness
     worker: Worker
+    work: Callable[[anyio.Event], Coroutine[Any, Any, None]]
     intake: Intake
     tend: Callable[[], Coroutine[Any, Any, None]]
     sweeps: tuple[Hint, ...]
@@ -72,23 +80,26 @@ class Service:
 
 @asynccontextmanager
 async def assembled(
-    settings: Settings, on_broken: Callable[[Broken], None], through: Adapter | None = None
+    settings: Settings,
+    on_broken: Callable[[Broken], None],
+    through: Adapter | None = None,
+    roles: frozenset[Role] = ALL,
 ) -> AsyncIterator[Service]:
     """All parts, opened; closed again in the end, the inbox last.
 
     Args:
         on_broken: told when a request finds that the inbox can't be trusted any more.
         through: put around each store.
+        roles: what this process does.
 
     Raises:
         SfnError: something can't be opened, or its setting is wrong.
     """
     clock, shown, admitted = SystemClock(), certificate(settings), admission(settings)
-    terms, limit = inbox_terms(settings), settings.listener.queue_limit
     metering = Metering(settings, version(DISTRIBUTION), clock)
     observe = metering.metrics.commits.observe
     async with (
-        SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe) as inbox,
+        inboxes.opened(settings, clock, observe) as inbox,
         shelf(settings) as places,
         AsyncExitStack() as stack,
     ):
@@ -108,21 +119,38 @@ async def assembled(
             breakers=worker.breakers,
             sweeps=worker.sweeps,
             retirement=retirement,
+            roles=frozenset() if roles == ALL else roles,
         )
         yield Service(
             application=_application(settings, admitted, inbox, readiness, process, on_broken, metering),
             readiness=readiness,
             worker=worker,
+            work=worker.run if Role.WORKER in roles else _idle,
             intake=inbox,
-            tend=partial(inbox.tend, settings.inbox.event_retention),
-            sweeps=_first_sweeps(settings),
+            tend=partial(_tended, settings, inbox, retirement),
+            sweeps=_first_sweeps(settings) if Role.WORKER in roles else (),
             certificate=shown,
             tokens=admitted.files,
         )
 
 
+async def _tended(settings: Settings, inbox: inboxes.Inbox, retirement: Retirement) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(inbox.tend, settings.inbox.event_retention)
+        if inboxes.is_shared(settings):
+            tasks.start_soon(_followed, inbox, retirement)
+
+
+async def _followed(inbox: inboxes.Inbox, retirement: Retirement) -> None:
+    """Learn what operators tell other processes, for ever."""
+    while True:
+        await anyio.sleep(_FOLLOWED_EVERY)
+        with suppress(Trouble):
+            retirement.names = await inbox.retired()
+
+
 def _worker(
-    settings: Settings, inbox: SqliteInbox, reached: Reached, stores: Stores, clock: Clock, metrics: Metrics
+    settings: Settings, inbox: inboxes.Inbox, reached: Reached, stores: Stores, clock: Clock, metrics: Metrics
 ) -> Worker:
     return Worker(
         Inbox(inbox, inbox, inbox, inbox),
@@ -138,7 +166,7 @@ def _worker(
 def _application(
     settings: Settings,
     admitted: Admission,
-    inbox: SqliteInbox,
+    inbox: inboxes.Inbox,
     readiness: Readiness,
     process: Process,
     on_broken: Callable[[Broken], None],
@@ -161,16 +189,22 @@ def _application(
         understand=partial(understood, settings, ours),
         clock=SystemClock(),
     )
+    roles = process.roles or ALL
+    operated = admitted.operators if Role.ADMIN in roles else None
     return application(
-        events,
+        events if Role.RECEIVER in roles else None,
         readiness,
         version=version(DISTRIBUTION),
         on_broken=on_broken,
         routers=[
-            *([] if admitted.operators is None else [routes(operations, admitted.operators.admit)]),
+            *([] if operated is None else [routes(operations, operated.admit)]),
             metering.routes(inbox.figures, process, admitted.scrapers),
         ],
     )
+
+
+async def _idle(stop: anyio.Event) -> None:
+    await stop.wait()
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from fastapi import APIRouter
 
@@ -46,9 +47,11 @@ class Metering:
             admit: whether an `Authorization` header opens the route; None for everybody.
         """
         settings = self._settings
-        # SQLite puts its log beside the file that a link leads to.
-        database = settings.inbox.path.resolve()
-        files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
+        files: dict[str, Path] = {}
+        if settings.inbox.path is not None:
+            # SQLite puts its log beside the file that a link leads to.
+            database = settings.inbox.path.resolve()
+            files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
         watched = Watched(figures, files, lambda: not process.reasons(), process.identities, process.breakers)
         return routes(Scrape(self.metrics.registry, watched, bounds(settings), self._clock), admit)
 

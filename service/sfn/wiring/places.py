@@ -1,15 +1,11 @@
-"""From the settings to where things are kept: the stores, and the place of the inbox."""
+"""From the settings to the stores."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from sfn.clock import SystemClock
-from sfn.inbox.sqlite import SqliteInbox, held_by
-from sfn.inbox.terms import Terms
 from sfn.settings import Settings, StoreSettings
 from sfn.store import PointerStore
 from sfn.store.local import LocalStore
@@ -49,22 +45,3 @@ def _store(name: str, settings: StoreSettings, remotes: Remotes) -> PointerStore
     if settings.scheme == "file":
         return LocalStore(settings.prefix, unsafe=settings.unsafe_unconditional_writes)
     return remotes.store(name)
-
-
-def inbox_holder(settings: Settings) -> str | None:
-    """Which process has the configured inbox just now, None for none.
-
-    Raises:
-        Broken: nobody can tell.
-    """
-    return held_by(settings.inbox.path.resolve())
-
-
-async def try_inbox(path: Path) -> None:
-    """Make an inbox at a path where there is none, open it and close it again.
-
-    Raises:
-        SfnError: none can be kept there.
-    """
-    async with SqliteInbox.opened(path, Terms(), SystemClock()):
-        pass

@@ -1,28 +1,62 @@
-"""Where the service would run: its inbox's folder and its address."""
+"""Where the service would run: its inbox's folder or database, and its address."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.tls import certificate
-from sfn.clock import SystemClock
+from sfn.cli.pages import counted
+from sfn.clock import SystemClock, lasting
 from sfn.errors import Broken, SfnError
 from sfn.receiver.listening import bound
 from sfn.settings import Settings
-from sfn.wiring import places
+from sfn.wiring import inboxes
 
 _PROBE = ".sfn-check-"
 
+SKEWED: Final = timedelta(seconds=5)
+"""A part of a lease that is worth a warning."""
+
 
 async def inbox(settings: Settings) -> tuple[str | None, Finding]:
-    """Which process has the inbox, and whether one can be kept in its folder: tried with another one beside it."""
-    path, where = settings.inbox.path.resolve(), "inbox"
+    """Which process has the inbox, and whether one can be kept there."""
+    if settings.inbox.path is None:
+        return None, await _database(settings)
+    return await _file(settings.inbox.path.resolve())
+
+
+async def _database(settings: Settings) -> Finding:
+    where = "inbox"
     try:
-        holder = places.inbox_holder(settings)
+        proof = await inboxes.proof(settings)
+    except SfnError as error:
+        return wrong(where, error)
+    state = f"schema version {proof.version} is there" if proof.version else "its tables will be made"
+    told = [f"{proof.where}: PostgreSQL {proof.server}, {state}"]
+    told += ["through a pooler: other replicas are found by looking, once a second"] if proof.is_pooled else []
+    told += [f"{counted(proof.others, 'connection')} of replicas"] if proof.others else []
+    text = "; ".join(told)
+    if not proof.is_durable:
+        remedy = "set fsync and full_page_writes to on in postgresql.conf"
+        return doubtful(where, f"{text}; a power cut would ruin it: fsync or full_page_writes is off", remedy)
+    if abs(proof.ahead) > SKEWED:
+        way = "ahead of" if proof.ahead > timedelta() else "behind"
+        text = f"{text}; its clock is {lasting(abs(proof.ahead))} {way} ours, and leases go by the clocks of replicas"
+        return doubtful(where, text, "synchronise the clocks of all hosts")
+    return fine(where, text)
+
+
+async def _file(path: Path) -> tuple[str | None, Finding]:
+    """The same for a file: tried with another one beside it."""
+    where = "inbox"
+    try:
+        holder = inboxes.holder(path)
     except Broken as error:
         return None, wrong(where, error)
     if holder is not None:
@@ -36,12 +70,12 @@ async def inbox(settings: Settings) -> tuple[str | None, Finding]:
             where, Severity.ERROR, f"{folder}: expected a folder to write into, found {error.strerror}", remedy
         )
     try:
-        await places.try_inbox(scratch / path.name)
+        await inboxes.tried(scratch / path.name)
     except SfnError as error:
         return None, wrong(where, error)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    state = "is there" if path.exists() else "will be made"
+    state = "is there" if _is_there(path) else "will be made"
     return None, fine(where, f"{path} {state}; one was opened beside it, locked, synced and removed")
 
 
@@ -63,6 +97,10 @@ def listener(settings: Settings, holder: str | None) -> Iterator[Finding]:
     elif not ours.is_loopback:
         remedy = "set listener.tls_certificate_file and tls_key_file, or put a proxy with TLS before it"
         yield doubtful(where, f"{ours.host} is reached from elsewhere, and it speaks plain HTTP", remedy)
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists()
 
 
 def _nearest(folder: Path) -> Path:

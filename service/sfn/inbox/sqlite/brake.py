@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Callable
 from datetime import datetime
 
+from sfn.inbox.codec import micros, moment, step_text
 from sfn.inbox.figures import BrakeState
-from sfn.inbox.sqlite.codec import key_of, micros, moment
 from sfn.inbox.terms import Terms
 from sfn.words import Step, Subject
 
@@ -25,7 +25,7 @@ class BrakeTable:
             live: counts the catalog's tables that have a live file; it takes long where they are many.
         """
         catalog = subject.catalog
-        text = repr((key_of(subject), step.kind.value, step.uuid, step.pointer))
+        text = step_text(subject, step)
         self._db.execute("DELETE FROM permit WHERE at <= ?", (micros(now - self._terms.brake_window),))
         if self._db.execute("SELECT 1 FROM permit WHERE catalog = ? AND step = ?", (catalog, text)).fetchone():
             return True

@@ -7,7 +7,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 
-from sfn.errors import Broken, Scope, SfnError, Transient
+from sfn.errors import Broken, SfnError
+from sfn.inbox.commits import Commit, overfull
 from sfn.inbox.sqlite.jobs import Job, PutJob, VerbJob, transact
 from sfn.inbox.sqlite.ledger import Ledger
-from sfn.inbox.sqlite.refusals import RETRY_AFTER, refusal
+from sfn.inbox.sqlite.refusals import refusal
 from sfn.words import Accepted, Hint, Undecodable
 
 T = TypeVar("T")
@@ -29,23 +29,6 @@ CLOSED_WITHIN = 30.0
 
 _Failure: TypeAlias = Callable[[], SfnError]
 """Makes the error, anew for each caller: one that is raised in several tasks would gather all their tracebacks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One transaction that is on disk.
-
-    Attributes:
-        verbs: how many calls it answers.
-        notes: how many notes it took in.
-        stirring: something may have fallen due by it.
-        seconds: how long it ran.
-    """
-
-    verbs: int
-    notes: int
-    stirring: bool
-    seconds: float
 
 
 class Committer:
@@ -87,14 +70,8 @@ class Committer:
     async def put(self, notes: Sequence[Hint | Undecodable], now: datetime) -> Accepted:
         """See `Intake.put`."""
         if self._waiting and self._waiting + len(notes) > self._queue_limit:
-            raise Transient(
-                self._where,
-                scope=Scope.INBOX,
-                expected=f"at most {self._queue_limit} notes that wait for the disk",
-                found=f"{self._waiting} and {len(notes)} more",
-                remedy="raise `listener.queue_limit`, or give the inbox a faster disk",
-                retry_after=RETRY_AFTER,
-            )
+            remedy = "raise `listener.queue_limit`, or give the inbox a faster disk"
+            raise overfull(self._where, self._queue_limit, self._waiting, len(notes), remedy)
         job = PutJob(notes, now, self._loop.create_future())
         self._submit(job)
         self._waiting += len(notes)

@@ -6,13 +6,11 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
+from sfn.inbox.codec import key_of, micros
+from sfn.inbox.lettering import COLUMNS, conditions, parse_letter
 from sfn.inbox.letters import UNDECODABLE_KEPT, DeadLetter, Letter, Status, Wanted
-from sfn.inbox.sqlite.codec import key_of, micros, moment, subject_of
 from sfn.words import Reason, Undecodable
-
-_COLUMNS = "id, key, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
 
 
 class DeadLetters:
@@ -91,21 +89,23 @@ class DeadLetters:
 
     def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
         """So many of those that are wanted, with greater ids than `after`, by id."""
-        terms, values = _terms(wanted)
-        query = f"SELECT {_COLUMNS} FROM dead_letter WHERE {' AND '.join(['id > ?', *terms])} ORDER BY id LIMIT ?"
-        return [_letter(row) for row in self._db.execute(query, (after, *values, limit)).fetchall()]
+        terms = conditions(wanted)
+        chosen = " AND ".join(["id > ?", *(f"{term} ?" for term in terms)])
+        query = f"SELECT {COLUMNS} FROM dead_letter WHERE {chosen} ORDER BY id LIMIT ?"
+        return [parse_letter(row) for row in self._db.execute(query, (after, *terms.values(), limit)).fetchall()]
 
     def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
         """So many of those that are wanted, the newest first."""
-        terms, values = _terms(wanted)
-        query = f"SELECT {_COLUMNS} FROM dead_letter WHERE {' AND '.join(['true', *terms])} ORDER BY id DESC LIMIT ?"
-        return [_letter(row) for row in self._db.execute(query, (*values, limit)).fetchall()]
+        terms = conditions(wanted)
+        chosen = " AND ".join(["true", *(f"{term} ?" for term in terms)])
+        query = f"SELECT {COLUMNS} FROM dead_letter WHERE {chosen} ORDER BY id DESC LIMIT ?"
+        return [parse_letter(row) for row in self._db.execute(query, (*terms.values(), limit)).fetchall()]
 
     def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """Those of these ids that there are, by id."""
-        query = f"SELECT {_COLUMNS} FROM dead_letter WHERE id = ?"
+        query = f"SELECT {COLUMNS} FROM dead_letter WHERE id = ?"
         found = [self._db.execute(query, (number,)).fetchone() for number in sorted(set(numbers))]
-        return [_letter(row) for row in found if row is not None]
+        return [parse_letter(row) for row in found if row is not None]
 
     def event(self, number: int) -> Undecodable | None:
         """The request that a letter is about."""
@@ -120,33 +120,3 @@ class DeadLetters:
         """Delete letters that were closed before a moment, so many at most; how many."""
         chosen = "SELECT id FROM dead_letter WHERE status != 'open' AND changed_at < ? LIMIT ?"
         return self._db.execute(f"DELETE FROM dead_letter WHERE id IN ({chosen})", (micros(before), most)).rowcount
-
-
-def _terms(wanted: Wanted) -> tuple[list[str], list[Any]]:
-    terms: dict[str, Any] = {
-        "status = ?": wanted.status.value if wanted.status is not None else None,
-        "catalog = ?": wanted.catalog,
-        "key = ?": key_of(wanted.table) if wanted.table is not None else None,
-        "reason = ?": wanted.reason.value if wanted.reason is not None else None,
-        "sender = ?": wanted.sender,
-        "opened_at < ?": micros(wanted.before) if wanted.before is not None else None,
-        "opened_at >= ?": micros(wanted.since) if wanted.since is not None else None,
-    }
-    chosen = {term: value for term, value in terms.items() if value is not None}
-    return list(chosen), list(chosen.values())
-
-
-def _letter(row: tuple[Any, ...]) -> DeadLetter:
-    number, key, sender, reason, detail, attempts, status, opened, changed, actor = row
-    return DeadLetter(
-        id=number,
-        subject=subject_of(key) if key is not None else None,
-        sender=sender,
-        reason=Reason(reason),
-        detail=detail,
-        attempts=attempts,
-        status=Status(status),
-        opened_at=moment(opened),
-        changed_at=moment(changed),
-        actor=actor,
-    )

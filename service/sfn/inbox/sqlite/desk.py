@@ -5,14 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 
+from sfn.inbox.codec import key_of, micros, moment
 from sfn.inbox.figures import BrakeState, Figures, braking
+from sfn.inbox.keeping import AUDIT_KEPT, Batch
 from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.row import Row, standing_of, told_by
 from sfn.inbox.sqlite.brake import BrakeTable
-from sfn.inbox.sqlite.codec import key_of, micros, moment
 from sfn.inbox.sqlite.dead import DeadLetters
 from sfn.inbox.sqlite.due import DueRows
 from sfn.inbox.sqlite.roster import RosterQueries
@@ -20,26 +20,6 @@ from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.standing import LastEvent, Standing
 from sfn.inbox.transitions import released, replayed
 from sfn.words import Accepted, Hint, Reason, Subject, Undecodable
-
-AUDIT_KEPT = 10_000
-"""Orders that are remembered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """How far an order is that is carried out in several transactions.
-
-    Attributes:
-        entry: its id in the audit log.
-        count: rows so far.
-        last: key of the last of them; they come by key.
-        more: whether there may be others.
-    """
-
-    entry: int
-    count: int = 0
-    last: str = ""
-    more: bool = True
 
 
 class Desk:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sfn.inbox.sqlite.codec import micros, moment
+from sfn.inbox.codec import micros, moment
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.turns import dealt, rotated
 from sfn.words import Lane, Slots

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from sfn.inbox.codec import micros
 from sfn.inbox.sqlite.batches import batches
-from sfn.inbox.sqlite.codec import micros
 from sfn.words import Hint
 
 

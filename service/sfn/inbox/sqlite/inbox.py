@@ -18,10 +18,11 @@ from sfn.clock import Clock
 from sfn.errors import Transient
 from sfn.inbox import Claimed
 from sfn.inbox.bell import Bell
+from sfn.inbox.commits import Commit
 from sfn.inbox.figures import BrakeState, Figures
+from sfn.inbox.keeping import CLOSED_KEPT, PAGE, PRUNED, TENDED_EVERY, Batch
 from sfn.inbox.letters import Audited, DeadLetter, Order, Wanted
-from sfn.inbox.sqlite.committer import Commit, Committer
-from sfn.inbox.sqlite.desk import Batch
+from sfn.inbox.sqlite.committer import Committer
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.lock import InboxLock
 from sfn.inbox.sqlite.refusals import refusal
@@ -29,15 +30,6 @@ from sfn.inbox.standing import Standing
 from sfn.inbox.terms import Terms
 from sfn.inbox.troubles import Troubles
 from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, Subject, TableName, Told, Undecodable
-
-PAGE = 500
-"""Rows of the roster that are read at a time."""
-PRUNED = 500
-"""Events, or dead letters, that are deleted at a time: few, because puts wait for it."""
-CLOSED_KEPT = timedelta(days=30)
-"""How long a dead letter is kept that was closed."""
-TENDED_EVERY = 60.0
-"""Seconds."""
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from sfn.inbox import Claimed
 from sfn.inbox.bell import stirs
+from sfn.inbox.codec import key_of
 from sfn.inbox.letters import Letter, Status, poisoned, supersedes
 from sfn.inbox.row import Row, claim_of, has_news, is_held_by
 from sfn.inbox.sqlite.brake import BrakeTable
-from sfn.inbox.sqlite.codec import key_of
 from sfn.inbox.sqlite.dead import DeadLetters
 from sfn.inbox.sqlite.desk import Desk
 from sfn.inbox.sqlite.due import DueRows

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from sfn.errors import Broken, Scope, Transient
-
-RETRY_AFTER = 1.0
-"""Seconds that a caller should wait after a transaction that was not taken."""
+from sfn.inbox.commits import RETRY_AFTER
 
 _PRIMARY = 0xFF
 """The bits of a code that hold the primary one (https://www.sqlite.org/rescode.html)."""

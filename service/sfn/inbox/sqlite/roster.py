@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sfn.inbox.sqlite.codec import keys_of_tables, parse_etag, parse_story, parse_wish, subject_of
+from sfn.inbox.codec import keys_of_tables, parse_known, subject_of
 from sfn.inbox.sqlite.rows import Rows
 from sfn.pointer.site import location_of, sites_at
-from sfn.words import Known, Reason, TableName
+from sfn.words import Known, TableName
 
 _KNOWN = "SELECT key, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) AS memo FROM subject"
 
@@ -56,16 +56,8 @@ class RosterQueries:
 
 
 def _known(found: Iterable[tuple[Any, ...]]) -> list[tuple[str, Known]]:
-    page = []
-    for key, reason, wish, story, memo in found:
-        subject = subject_of(key)
-        if isinstance(subject, TableName):
-            why = Reason(reason) if reason is not None else None
-            now, told = parse_story(story), parse_wish(wish)
-            missing = frozenset(now.absent)
-            known = Known(subject, now.live, parse_etag(memo), why, told.floor, now.foreign_id, told.adopts, missing)
-            page.append((key, known))
-    return page
+    pairs = [(key, subject_of(key), rest) for key, *rest in found]
+    return [(key, parse_known(table, *rest)) for key, table, rest in pairs if isinstance(table, TableName)]
 
 
 def _names(keys: Iterable[tuple[Any, ...]]) -> list[TableName]:

@@ -9,9 +9,9 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
+from sfn.inbox.codec import COUNTED_AS, FIELDS, columns, key_of, memo_column, parse_row, subject_of
 from sfn.inbox.row import Row, counted_as, lane_of
 from sfn.inbox.sqlite.batches import batches
-from sfn.inbox.sqlite.codec import ROW, columns, key_of, memo_column, parse_row, subject_of
 from sfn.words import Lane, Memo, TableName, Urgency
 
 __all__ = ["KEPT", "Rows", "key_of", "subject_of"]
@@ -19,13 +19,11 @@ __all__ = ["KEPT", "Rows", "key_of", "subject_of"]
 KEPT = 4096
 """Rows that stay known from one transaction to the next."""
 
-_COUNTED = """
-    SELECT catalog, CASE
-        WHEN state = 'leased' THEN 'leased' WHEN reason = 'held-drop' THEN 'held' WHEN reason IS NOT NULL THEN 'dead'
-        WHEN attempt > 0 THEN 'retrying' WHEN seq > done_seq THEN 'due' ELSE 'scheduled' END AS counted, count(*)
-    FROM subject WHERE lane NOT IN (SELECT id FROM lane WHERE urgency = 'sweep') GROUP BY catalog, counted
-"""
-"""`counted_as`, of all rows at once."""
+_ROW = f"{FIELDS}, (SELECT memo FROM memo WHERE memo.key = subject.key)"
+_COUNTED = (
+    f"SELECT catalog, {COUNTED_AS} AS counted, count(*) FROM subject "
+    "WHERE lane NOT IN (SELECT id FROM lane WHERE urgency = 'sweep') GROUP BY catalog, counted"
+)
 
 
 class _Stored(NamedTuple):
@@ -103,7 +101,7 @@ class Rows:
             return self._changed[key]
         stored = self._stored.get(key)
         if stored is None:
-            found = self._db.execute(f"SELECT lane, {ROW} FROM subject WHERE key = ?", (key,)).fetchone()
+            found = self._db.execute(f"SELECT lane, {_ROW} FROM subject WHERE key = ?", (key,)).fetchone()
             if found is None:
                 return None
             places = self._db.execute("SELECT location FROM location WHERE key = ?", (key,)).fetchall()

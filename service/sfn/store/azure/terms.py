@@ -60,8 +60,8 @@ class AzureTerms:
 
     Attributes:
         identity: who asks; None for nobody.
-        endpoint: URL of the one account's blobs, other than Azure's own, with the account's name in it where the service
-            wants that; None for where the host of each key leads.
+        endpoint: URL of one account's blobs, other than Azure's own: all that comes before a container's name. None for
+            where the host of each key leads.
         account: the only one that is asked; None for whichever a key names.
     """
 

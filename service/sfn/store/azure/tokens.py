@@ -11,8 +11,7 @@ import anyio
 from anyio import to_thread
 from azure.core import credentials
 from azure.core.credentials_async import AsyncTokenCredential
-from azure.core.exceptions import AzureError, ClientAuthenticationError
-from azure.core.pipeline.transport import AioHttpTransport
+from azure.core.exceptions import AzureError, ServiceRequestError, ServiceResponseError
 from azure.identity.aio import ClientSecretCredential, DefaultAzureCredential
 from typing_extensions import override
 
@@ -24,9 +23,13 @@ FOUND_WITHIN: Final = 30.0
 AGAIN: Final = 5.0
 """Seconds until one is asked for again where none was to be had: whoever waits meanwhile is told the same."""
 _STORAGE: Final = "https://storage.azure.com/.default"
-"""What tokens are good for, whatever the one who asks for them names: https://learn.microsoft.com/rest/api/storageservices/authorize-with-azure-active-directory"""
+"""What tokens are good for: not what a service that refuses one wants another to be good for."""
 _CODE: Final = re.compile(r"AADSTS[0-9]+")
-_LOGIN: Final = "see that this workload has an identity (`az account get-access-token` shows what is found)"
+_LOGIN: Final = (
+    "check the tenant, the client and its secret, or give this workload an identity "
+    "(`az account get-access-token --resource https://storage.azure.com` shows what is found)"
+)
+_REACH: Final = "see whether Microsoft Entra can be reached from here, or the instance's metadata service"
 
 
 class Tokens(AsyncTokenCredential):
@@ -58,21 +61,17 @@ class Tokens(AsyncTokenCredential):
             Refused: none is to be had.
         """
         if isinstance(self._identity, AccessToken):
-            # The SDK would ask for another one before this one's end, which nobody tells us.
+            # Nobody tells us its end, before which the SDK would ask for another one.
             return credentials.AccessToken(self._identity.token, sys.maxsize)
-        if self._failed is not None and anyio.current_time() < self._failed[0] + AGAIN:
-            raise self._failed[1]
+        if self._failed is not None and anyio.current_time() < self._failed[0]:
+            raise Refused(*self._failed[1].args)
         try:
             with anyio.fail_after(self._limit):
                 source = self._source or await self._made(self._identity)
                 return await source.get_token(_STORAGE, claims=claims, tenant_id=tenant_id, enable_cae=enable_cae)
-        except TimeoutError as error:
-            refused = Refused(Kind.UNKNOWN, f"no token within {self._limit:g} s", _LOGIN)
-            self._failed = anyio.current_time(), refused
-            raise refused from error
-        except (AzureError, ValueError) as error:
-            refused = _refused(error)
-            self._failed = anyio.current_time(), refused
+        except (AzureError, TimeoutError, ValueError) as error:
+            refused = self._refused(error)
+            self._failed = anyio.current_time() + AGAIN, refused
             raise refused from error
 
     @override
@@ -81,6 +80,7 @@ class Tokens(AsyncTokenCredential):
             source, self._source = self._source, None
             await source.close()
 
+    @override
     async def __aenter__(self) -> Self:
         return self
 
@@ -99,3 +99,21 @@ class Tokens(AsyncTokenCredential):
             if self._source is None:
                 self._source = await to_thread.run_sync(_source, identity)
             return self._source
+
+    def _refused(self, error: Exception) -> Refused:
+        """Without what others say: only its code helps, and all else may repeat what it was asked with."""
+        if isinstance(error, TimeoutError):
+            return Refused(Kind.UNKNOWN, f"no access token within {self._limit:g} s", _LOGIN)
+        if isinstance(error, ServiceRequestError | ServiceResponseError):
+            return Refused(Kind.UNHEARD, f"no answer of who gives out access tokens ({type(error).__name__})", _REACH)
+        code = _CODE.search(str(error))
+        found = type(error).__name__ + (f", {code[0]}" if code else "")
+        return Refused(Kind.UNKNOWN, f"no access token ({found})", _LOGIN)
+
+
+def _source(identity: Application | Chain) -> AsyncTokenCredential:
+    if isinstance(identity, Application):
+        return ClientSecretCredential(identity.tenant_id, identity.client_id, identity.client_secret)
+    # Without one, it is the environment's.
+    named = {} if identity.client_id is None else {"managed_identity_client_id": identity.client_id}
+    return DefaultAzureCredential(**named)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from types import TracebackType
-from typing import Final
 
 from azure.core.pipeline import AsyncPipeline
 from azure.core.pipeline.transport import AsyncHttpResponse, AsyncHttpTransport, HttpRequest
+from multidict import CIMultiDict
 from typing_extensions import override
 
 from sfn.store.pool import BODY_LIMIT, Pool, Reply
-
-MOST: Final = "most"
-"""The option of a request that says how many bytes of a good answer are read."""
 
 
 class Transport(AsyncHttpTransport[HttpRequest, "Answer"]):
@@ -28,12 +25,14 @@ class Transport(AsyncHttpTransport[HttpRequest, "Answer"]):
         self._pool = pool
 
     @override
-    async def send(self, request: HttpRequest, **options: object) -> Answer:
-        most = options.get(MOST)
+    async def send(self, request: HttpRequest, *, most: int = BODY_LIMIT, **_: object) -> Answer:
+        """One request and its answer.
+
+        Args:
+            most: as of `Pool.exchange`: what the SDK does not know of the options given to it comes here.
+        """
         body = request.data if isinstance(request.data, bytes) else b""
-        reply = await self._pool.exchange(
-            request.method, request.url, request.headers, body, most if isinstance(most, int) else BODY_LIMIT
-        )
+        reply = await self._pool.exchange(request.method, request.url, request.headers, body, most)
         return Answer(request, reply)
 
     @override
@@ -61,7 +60,7 @@ class Answer(AsyncHttpResponse):
         super().__init__(request, reply)
         self._body = reply.body
         self.status_code = reply.status
-        self.headers = reply.headers
+        self.headers = CIMultiDict(reply.headers)
         self.content_type = reply.headers.get("Content-Type")
         self.reason = HTTPStatus(reply.status).phrase
 

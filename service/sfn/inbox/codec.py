@@ -1,4 +1,4 @@
-"""Values of the inbox to and from what SQLite's columns hold."""
+"""Values of the inbox to and from what a database's columns hold: the same in each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from sfn.inbox.row import Row, State
 from sfn.inbox.standing import Said
-from sfn.words import CatalogName, Memo, Reason, Story, Subject, TableName, Wish
+from sfn.words import CatalogName, Known, Memo, Reason, Step, Story, Subject, TableName, Wish
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -34,6 +34,7 @@ _said = msgspec.json.Decoder(Said).decode
 _memo = msgspec.json.Decoder(Memo).decode
 _tagged = msgspec.json.Decoder(_Tagged).decode
 _key = msgspec.json.Decoder(list[str]).decode
+_texts = msgspec.json.Decoder(frozenset[str]).decode
 _EMPTY_WISH, _EMPTY_STORY, _EMPTY_MEMO = Wish(), Story(), Memo()
 _NO_WISH = encode(_EMPTY_WISH)
 
@@ -77,15 +78,27 @@ def keys_of_tables(catalog: str) -> tuple[str, str]:
     return f"{start},", f"{start}-"
 
 
-ROW = (
+def step_text(subject: Subject, step: Step) -> str:
+    """By what a step is known that got the brake's leave."""
+    return repr((key_of(subject), step.kind.value, step.uuid, step.pointer))
+
+
+FIELDS = (
     "state, due_at, not_before, seq, done_seq, told_seq, token, lease_until, attempt, crashes, failing_since, "
-    "waits_since, reason, said, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key)"
+    "waits_since, reason, said, wish, story"
 )
-"""The columns of `parse_row`."""
+"""The columns of `parse_row` but for the last one, the memo."""
+
+COUNTED_AS = (
+    "CASE WHEN state = 'leased' THEN 'leased' WHEN reason = 'held-drop' THEN 'held' "
+    "WHEN reason IS NOT NULL THEN 'dead' WHEN attempt > 0 THEN 'retrying' "
+    "WHEN seq > done_seq THEN 'due' ELSE 'scheduled' END"
+)
+"""`counted_as`, in SQL."""
 
 
 def parse_row(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> Row:
-    """The row of `ROW`."""
+    """The row of `FIELDS` and its memo."""
     state, due, before, seq, done, told, token, lease, attempt, crashes, *rest = columns
     since, waits, reason, said, wish, story, memo = rest
     return Row(
@@ -107,7 +120,7 @@ def parse_row(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> 
         wish=parse_wish(wish),
         locations=locations,
         story=parse_story(story),
-        memo=_memo(memo) if memo is not None else _EMPTY_MEMO,
+        memo=parse_memo(memo),
     )
 
 
@@ -121,9 +134,23 @@ def parse_story(column: bytes | None) -> Story:
     return _story(column) if column is not None else _EMPTY_STORY
 
 
+def parse_memo(column: bytes | None) -> Memo:
+    """The memo of its column."""
+    return _memo(column) if column is not None else _EMPTY_MEMO
+
+
 def parse_etag(column: bytes | None) -> str | None:
     """The entity tag in a memo's column."""
     return _tagged(column).etag if column is not None else None
+
+
+def parse_known(
+    table: TableName, reason: str | None, wish: bytes | None, story: bytes | None, memo: bytes | None
+) -> Known:
+    """What the roster tells of a row."""
+    why = Reason(reason) if reason is not None else None
+    now, told = parse_story(story), parse_wish(wish)
+    return Known(table, now.live, parse_etag(memo), why, told.floor, now.foreign_id, told.adopts, frozenset(now.absent))
 
 
 def wish_column(wish: Wish) -> bytes | None:
@@ -140,6 +167,16 @@ def story_column(story: Story) -> bytes | None:
 def said_column(said: Said | None) -> bytes | None:
     """How a claim ended, None for a row that had none."""
     return encode(said) if said is not None else None
+
+
+def texts_column(texts: frozenset[str]) -> bytes | None:
+    """A set of texts, None for an empty one."""
+    return encode(sorted(texts)) if texts else None
+
+
+def parse_texts(column: bytes | None) -> frozenset[str]:
+    """The set of its column."""
+    return _texts(column) if column is not None else frozenset()
 
 
 def memo_column(memo: Memo) -> bytes | None:
@@ -166,6 +203,12 @@ _ENCODED: Mapping[str, Callable[[Any], Any]] = {
     "story": story_column,
 }
 """How a field of a row is stored in the column of its name."""
+
+
+def column(row: Row, name: str) -> object:
+    """What is stored of a row in the column of that name, which is one of `FIELDS`."""
+    return _ENCODED[name](getattr(row, name))
+
 
 _FIELDS = tuple((name, _ENCODED.get(name)) for name in Row.__struct_fields__)
 

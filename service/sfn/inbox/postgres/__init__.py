@@ -1,0 +1,10 @@
+"""The inbox in a PostgreSQL database: durable, for any number of processes.
+
+The driver is imported when a database is reached: it is an extra.
+"""
+
+from sfn.inbox.postgres.inbox import PostgresInbox
+from sfn.inbox.postgres.proving import Proof, proved
+from sfn.inbox.postgres.server import Server
+
+__all__ = ["PostgresInbox", "Proof", "Server", "proved"]

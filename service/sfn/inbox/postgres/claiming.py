@@ -1,0 +1,156 @@
+"""How rows are leased: over the port to the database. Nothing of it waits for another transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from sfn.inbox import Claimed
+from sfn.inbox.letters import Letter, poisoned
+from sfn.inbox.postgres.sheet import Sheet
+from sfn.inbox.postgres.unit import Due, Locking, Unit, Waiting
+from sfn.inbox.row import claim_of, is_held_by
+from sfn.inbox.terms import Terms
+from sfn.inbox.transitions import claimed, expired, is_poison, renewed, settled
+from sfn.inbox.turns import dealt, rotated
+from sfn.words import Cause, Claim, Lane, Released, Slots, Subject
+
+EXPIRED_AT_ONCE: Final = 500
+"""Leases that one claim takes back at most; the next one takes the rest."""
+SOON: Final = timedelta(milliseconds=50)
+"""Until rows are looked for again that another transaction had, which may only have been told something of them."""
+UNCERTAIN: Final = "it is not known whether the claim was made"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a worker asks for.
+
+    Attributes:
+        slots: how much.
+        held: what it still works on.
+        unsure: claims that were made for it and never came to be known: nobody works on them.
+    """
+
+    slots: Slots
+    held: Sequence[Claim] = ()
+    unsure: Sequence[Claim] = ()
+
+
+class Claiming:
+    """Leases rows to the worker of one process.
+
+    Args:
+        terms: settings.
+        clock: read when a transaction has come to it.
+    """
+
+    def __init__(self, terms: Terms, clock: Callable[[], datetime]) -> None:
+        self._terms, self._clock = terms, clock
+        self._turn = 0
+
+    async def claim(self, unit: Unit, asked: Asked, made: list[Claim]) -> Claimed:
+        """See `Worklist.claim`.
+
+        Args:
+            made: is given the claims as soon as they may come to be.
+        """
+        now, slots = self._clock(), asked.slots
+        await self._give_back(unit, asked.unsure, now)
+        lost, letters, expiry = await self._expire(unit, asked.held, now)
+        # One more than there are slots: the first that is left.
+        queues = await unit.rows.queues(lambda lane: most + 1 if (most := slots.of(lane)) else 0)
+        self._turn = (self._turn + 1) % max(1, len(queues))
+        order = rotated(queues, self._turn)
+        due = [(lane, [row for row in queues[lane] if row.due_at <= now][: slots.of(lane)]) for lane in order]
+        wanted = Counter(lane for lane, _ in dealt(due, slots))
+        found = await unit.rows.due(wanted, now, Locking.SKIP) if wanted else {}
+        made[:] = await self._leased(unit, dealt([(lane, found.get(lane, [])) for lane in order], slots), now)
+        gone = {claim.subject for claim in made}
+        # A lane that gave less than it showed has rows that somebody else is at.
+        busy = {lane for lane, most in wanted.items() if len(found.get(lane, ())) < most}
+        soon = now + SOON
+        moments = [max(at, soon) if lane in busy else at for lane, rows in queues.items() for at in _next(rows, gone)]
+        moments += [now + self._terms.lease] if made else []
+        moments += [expiry] if expiry is not None else []
+        return Claimed(tuple(made), min(moments, default=None), tuple(letters), lost)
+
+    async def renew(self, unit: Unit, claims: Sequence[Claim]) -> list[Claim]:
+        """See `Worklist.renew`."""
+        sheet = Sheet(unit.rows)
+        await sheet.lock({claim.subject for claim in claims})
+        kept = self._renewed(sheet, claims, self._clock())
+        await sheet.write()
+        return kept
+
+    async def _give_back(self, unit: Unit, unsure: Sequence[Claim], now: datetime) -> None:
+        if not unsure:
+            return
+        sheet = Sheet(unit.rows)
+        found = (await unit.rows.get({claim.subject for claim in unsure}, Locking.SKIP)).rows
+        for claim in unsure:
+            row = found.get(claim.subject)
+            if row is not None and is_held_by(row, claim):
+                await sheet.take([row], memos=True)
+                outcome = Released(now, UNCERTAIN, Cause.INBOX)
+                sheet.save(row.subject, settled(sheet.load(row.subject) or row, claim, outcome, now, self._terms.cap))
+        await sheet.write()
+
+    async def _expire(
+        self, unit: Unit, held: Sequence[Claim], now: datetime
+    ) -> tuple[int, list[Letter], datetime | None]:
+        """Take back what ran out, but renew what the one who asks still has.
+
+        Returns:
+            How many were lost, what is poison, and when the next lease runs out.
+        """
+        overdue, next_expiry = await unit.rows.overdue(now, EXPIRED_AT_ONCE, Locking.SKIP)
+        if not overdue:
+            return 0, [], next_expiry
+        sheet = Sheet(unit.rows)
+        lost = {row.subject: row for row in await sheet.take(overdue, memos=True)}
+        others = {claim.subject for claim in held} - set(lost)
+        await sheet.take((await unit.rows.get(others, Locking.SKIP)).rows.values() if others else ())
+        for claim in self._renewed(sheet, [claim for claim in held if sheet.has(claim.subject)], now):
+            lost.pop(claim.subject, None)
+        letters = []
+        for subject, row in lost.items():
+            after = expired(row, now, self._terms)
+            sheet.save(subject, after)
+            if is_poison(after, self._terms):
+                letters.append(poisoned(subject, after.crashes, row.attempt))
+        await sheet.write()
+        if letters:
+            await unit.letters.open([(letter, now) for letter in letters])
+        return len(lost), letters, (await unit.rows.overdue(now, 0, Locking.NONE)).next
+
+    def _renewed(self, sheet: Sheet, claims: Sequence[Claim], now: datetime) -> list[Claim]:
+        kept = []
+        for claim in claims:
+            row = sheet.load(claim.subject)
+            if row is not None and is_held_by(row, claim):
+                sheet.save(claim.subject, renewed(row, now, self._terms.lease))
+                kept.append(claim)
+        return kept
+
+    async def _leased(self, unit: Unit, chosen: Sequence[tuple[Lane, Due]], now: datetime) -> list[Claim]:
+        if not chosen:
+            return []
+        sheet = Sheet(unit.rows)
+        rows = await sheet.take((due.row for _, due in chosen), memos=True)
+        swept_at: Mapping[str, datetime] = await unit.catalogs.swept_at({row.subject.catalog for row in rows})
+        claims = []
+        for row, (lane, due) in zip(rows, chosen, strict=True):
+            after = claimed(row, due.number, now, self._terms.lease)
+            sheet.save(row.subject, after)
+            claims.append(claim_of(after, lane, swept_at.get(row.subject.catalog)))
+        await sheet.write()
+        return claims
+
+
+def _next(rows: Sequence[Waiting], gone: set[Subject]) -> list[datetime]:
+    """When the first row of a lane falls due that was not claimed, if there is one."""
+    return [row.due_at for row in rows if row.subject not in gone][:1]

@@ -1,0 +1,174 @@
+"""Connections to the database: made when they are needed, kept for whoever comes next, dropped when one is lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol, TypeAlias
+
+import anyio
+
+from sfn.inbox.postgres.faults import UNREACHABLE, Fault, Gone
+
+MOST: Final = 7
+"""Connections for transactions at a time."""
+PAUSE: Final = 0.25
+"""Seconds after a vain attempt within which none is made: whoever comes is told what the last one was told."""
+_FORGOTTEN: Final = frozenset({"26000", "42P05"})
+"""A pooler has come between: prepared statements are not where they were made, or were made by somebody else."""
+
+
+class Connection(Protocol):
+    """One connection, see `driver`; every verb raises `Fault`."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    @property
+    def prepares(self) -> bool: ...
+
+    @property
+    def session(self) -> int: ...
+
+    async def fetch(self, statement: str, *values: object) -> Sequence[Sequence[Any]]: ...
+
+    async def execute(self, statement: str, *values: object) -> int: ...
+
+    async def command(self, statement: str) -> str: ...
+
+    async def listen(self, channel: str, heard: Callable[[str], None]) -> None: ...
+
+    def end(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+Connect: TypeAlias = Callable[[bool], Awaitable[Connection]]
+"""Makes a connection; whose statements stay prepared, or do not."""
+
+
+class Connections:
+    """The connections of one process, for one event loop.
+
+    Args:
+        connect: makes one.
+        patience: seconds that may take.
+        settled: what is run in a new session that nobody else gets.
+        renewed: told of each new connection: another server may answer than before.
+    """
+
+    def __init__(self, connect: Connect, patience: float, settled: str, renewed: Callable[[], None]) -> None:
+        self._connect, self._patience, self._settled, self._renewed = connect, patience, settled, renewed
+        self._idle: list[Connection] = []
+        self._all: set[Connection] = set()
+        self._free = anyio.Semaphore(MOST)
+        self._prepares: bool | None = None
+        self._vain: Fault | None = None
+        self._vain_at = 0.0
+        self._closed = False
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether a pooler stands between, as far as is known: no state of a session outlives a transaction then."""
+        return self._prepares is False
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Connection]:
+        """A connection for one transaction; one that is left within a transaction is ended.
+
+        Raises:
+            Fault: there is none to be had.
+        """
+        async with self._free:
+            connection = self._idle.pop() if self._idle else await self.made()
+            try:
+                yield connection
+            except Fault as fault:
+                self._judge(fault)
+                raise
+            except Exception:
+                raise
+            except BaseException:
+                # Given up in the middle of a statement.
+                connection.end()
+                raise
+            finally:
+                self._put_back(connection)
+
+    async def made(self) -> Connection:
+        """A new connection, which nobody else gets.
+
+        Raises:
+            Fault: there is none to be had.
+        """
+        if self._vain is not None and anyio.current_time() < self._vain_at + PAUSE:
+            raise Fault(self._vain.code, self._vain.text)
+        try:
+            with anyio.fail_after(self._patience):
+                connection = await self._suited()
+        except (Fault, TimeoutError) as error:
+            self._vain = error if isinstance(error, Fault) else Fault(UNREACHABLE, "no answer in time")
+            self._vain_at = anyio.current_time()
+            raise self._vain from None
+        self._vain = None
+        self._all.add(connection)
+        self._renewed()
+        return connection
+
+    def forget(self) -> None:
+        """Whatever is idle may lead nowhere by now."""
+        while self._idle:
+            self.drop(self._idle.pop())
+
+    async def close(self) -> None:
+        """End all of them."""
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            for connection in list(self._all):
+                await connection.close()
+
+    async def _suited(self) -> Connection:
+        """A connection whose statements stay prepared where they may."""
+        if self._prepares is None:
+            connection = await self._connect(False)
+            try:
+                self._prepares = await _is_direct(connection)
+            finally:
+                await connection.close()
+        connection = await self._connect(self._prepares)
+        try:
+            if self._prepares:
+                await connection.command(self._settled)
+        except BaseException:
+            connection.end()
+            raise
+        return connection
+
+    def _judge(self, fault: Fault) -> None:
+        if fault.code in _FORGOTTEN:
+            self._prepares = False
+        if isinstance(fault, Gone):
+            self.forget()
+
+    def _put_back(self, connection: Connection) -> None:
+        is_fit = connection.is_open and not connection.is_busy and connection.prepares == self._prepares
+        if is_fit and not self._closed:
+            self._idle.append(connection)
+        else:
+            self.drop(connection)
+
+    def drop(self, connection: Connection) -> None:
+        """End a connection that nobody else has."""
+        self._all.discard(connection)
+        connection.end()
+
+
+async def _is_direct(connection: Connection) -> bool:
+    """Whether it leads to a server, not to a pooler, which tells a number of its own instead of the session's."""
+    await connection.command("BEGIN")
+    ((session,),) = await connection.fetch("SELECT pg_backend_pid()")
+    await connection.command("COMMIT")
+    return bool(session == connection.session)

@@ -1,0 +1,55 @@
+"""The inbox in numbers, kept: to count them all rows are looked at, which takes long where they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+
+from sfn.inbox.figures import Figures
+
+SHARE: Final = 20
+"""Of this many seconds the database counts for one at most."""
+WANTED: Final = 60.0
+"""Seconds from the last time that somebody asked until nobody is taken to want them any more."""
+
+
+class Counted:
+    """Figures that are a few seconds old.
+
+    Args:
+        count: counts them.
+        kept: seconds; longer where counting takes long.
+    """
+
+    def __init__(self, count: Callable[[], Awaitable[Figures]], kept: float) -> None:
+        self._count, self._kept = count, kept
+        self._figures: Figures | None = None
+        self._begun_at = self._due_at = self._asked_at = self._pause = 0.0
+        self._counting = anyio.Lock()
+
+    async def __call__(self) -> Figures:
+        """The figures; they are counted for whoever asks first, or after nobody did for long."""
+        self._asked_at = now = anyio.current_time()
+        # As long again: who asks is in a hurry, and `refresh` is not.
+        if self._figures is None or now >= self._due_at + self._pause:
+            return await self._counted()
+        return self._figures
+
+    async def refresh(self) -> None:
+        """Count them anew, if it is time and somebody wants them."""
+        now = anyio.current_time()
+        if self._figures is not None and now >= self._due_at and now < self._asked_at + WANTED:
+            await self._counted()
+
+    async def _counted(self) -> Figures:
+        asked_at = anyio.current_time()
+        async with self._counting:
+            if self._figures is None or self._begun_at < asked_at:
+                self._begun_at = anyio.current_time()
+                self._figures = await self._count()
+                ended_at = anyio.current_time()
+                self._pause = max(self._kept, SHARE * (ended_at - self._begun_at)) if self._kept else 0.0
+                self._due_at = ended_at + self._pause
+            return self._figures

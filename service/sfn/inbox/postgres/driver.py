@@ -1,0 +1,140 @@
+"""One connection, by asyncpg: the one module that knows it. What it raises becomes a `Fault`."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import anyio.to_thread
+import asyncpg
+
+from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, UNREACHABLE, UNTRUSTED, Fault, Gone
+from sfn.inbox.postgres.server import Server
+
+STATEMENTS_KEPT: Final = 256
+"""Prepared statements of a connection: those that write rows are as many as there are sets of columns that change."""
+CLOSED_WITHIN: Final = 2.0
+"""Seconds for a farewell."""
+_LAST_WORDS: Final = frozenset({"FATAL", "PANIC"})
+"""After an error of such a severity the server ends the connection."""
+
+
+class Connection:
+    """One connection, which is made already.
+
+    Args:
+        raw: asyncpg's.
+        prepares: whether statements stay prepared.
+    """
+
+    def __init__(self, raw: Any, *, prepares: bool) -> None:  # noqa: ANN401 - asyncpg has no types
+        self._raw = raw
+        self.prepares = prepares
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used as far as is known."""
+        return not self._raw.is_closed()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is in a transaction."""
+        return self.is_open and bool(self._raw.is_in_transaction())
+
+    @property
+    def session(self) -> int:
+        """Which process of the server it was told that it speaks to: a pooler tells a number of its own."""
+        return int(self._raw.get_server_pid())
+
+    async def fetch(self, statement: str, *values: object) -> Sequence[Sequence[Any]]:
+        """The rows that a statement answers."""
+        with self._told():
+            found: Sequence[Sequence[Any]] = await self._raw.fetch(statement, *values)
+            return found
+
+    async def execute(self, statement: str, *values: object) -> int:
+        """Run a statement, or several without values; how many rows the last one changed."""
+        with self._told():
+            return _count(await self._raw.execute(statement, *values))
+
+    async def command(self, statement: str) -> str:
+        """Run a statement, or several, without values: the server's word for the last one, see "CommandComplete"."""
+        with self._told():
+            tag: str = await self._raw.execute(statement)
+            return tag
+
+    async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
+        """Have notifications told: what each of them says."""
+        with self._told():
+            await self._raw.add_listener(channel, lambda *told: heard(told[-1]))
+
+    def end(self) -> None:
+        """End it at once; the server undoes what was not committed."""
+        self._raw.terminate()
+
+    async def close(self) -> None:
+        """End it as one should."""
+        try:
+            await self._raw.close(timeout=CLOSED_WITHIN)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            self._raw.terminate()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except asyncpg.PostgresError as error:
+            code = error.sqlstate or LOST
+            if error.severity_en not in _LAST_WORDS and self.is_open:
+                raise Fault(code, _text(error)) from None
+            self._raw.terminate()
+            raise Gone(code, _text(error)) from None
+        except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, EOFError) as error:
+            self._raw.terminate()
+            raise Gone(LOST, _text(error)) from None
+
+
+async def connect(server: Server, *, prepares: bool) -> Connection:
+    """A new connection.
+
+    Args:
+        prepares: whether statements stay prepared: not where a pooler gives each transaction another session.
+
+    Raises:
+        Fault: there is none to be had.
+    """
+    try:
+        raw = await asyncpg.connect(
+            **await anyio.to_thread.run_sync(server.arguments, abandon_on_cancel=True),
+            timeout=server.patience,
+            statement_cache_size=STATEMENTS_KEPT if prepares else 0,
+            max_cached_statement_lifetime=0,
+            server_settings={"application_name": "iceberg-sfn"},
+        )
+    except asyncpg.PostgresError as error:
+        raise Fault(error.sqlstate or UNREACHABLE, _text(error)) from None
+    except ssl.SSLError as error:
+        raise Fault(UNTRUSTED, error.reason or type(error).__name__) from None
+    except asyncpg.TargetServerAttributeNotMatched as error:
+        raise Fault("25006", _text(error)) from None
+    except OSError as error:
+        raise Fault(UNREACHABLE, _text(error)) from None
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError) as error:
+        # What it says may repeat what it was given.
+        raise Fault(MISCONFIGURED, type(error).__name__) from None
+    return Connection(raw, prepares=prepares)
+
+
+def _text(error: Exception) -> str:
+    # The first line: details may repeat values.
+    said = str(error.args[0] if error.args else error).partition("\n")[0]
+    if isinstance(error, OSError):
+        said = error.strerror or said
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _count(tag: str) -> int:
+    number = tag.rpartition(" ")[2]
+    return int(number) if number.isdigit() else 0

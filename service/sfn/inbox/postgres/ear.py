@@ -1,0 +1,78 @@
+"""What other processes tell of the inbox: that there may be something to claim. Never the truth; that is the inbox."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from sfn.inbox.postgres.connections import Connection, Connections
+from sfn.inbox.postgres.faults import Fault
+
+CHANNEL: Final = "sfn_inbox"
+PATIENCE: Final = 2.0
+"""Seconds for a notification to be sent, or to begin to listen: what is not told is found by looking."""
+LISTEN_AGAIN: Final = 5.0
+"""Seconds from one vain attempt to listen to the next."""
+_NOTIFY: Final = "BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '1s'; NOTIFY {}, '{}'; COMMIT"
+
+
+class Ear:
+    """Tells other processes, and hears from them; through a pooler it only tells.
+
+    Args:
+        connections: where.
+        heard: called when another process told something.
+    """
+
+    def __init__(self, connections: Connections, heard: Callable[[], None]) -> None:
+        self._connections, self._heard = connections, heard
+        self._name = secrets.token_hex(8)
+        self._connection: Connection | None = None
+        self._not_before = 0.0
+        self._is_telling = self._tells_again = False
+
+    async def listen(self) -> None:
+        """See to it that others are heard, as far as that can be had now."""
+        if self._connection is not None:
+            if self._connection.is_open:
+                return
+            self._connections.drop(self._connection)
+            self._connection = None
+        if self._connections.is_pooled or anyio.current_time() < self._not_before:
+            return
+        self._not_before = anyio.current_time() + LISTEN_AGAIN
+        with suppress(Fault), anyio.move_on_after(PATIENCE):
+            connection = await self._connections.made()
+            try:
+                if self._connections.is_pooled:
+                    return
+                await connection.listen(CHANNEL, self._hear)
+                self._connection = connection
+                self._not_before = 0.0
+            finally:
+                if self._connection is not connection:
+                    self._connections.drop(connection)
+
+    async def tell(self) -> None:
+        """Tell others. Who comes while somebody tells them leaves it to that one."""
+        self._tells_again = True
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while self._tells_again:
+                self._tells_again = False
+                # Beside the transaction that it is about: the server lets one such transaction commit at a time.
+                with suppress(Fault), anyio.move_on_after(PATIENCE):
+                    async with self._connections.one() as connection:
+                        await connection.command(_NOTIFY.format(CHANNEL, self._name))
+        finally:
+            self._is_telling = False
+
+    def _hear(self, teller: str) -> None:
+        if teller != self._name:
+            self._heard()

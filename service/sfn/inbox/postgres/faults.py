@@ -1,0 +1,36 @@
+"""What goes wrong between us and the database, whatever the driver calls it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+UNREACHABLE: Final = "unreachable"
+"""No SQLSTATE: the server can't be reached, or did not answer in time."""
+LOST: Final = "lost"
+"""No SQLSTATE: the connection ended."""
+UNCERTAIN: Final = "uncertain"
+"""No SQLSTATE: the connection ended while a transaction was committed."""
+MISCONFIGURED: Final = "misconfigured"
+"""No SQLSTATE: the driver can't do with what it was told."""
+LOGIN_FILE: Final = "login-file"
+"""No SQLSTATE: the file with the password can't be read."""
+UNTRUSTED: Final = "untrusted"
+"""No SQLSTATE: the server's certificate is not trusted, or is not there."""
+
+
+class Fault(Exception):
+    """Something failed.
+
+    Attributes:
+        code: an SQLSTATE (PostgreSQL manual, appendix A), or one of the words above.
+        text: what was said of it; no secret.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+
+
+class Gone(Fault):
+    """The connection can't be used any more. What was not committed is undone."""

@@ -1,0 +1,122 @@
+"""The part of the port to the database that is not about rows, see `unit`: dead letters, and whole catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from sfn.inbox.letters import Audited, DeadLetter, Letter, Order, Status, Wanted
+from sfn.words import Subject, Undecodable
+
+
+class Letters(Protocol):
+    """The dead letters, and the audit log."""
+
+    async def open(self, letters: Sequence[tuple[Letter, datetime]]) -> None:
+        """Open letters of subjects whose rows are locked, one of each, or bring their open ones up to date."""
+        ...
+
+    async def keep(self, notes: Sequence[tuple[Undecodable, datetime]]) -> None:
+        """Open letters of requests that nobody understood; the oldest go of a sender that has too many."""
+        ...
+
+    async def close(self, subjects: Mapping[Subject, datetime], status: Status, actor: str | None = None) -> None:
+        """Close the open letters of subjects whose rows are locked, each at a moment."""
+        ...
+
+    async def end(self, numbers: Collection[int], status: Status, now: datetime, actor: str) -> list[Subject | None]:
+        """Close those of these letters that are open; of each, by number, whose it was."""
+        ...
+
+    async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
+        """See `sfn.inbox.desk.DeadLetters.find`."""
+        ...
+
+    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+        """See `sfn.inbox.desk.DeadLetters.newest`."""
+        ...
+
+    async def numbered(self, numbers: Collection[int]) -> list[DeadLetter]:
+        """See `sfn.inbox.desk.DeadLetters.numbered`."""
+        ...
+
+    async def event(self, number: int) -> Undecodable | None:
+        """See `sfn.inbox.desk.DeadLetters.event`."""
+        ...
+
+    async def counts(self) -> Mapping[tuple[str, str], int]:
+        """See `Figures.letters`."""
+        ...
+
+    async def prune(self, before: datetime, most: int) -> int:
+        """Delete letters that were closed before a moment, so many at most; how many."""
+        ...
+
+    async def note(self, action: str, order: Order, count: int) -> int:
+        """Remember an order that was carried out, and forget very old ones; the entry's id."""
+        ...
+
+    async def recount(self, entry: int, count: int) -> None:
+        """Remember how far an order is that was noted."""
+        ...
+
+    async def audited(self, before: int | None, limit: int) -> list[Audited]:
+        """See `sfn.inbox.desk.Desk.audited`."""
+        ...
+
+
+class Catalogs(Protocol):
+    """What is noted of whole catalogs."""
+
+    async def lock(self, catalog: str) -> None:
+        """Have the catalog's brake alone until the transaction ends."""
+        ...
+
+    async def tripped(self) -> frozenset[str]:
+        """The catalogs whose steps ask for leave in vain."""
+        ...
+
+    async def trip(self, catalog: str, *, tripped: bool) -> None:
+        """Note that they do, or do no more."""
+        ...
+
+    async def has_step(self, catalog: str, text: str, since: datetime) -> bool:
+        """Whether a step got leave later than a moment."""
+        ...
+
+    async def count_steps(self, catalog: str, since: datetime) -> int:
+        """How many steps got leave later than a moment."""
+        ...
+
+    async def add_step(self, catalog: str, text: str, now: datetime) -> None:
+        """Note a step that got leave."""
+        ...
+
+    async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:
+        """Forget the steps that got leave by a moment; all of them for None."""
+        ...
+
+    async def swept_at(self, catalogs: Collection[str]) -> dict[str, datetime]:
+        """When the last complete sweep began, by catalog."""
+        ...
+
+    async def note_sweep(self, catalog: str, began: datetime) -> None:
+        """A sweep is complete."""
+        ...
+
+    async def retire(self, catalog: str, *, retired: bool) -> None:
+        """Note whether a catalog's tables get no files any more."""
+        ...
+
+    async def retired(self) -> frozenset[str]:
+        """The catalogs of which that was noted."""
+        ...
+
+    async def own(self, catalog: str, catalog_id: str) -> None:
+        """Note for which `catalog_id` files are written."""
+        ...
+
+    async def owner(self, catalog: str) -> str | None:
+        """For which that was noted last."""
+        ...

@@ -1,0 +1,85 @@
+"""What faults of the database mean for the inbox, by their codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sfn.errors import Broken, Permanent, Scope, SfnError, Transient
+from sfn.inbox.commits import RETRY_AFTER
+from sfn.inbox.postgres.faults import LOGIN_FILE, LOST, MISCONFIGURED, UNCERTAIN, UNREACHABLE, UNTRUSTED, Fault
+
+_WAIT: Final = "it is tried again; see whether the server runs and is reached"
+_ROOM: Final = "free some room on the disk of the database's server"
+_PRIMARY: Final = "let `inbox.url` lead to the primary: several hosts with target_session_attrs=read-write find it"
+_LOGIN: Final = "give the user and its password in `inbox.url`, or `inbox.password_file`, as the server knows them"
+_GRANT: Final = (
+    "as a superuser: GRANT CREATE ON DATABASE …, or CREATE SCHEMA sfn AUTHORIZATION … and leave it to the user"
+)
+
+_PASSING: Final = {
+    LOST: _WAIT,
+    UNREACHABLE: _WAIT,
+    UNCERTAIN: "it is tried again; what was sent with an id is never taken twice",
+    "08": _WAIT,
+    "25006": _PRIMARY,
+    "25": _WAIT,
+    "26": "it is tried again, as behind a pooler",
+    "40": "it is tried again",
+    "42P05": "it is tried again, as behind a pooler",
+    "53": "see what the database's server lacks: connections, memory or room on its disk",
+    "53100": _ROOM,
+    "53300": "raise max_connections of the server, or start fewer replicas: each has eight connections at most",
+    "55": "see who keeps tables of the schema sfn locked (pg_stat_activity)",
+    "57": _WAIT,
+    "58": "look at the log of the database's server",
+}
+"""Of what passes by itself or without a restart of ours, what to do; by the code or its class."""
+_AT_A_START: Final = {
+    "28": _LOGIN,
+    "3D000": "create the database: CREATE DATABASE … OWNER …",
+    "42501": _GRANT,
+    MISCONFIGURED: "set `inbox.url` to postgresql://user:password@host:port/database, percent-encoded",
+    LOGIN_FILE: "let the service's user read `inbox.password_file`",
+    UNTRUSTED: "set sslrootcert in `inbox.url` to the certificates that signed the server's, or to system",
+}
+"""The same, where a start is refused: a configuration is wrong. A process that runs already waits until it is right."""
+_FATAL: Final = {
+    "0A": "let `inbox.url` lead to PostgreSQL 13 or newer",
+    "3F": "leave the schema sfn to the service: start it again, and it makes what is missing",
+    "42": "leave the schema sfn to the service: start it again, and it makes what is missing",
+    "XX": "look at the log of the database's server; restore it from a backup if its data are damaged",
+}
+
+
+def refusal(fault: Fault, where: str, *, starting: bool = False) -> SfnError:
+    """What a fault means.
+
+    Args:
+        where: the database, as it is called in errors.
+        starting: the process has not worked with it yet.
+
+    Returns:
+        A `Transient` of the inbox's scope; a `Broken` where this process can't go on, or not even begin; a `Permanent`
+        for what the database can't store.
+    """
+    expected = "a transaction to be stored" if not starting else "a database that the inbox can be kept in"
+    found = f"{fault.text} ({fault.code})"
+    remedy = _of(_AT_A_START, fault.code)
+    if remedy is not None and starting:
+        return Broken(where, expected=expected, found=found, remedy=remedy)
+    remedy = remedy or _of(_PASSING, fault.code)
+    if remedy is not None:
+        return Transient(
+            where, scope=Scope.INBOX, expected=expected, found=found, remedy=remedy, retry_after=RETRY_AFTER
+        )
+    remedy = _of(_FATAL, fault.code)
+    if remedy is not None or starting:
+        return Broken(where, expected=expected, found=found, remedy=remedy or "")
+    return Permanent(where, scope=Scope.INBOX, expected="values that can be stored", found=found)
+
+
+def _of(remedies: Mapping[str, str], code: str) -> str | None:
+    """What to do about a code, or else about its class, the first two characters of an SQLSTATE."""
+    is_state = code.isdigit() or code.isupper()
+    return remedies.get(code) or (remedies.get(code[:2]) if is_state else None)

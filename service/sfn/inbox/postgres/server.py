@@ -1,0 +1,68 @@
+"""Where the database is, and what it may be called in messages."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from sfn.inbox.postgres.faults import LOGIN_FILE, Fault
+
+CONNECTED_WITHIN: Final = 5.0
+"""Seconds, unless the URL says `connect_timeout`."""
+_SYSTEM: Final = "system"
+"""The value of `sslrootcert` that stands for the certificates of the system, as of libpq 16."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A database of a server, or of one of several, as libpq's URLs name it (PostgreSQL manual, section 34.1.1.2).
+
+    Attributes:
+        url: may hold a password.
+        password_file: holds it instead; read for each new connection.
+    """
+
+    url: str = field(repr=False)
+    password_file: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The URL without what may be a secret."""
+        parts = urlsplit(self.url)
+        login, _, hosts = parts.netloc.rpartition("@")
+        user = login.partition(":")[0]
+        return f"postgresql://{user}@{hosts}{parts.path}" if user else f"postgresql://{hosts}{parts.path}"
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a connection may take to be made."""
+        return float(self._options().get("connect_timeout", CONNECTED_WITHIN))
+
+    def arguments(self) -> dict[str, Any]:
+        """What the driver is told.
+
+        Raises:
+            Fault: the password's file can't be read, or a certificate.
+        """
+        options = self._options()
+        options.pop("connect_timeout", None)
+        told: dict[str, Any] = {}
+        if options.get("sslrootcert") == _SYSTEM:
+            del options["sslrootcert"]
+            told["ssl"] = ssl.create_default_context()
+        if self.password_file is not None:
+            told["password"] = self._password(self.password_file)
+        return {"dsn": urlsplit(self.url)._replace(query=urlencode(options)).geturl(), **told}
+
+    def _options(self) -> dict[str, str]:
+        return dict(parse_qsl(urlsplit(self.url).query))
+
+    def _password(self, file: Path) -> str:
+        try:
+            return file.read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise Fault(LOGIN_FILE, f"{file}: {why}") from None

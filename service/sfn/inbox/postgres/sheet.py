@@ -1,0 +1,88 @@
+"""The rows that one transaction works on: read at once, changed in memory, written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from sfn.inbox.postgres.unit import Again, Change, Locking, Rows
+from sfn.inbox.row import Row
+from sfn.words import Subject
+
+
+class Sheet:
+    """Rows in memory, between their locks and the end of their transaction.
+
+    Attributes:
+        lacking: subjects that were asked for and not locked: what came of it must not be written.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._before: dict[Subject, Row | None] = {}
+        self._after: dict[Subject, Row | None] = {}
+        self.lacking: set[Subject] = set()
+
+    async def lock(self, subjects: Collection[Subject], numbers: int = 0, *, memos: bool = False) -> Iterator[int]:
+        """Lock all rows that the transaction may need, once; and so many numbers, which no change of them has had.
+
+        Args:
+            memos: read them too, as a change may drop them.
+        """
+        if not subjects:
+            return iter(())
+        found = await self._rows.get(subjects, Locking.WAIT, numbers)
+        self._before |= dict.fromkeys(subjects)
+        await self.take(found.rows.values(), memos=memos)
+        return iter(found.numbers)
+
+    async def take(self, rows: Iterable[Row], *, memos: bool = False) -> list[Row]:
+        """Have rows that were locked as they were found; with their memos, if wanted."""
+        found = {row.subject: row for row in rows}
+        known: Mapping[Subject, object] = await self._rows.memos(found) if memos and found else {}
+        taken = [replace(row, memo=known[name]) if name in known else row for name, row in found.items()]
+        self._before |= {row.subject: row for row in taken}
+        return taken
+
+    def load(self, subject: Subject) -> Row | None:
+        """A row as it is now; of one that was not locked, that it is not there is no more than a guess."""
+        if subject in self._after:
+            return self._after[subject]
+        if subject not in self._before:
+            self.lacking.add(subject)
+            return None
+        return self._before[subject]
+
+    def has(self, subject: Subject) -> bool:
+        """Whether a row was locked and is there."""
+        return self._before.get(subject) is not None
+
+    def rows(self) -> list[Row]:
+        """All rows that were locked and are there, as they are now."""
+        now = {**self._before, **self._after}
+        return [row for row in now.values() if row is not None]
+
+    def save(self, subject: Subject, row: Row | None) -> None:
+        """Change a row; None: it goes."""
+        self._after[subject] = row
+
+    def remind(self, row: Row) -> Row:
+        """A row with what it is known to have had before, beside what was read of it; it has not changed yet."""
+        self._before[row.subject] = row
+        return row
+
+    async def write(self) -> None:
+        """Write what was changed.
+
+        Raises:
+            Again: more rows are needed than were locked, or one was made meanwhile.
+        """
+        if self.lacking:
+            raise Again
+        changes = [Change(self._before[subject], row) for subject, row in self._after.items()]
+        self._before |= self._after
+        self._after = {}
+        changes = [change for change in changes if change.after is not change.before]
+        if changes:
+            await self._rows.save(changes)

@@ -1,0 +1,85 @@
+"""What is noted of whole catalogs in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from hashlib import sha256
+
+from sfn.inbox.codec import micros, moment
+from sfn.inbox.postgres.tables.values import Sql
+
+
+class CatalogTable:
+    """Implements `Catalogs`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    async def lock(self, catalog: str) -> None:
+        await self._sql.execute("INSERT INTO sfn.catalog(name) VALUES($1) ON CONFLICT DO NOTHING", catalog)
+        await self._sql.fetch("SELECT FROM sfn.catalog WHERE name = $1 FOR UPDATE", catalog)
+
+    async def tripped(self) -> frozenset[str]:
+        found = await self._sql.fetch("SELECT name FROM sfn.catalog WHERE tripped")
+        return frozenset(name for (name,) in found)
+
+    async def trip(self, catalog: str, *, tripped: bool) -> None:
+        await self._note("tripped", catalog, tripped)
+
+    async def has_step(self, catalog: str, text: str, since: datetime) -> bool:
+        found = await self._sql.fetch(
+            "SELECT FROM sfn.permit WHERE catalog = $1 AND step = $2 AND at > $3", catalog, _digest(text), micros(since)
+        )
+        return bool(found)
+
+    async def count_steps(self, catalog: str, since: datetime) -> int:
+        ((count,),) = await self._sql.fetch(
+            "SELECT count(*) FROM sfn.permit WHERE catalog = $1 AND at > $2", catalog, micros(since)
+        )
+        return int(count)
+
+    async def add_step(self, catalog: str, text: str, now: datetime) -> None:
+        await self._sql.execute(
+            "INSERT INTO sfn.permit(catalog, step, at) VALUES($1, $2, $3)", catalog, _digest(text), micros(now)
+        )
+
+    async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:
+        last = 2**63 - 1 if until is None else micros(until)
+        await self._sql.execute("DELETE FROM sfn.permit WHERE catalog = $1 AND at <= $2", catalog, last)
+
+    async def swept_at(self, catalogs: Collection[str]) -> dict[str, datetime]:
+        found = await self._sql.fetch(
+            "SELECT name, swept_at FROM sfn.catalog WHERE name = ANY($1) AND swept_at IS NOT NULL", list(catalogs)
+        )
+        return {name: moment(at) for name, at in found}
+
+    async def note_sweep(self, catalog: str, began: datetime) -> None:
+        await self._note("swept_at", catalog, micros(began))
+
+    async def retire(self, catalog: str, *, retired: bool) -> None:
+        await self._note("retired", catalog, retired)
+
+    async def retired(self) -> frozenset[str]:
+        found = await self._sql.fetch("SELECT name FROM sfn.catalog WHERE retired")
+        return frozenset(name for (name,) in found)
+
+    async def own(self, catalog: str, catalog_id: str) -> None:
+        await self._note("catalog_id", catalog, catalog_id)
+
+    async def owner(self, catalog: str) -> str | None:
+        found = await self._sql.fetch("SELECT catalog_id FROM sfn.catalog WHERE name = $1", catalog)
+        return next((catalog_id for (catalog_id,) in found), None)
+
+    async def _note(self, column: str, catalog: str, value: object) -> None:
+        await self._sql.execute(
+            f"INSERT INTO sfn.catalog(name, {column}) VALUES($1, $2) "
+            f"ON CONFLICT (name) DO UPDATE SET {column} = excluded.{column}",
+            catalog,
+            value,
+        )
+
+
+def _digest(step: str) -> bytes:
+    """A step's text is too long for an index."""
+    return sha256(step.encode(errors="replace")).digest()

@@ -1,0 +1,66 @@
+"""The lanes in PostgreSQL: a number stands for each, which never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from sfn.inbox.postgres.tables.values import Sql
+from sfn.words import Lane, Urgency
+
+
+class KnownLanes:
+    """What all transactions of a process have learnt of the lanes: what is committed, no more."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Lane, int] = {}
+
+    def forget(self) -> None:
+        """Learn them anew: another server may answer now, which has less."""
+        self.numbers = {}
+
+
+class Lanes:
+    """The lanes as one transaction sees them.
+
+    Args:
+        common: what is known; `keep` adds to it.
+    """
+
+    def __init__(self, common: KnownLanes) -> None:
+        self._common = common.numbers
+        self.known: dict[Lane, int] = dict(common.numbers)
+        self._names: dict[int, Lane] = {}
+
+    def of(self, number: int) -> Lane:
+        """The lane of a number."""
+        if number not in self._names:
+            self._names = {number: lane for lane, number in self.known.items()}
+        return self._names[number]
+
+    def learn(self, found: Iterable[tuple[int, str, str, str]]) -> bool:
+        """Learn lanes by their numbers; whether there were any."""
+        learnt = {Lane(catalog, store, Urgency(urgency)): number for number, catalog, store, urgency in found}
+        self.known |= learnt
+        return bool(learnt)
+
+    async def numbered(self, sql: Sql, lanes: Collection[Lane]) -> dict[Lane, int]:
+        """The numbers of lanes, which are made where they are missing."""
+        missing = sorted(lane for lane in lanes if lane not in self.known)
+        if missing:
+            await sql.execute(
+                "INSERT INTO sfn.lane(catalog, store, urgency) "
+                "SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) "
+                "ON CONFLICT DO NOTHING",
+                [lane.catalog for lane in missing],
+                [lane.store for lane in missing],
+                [lane.urgency.value for lane in missing],
+            )
+            found = await sql.fetch(
+                "SELECT id, catalog, store, urgency FROM sfn.lane WHERE NOT id = ANY($1)", list(self.known.values())
+            )
+            self.learn((number, *lane) for number, *lane in found)
+        return {lane: self.known[lane] for lane in lanes}
+
+    def keep(self) -> None:
+        """The transaction is committed: what it saw is so."""
+        self._common |= self.known

@@ -1,0 +1,170 @@
+"""The dead letters and the audit log in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sfn.inbox.codec import micros, moment
+from sfn.inbox.keeping import AUDIT_KEPT
+from sfn.inbox.lettering import conditions, parse_letter
+from sfn.inbox.letters import UNDECODABLE_KEPT, Audited, DeadLetter, Letter, Order, Status, Wanted
+from sfn.inbox.postgres.tables.values import Sql, address, addressed, text, text_or_none
+from sfn.words import Reason, Subject, Undecodable
+
+_COLUMNS: Final = (
+    "id, coalesce(name, key) AS whole, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
+)
+
+
+class LetterTable:
+    """Implements `Letters`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    async def open(self, letters: Sequence[tuple[Letter, datetime]]) -> None:
+        # No number is drawn for one that is open already.
+        await self._sql.execute(
+            "WITH new AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], "
+            "$7::bigint[]) WITH ORDINALITY AS new(key, name, catalog, reason, detail, attempts, at, place)), "
+            "open AS (UPDATE sfn.dead_letter AS old SET reason = new.reason, detail = new.detail, "
+            "attempts = new.attempts, changed_at = new.at FROM new WHERE old.key = new.key AND old.status = 'open' "
+            "RETURNING old.key) "
+            "INSERT INTO sfn.dead_letter(key, name, catalog, reason, detail, attempts, status, opened_at, changed_at) "
+            "SELECT key, name, catalog, reason, detail, attempts, 'open', at, at FROM new "
+            "WHERE NOT EXISTS (SELECT FROM open WHERE open.key = new.key) ORDER BY place",
+            *map(list, zip(*(_opened(letter, now) for letter, now in letters), strict=True)),
+        )
+
+    async def keep(self, notes: Sequence[tuple[Undecodable, datetime]]) -> None:
+        found = await self._sql.fetch(
+            "INSERT INTO sfn.dead_letter(sender, reason, detail, attempts, status, opened_at, changed_at) "
+            "SELECT sender, $4, detail, 0, 'open', at, at FROM unnest($1::text[], $2::text[], $3::bigint[]) "
+            "WITH ORDINALITY AS new(sender, detail, at, place) ORDER BY place RETURNING id",
+            [note.sender for note, _ in notes],
+            [text(note.detail) for note, _ in notes],
+            [micros(now) for _, now in notes],
+            Reason.UNDECODABLE.value,
+        )
+        await self._sql.execute(
+            "INSERT INTO sfn.undecodable(letter, path, content_type, size, body) SELECT * FROM unnest("
+            "$1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bytea[])",
+            sorted(number for (number,) in found),
+            [text(note.path) for note, _ in notes],
+            [text_or_none(note.content_type) for note, _ in notes],
+            [note.size for note, _ in notes],
+            [note.body for note, _ in notes],
+        )
+        for sender in sorted({note.sender for note, _ in notes}):
+            # What another transaction deletes just now is gone anyway.
+            await self._sql.execute(
+                "DELETE FROM sfn.dead_letter WHERE id IN (SELECT id FROM sfn.dead_letter WHERE sender = $1 AND id <= "
+                "(SELECT id FROM sfn.dead_letter WHERE sender = $1 ORDER BY id DESC LIMIT 1 OFFSET $2) "
+                "FOR UPDATE SKIP LOCKED)",
+                sender,
+                UNDECODABLE_KEPT,
+            )
+
+    async def close(self, subjects: Mapping[Subject, datetime], status: Status, actor: str | None = None) -> None:
+        await self._sql.execute(
+            "UPDATE sfn.dead_letter AS old SET status = $3, changed_at = closed.at, actor = $4 "
+            "FROM unnest($1::text[], $2::bigint[]) AS closed(key, at) "
+            "WHERE old.key = closed.key AND old.status = 'open'",
+            [address(subject)[0] for subject in subjects],
+            [micros(now) for now in subjects.values()],
+            status.value,
+            text_or_none(actor),
+        )
+
+    async def end(self, numbers: Collection[int], status: Status, now: datetime, actor: str) -> list[Subject | None]:
+        found = await self._sql.fetch(
+            "WITH chosen AS (SELECT id FROM sfn.dead_letter WHERE id = ANY($1) AND status = 'open' ORDER BY id "
+            "FOR UPDATE) UPDATE sfn.dead_letter AS old SET status = $2, changed_at = $3, actor = $4 FROM chosen "
+            "WHERE old.id = chosen.id RETURNING old.id, old.key, old.name",
+            list(set(numbers)),
+            status.value,
+            micros(now),
+            text(actor),
+        )
+        return [
+            addressed(key, name) if key is not None else None
+            for _, key, name in sorted(found, key=lambda row: int(row[0]))
+        ]
+
+    async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
+        chosen, values = _chosen(wanted)
+        query = f"SELECT {_COLUMNS} FROM sfn.dead_letter WHERE {chosen} AND id > $1 ORDER BY id LIMIT $2"
+        return [parse_letter(tuple(row)) for row in await self._sql.fetch(query, after, limit, *values)]
+
+    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+        chosen, values = _chosen(wanted)
+        query = f"SELECT {_COLUMNS} FROM sfn.dead_letter WHERE {chosen} AND id > $1 ORDER BY id DESC LIMIT $2"
+        return [parse_letter(tuple(row)) for row in await self._sql.fetch(query, 0, limit, *values)]
+
+    async def numbered(self, numbers: Collection[int]) -> list[DeadLetter]:
+        query = f"SELECT {_COLUMNS} FROM sfn.dead_letter WHERE id = ANY($1) ORDER BY id"
+        return [parse_letter(tuple(row)) for row in await self._sql.fetch(query, list(set(numbers)))]
+
+    async def event(self, number: int) -> Undecodable | None:
+        found = await self._sql.fetch(
+            "SELECT sender, path, content_type, body, size, detail FROM sfn.dead_letter JOIN sfn.undecodable "
+            "ON letter = id WHERE id = $1",
+            number,
+        )
+        return next((Undecodable(*row) for row in found), None)
+
+    async def counts(self) -> Mapping[tuple[str, str], int]:
+        found = await self._sql.fetch(
+            "SELECT catalog, reason, count(*) FROM sfn.dead_letter WHERE status = 'open' GROUP BY catalog, reason"
+        )
+        return Counter({(catalog or "", reason): count for catalog, reason, count in found})
+
+    async def prune(self, before: datetime, most: int) -> int:
+        return await self._sql.execute(
+            "DELETE FROM sfn.dead_letter WHERE id IN "
+            "(SELECT id FROM sfn.dead_letter WHERE status <> 'open' AND changed_at < $1 LIMIT $2)",
+            micros(before),
+            most,
+        )
+
+    async def note(self, action: str, order: Order, count: int) -> int:
+        ((number,),) = await self._sql.fetch(
+            "INSERT INTO sfn.audit(at, actor, action, about, count) VALUES($1, $2, $3, $4, $5) RETURNING id",
+            micros(order.at),
+            text(order.actor),
+            action,
+            text(order.about),
+            count,
+        )
+        await self._sql.execute("DELETE FROM sfn.audit WHERE id <= $1", number - AUDIT_KEPT)
+        return int(number)
+
+    async def recount(self, entry: int, count: int) -> None:
+        await self._sql.execute("UPDATE sfn.audit SET count = $2 WHERE id = $1", entry, count)
+
+    async def audited(self, before: int | None, limit: int) -> list[Audited]:
+        found = await self._sql.fetch(
+            "SELECT id, at, actor, action, about, count FROM sfn.audit WHERE id < $1 ORDER BY id DESC LIMIT $2",
+            2**63 - 1 if before is None else before,
+            limit,
+        )
+        return [Audited(number, moment(at), *rest) for number, at, *rest in found]
+
+
+def _opened(letter: Letter, now: datetime) -> tuple[Any, ...]:
+    key, name = address(letter.subject)
+    catalog, detail = letter.subject.catalog, text(letter.detail)
+    return key, name, catalog, letter.reason.value, detail, letter.attempts, micros(now)
+
+
+def _chosen(wanted: Wanted) -> tuple[str, list[Any]]:
+    """Which letters are wanted, as a condition whose values come third and later."""
+    terms = conditions(wanted)
+    if wanted.table is not None:
+        terms["key ="] = address(wanted.table)[0]
+    return " AND ".join(["true", *(f"{term} ${number}" for number, term in enumerate(terms, start=3))]), [
+        *terms.values()
+    ]

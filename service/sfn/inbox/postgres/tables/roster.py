@@ -1,0 +1,100 @@
+"""What the rows in PostgreSQL say of all tables together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sfn.inbox.codec import COUNTED_AS, keys_of_tables, micros, moment, parse_known
+from sfn.inbox.postgres.tables.values import Sql, addressed, lock_number, text
+from sfn.inbox.postgres.unit import Place
+from sfn.words import Known, Reason, Subject, TableName
+
+_KNOWN: Final = "SELECT row.key, name, reason, wish, story, memo FROM sfn.subject AS row LEFT JOIN sfn.memo USING (key)"
+
+
+class RosterTable:
+    """Implements `Roster`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    async def hold(self, places: Iterable[Place]) -> None:
+        numbers = sorted(map(lock_number, places))
+        if numbers:
+            await self._sql.fetch("SELECT pg_advisory_xact_lock(number) FROM unnest($1::bigint[]) AS number", numbers)
+
+    async def known(self, catalog: str, after: str, limit: int) -> list[tuple[str, Known]]:
+        start, end = keys_of_tables(catalog)
+        return _known(
+            await self._sql.fetch(
+                f"{_KNOWN} WHERE row.key > $1 AND row.key < $2 ORDER BY row.key LIMIT $3", max(start, after), end, limit
+            )
+        )
+
+    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
+        found = await self._sql.fetch(f"{_KNOWN} WHERE live_uuid = $2 AND catalog = $1", catalog, text(uuid))
+        return sorted((known for _, known in _known(found)), key=lambda known: known.table)
+
+    async def live_at(self, place: Place) -> dict[TableName, str | None]:
+        found = await self._sql.fetch(
+            "SELECT key, name, live_uuid FROM sfn.subject WHERE live_location = $2 AND catalog = $1 ORDER BY key",
+            place.catalog,
+            text(place.location),
+        )
+        named = [(addressed(key, name), uuid) for key, name, uuid in found]
+        return {subject: uuid for subject, uuid in named if isinstance(subject, TableName)}
+
+    async def visitors(self, places: Iterable[Place]) -> list[TableName]:
+        wanted = sorted(places)
+        found = await self._sql.fetch(
+            "SELECT DISTINCT row.key, row.name FROM unnest($1::text[], $2::text[]) AS wanted(catalog, location) "
+            "JOIN sfn.place ON place.location = wanted.location AND place.catalog = wanted.catalog "
+            "JOIN sfn.subject AS row USING (key)",
+            [place.catalog for place in wanted],
+            [text(place.location) for place in wanted],
+        )
+        return sorted(name for key, whole in found if isinstance(name := addressed(key, whole), TableName))
+
+    async def live_count(self, catalog: str) -> int:
+        ((count,),) = await self._sql.fetch(
+            "SELECT count(*) FROM sfn.subject WHERE catalog = $1 AND live_location IS NOT NULL", catalog
+        )
+        return int(count)
+
+    async def held(self, catalog: str, after: str, limit: int) -> list[tuple[str, Subject]]:
+        found = await self._sql.fetch(
+            "SELECT key, name FROM sfn.subject WHERE catalog = $1 AND reason = $2 AND key > $3 ORDER BY key LIMIT $4",
+            catalog,
+            Reason.HELD_DROP.value,
+            after,
+            limit,
+        )
+        return [(key, addressed(key, name)) for key, name in found]
+
+    async def is_any_held(self, catalog: str) -> bool:
+        return bool(await self.held(catalog, "", 1))
+
+    async def counts(self) -> Mapping[tuple[str, str], int]:
+        found = await self._sql.fetch(
+            f"SELECT catalog, {COUNTED_AS} AS counted, count(*) FROM sfn.subject "
+            "WHERE lane NOT IN (SELECT id FROM sfn.lane WHERE urgency = 'sweep') GROUP BY catalog, counted"
+        )
+        return Counter({(catalog, counted): count for catalog, counted, count in found})
+
+    async def oldest(self, now: datetime) -> dict[str, datetime]:
+        found = await self._sql.fetch(
+            "SELECT catalog, min(at) FROM (SELECT catalog, least("
+            "(SELECT min(due_at) FROM sfn.subject WHERE lane = lane.id AND state = 'queued'), "
+            "(SELECT min(waits_since) FROM sfn.subject WHERE lane = lane.id AND waits_since IS NOT NULL)) AS at "
+            "FROM sfn.lane WHERE urgency IN ('live', 'short-lived')) AS lanes GROUP BY catalog HAVING min(at) <= $1",
+            micros(now),
+        )
+        return {catalog: moment(at) for catalog, at in found}
+
+
+def _known(found: Sequence[Sequence[Any]]) -> list[tuple[str, Known]]:
+    pairs = [(key, addressed(key, name), rest) for key, name, *rest in found]
+    return [(key, parse_known(table, *rest)) for key, table, rest in pairs if isinstance(table, TableName)]

@@ -1,0 +1,182 @@
+"""The rows in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sfn.inbox.codec import FIELDS, memo_column, micros, moment, moment_or_none, parse_memo, parse_row, parse_texts
+from sfn.inbox.postgres.tables import columns
+from sfn.inbox.postgres.tables.columns import LOCATIONS, TYPES
+from sfn.inbox.postgres.tables.lanes import Lanes
+from sfn.inbox.postgres.tables.values import Sql, address, addressed, addresses, text
+from sfn.inbox.postgres.unit import Again, Change, Due, Found, Locking, Overdue, Waiting
+from sfn.inbox.row import Row, lane_of
+from sfn.pointer.site import location_of
+from sfn.words import Lane, Memo, Subject
+
+_ROW = f"key, name, {LOCATIONS}, {FIELDS}"
+_WANTED = "FROM unnest($1::int[], $2::int[]) AS wanted(lane, most)"
+_QUEUED = "FROM sfn.subject WHERE lane = wanted.lane AND state = 'queued'"
+_QUEUES = (
+    f"SELECT wanted.lane, queued.*, NULL AS catalog, NULL AS store, NULL AS urgency {_WANTED} CROSS JOIN LATERAL "
+    f"(SELECT key, name, due_at {_QUEUED} ORDER BY due_at, key LIMIT wanted.most) AS queued "
+    "UNION ALL SELECT id, NULL, NULL, NULL, catalog, store, urgency FROM sfn.lane WHERE NOT id = ANY($3)"
+)
+_NOTHING = ", ".join(
+    f"NULL::{kind}" for kind in ("text", "text", "bytea", *(TYPES[name] for name in FIELDS.split(", ")))
+)
+
+
+class RowTable:
+    """Implements `Rows`.
+
+    Args:
+        sql: the transaction.
+        lanes: what is known of the lanes.
+        stores: see `Terms.stores`.
+    """
+
+    def __init__(self, sql: Sql, lanes: Lanes, stores: Collection[str]) -> None:
+        self._sql, self._lanes, self._stores = sql, lanes, stores
+
+    async def get(self, subjects: Collection[Subject], locking: Locking, numbers: int = 0) -> Found:
+        query = f"SELECT {_ROW} FROM sfn.subject WHERE key = ANY($1) ORDER BY key {locking}"
+        keys = addresses(list(subjects))
+        if not numbers:
+            return Found({row.subject: row for row in map(_row, await self._sql.fetch(query, keys))})
+        # Counted first: numbers that are drawn before the rows are locked may be lower than what others leave on them.
+        *found, drawn = await self._sql.fetch(
+            f"WITH found AS MATERIALIZED ({query}) SELECT NULL::bigint[] AS drawn, * FROM found UNION ALL "
+            f"SELECT (SELECT array_agg(nextval('sfn.number')) FROM generate_series(1, $2)), {_NOTHING} "
+            "WHERE (SELECT count(*) FROM found) >= 0",
+            keys,
+            numbers,
+        )
+        return Found({row.subject: row for row in (_row(row[1:]) for row in found)}, drawn[0])
+
+    async def memos(self, subjects: Collection[Subject]) -> dict[Subject, Memo]:
+        by_address = {address(subject)[0]: subject for subject in subjects}
+        found = await self._sql.fetch("SELECT key, memo FROM sfn.memo WHERE key = ANY($1)", list(by_address))
+        return {by_address[key]: parse_memo(memo) for key, memo in found}
+
+    async def overdue(self, now: datetime, most: int, locking: Locking) -> Overdue:
+        found = await self._sql.fetch(
+            "SELECT next.at, overdue.* FROM "
+            "(SELECT min(lease_until) AS at FROM sfn.subject WHERE state = 'leased' AND lease_until > $1) AS next "
+            f"LEFT JOIN LATERAL (SELECT {_ROW} FROM sfn.subject WHERE state = 'leased' AND lease_until <= $1 "
+            f"ORDER BY lease_until LIMIT $2 {locking}) AS overdue ON true",
+            micros(now),
+            most,
+        )
+        return Overdue([_row(row[1:]) for row in found if row[1] is not None], moment_or_none(found[0][0]))
+
+    async def queues(self, most: Callable[[Lane], int]) -> dict[Lane, list[Waiting]]:
+        queues: dict[Lane, list[Waiting]] = {}
+        while True:
+            asked = {lane: most(lane) for lane in self._lanes.known if lane not in queues}
+            queues |= {lane: [] for lane in asked}
+            known = list(self._lanes.known.values())
+            found = await self._sql.fetch(_QUEUES, *self._wanted(asked), known)
+            for number, key, name, due_at, *_ in found:
+                if key is not None:
+                    queues[self._lanes.of(number)].append(Waiting(addressed(key, name), moment(due_at)))
+            # Others may have made lanes meanwhile.
+            if not self._lanes.learn([(number, *lane) for number, key, _, _, *lane in found if key is None]):
+                return queues
+
+    async def due(self, most: Mapping[Lane, int], now: datetime, locking: Locking) -> dict[Lane, list[Due]]:
+        found = await self._sql.fetch(
+            f"WITH due AS MATERIALIZED (SELECT wanted.lane AS place, due.* {_WANTED} CROSS JOIN LATERAL "
+            f"(SELECT {_ROW} {_QUEUED} AND due_at <= $3 ORDER BY due_at, key LIMIT wanted.most {locking}) AS due) "
+            "SELECT due.due_at, nextval('sfn.number'), due.* FROM due",
+            *self._wanted(most),
+            micros(now),
+        )
+        rows: dict[Lane, list[Due]] = {}
+        for _, number, place, *row in sorted(found, key=lambda row: (row[0], row[3])):
+            rows.setdefault(self._lanes.of(place), []).append(Due(_row(row), number))
+        return rows
+
+    async def save(self, changes: Sequence[Change]) -> None:
+        new = [after for before, after in changes if before is None and after is not None]
+        kept = [(before, after) for before, after in changes if before is not None and after is not None]
+        gone = [before.subject for before, after in changes if before is not None and after is None]
+        moved = [after for before, after in kept if self._moves(before, after)]
+        lanes = {row.subject: lane_of(row, self._stores) for row in (*new, *moved)}
+        numbers = await self._lanes.numbered(self._sql, set(lanes.values())) if lanes else {}
+        placed = {subject: numbers[lane] for subject, lane in lanes.items()}
+        if new:
+            await self._insert(new, placed)
+        if kept:
+            await self._update(kept, placed)
+        for table in ("subject", "memo", "place") if gone else ():
+            await self._sql.execute(f"DELETE FROM sfn.{table} WHERE key = ANY($1)", addresses(gone))
+        await self._write_memos([(Memo(), row) for row in new] + [(before.memo, after) for before, after in kept])
+        await self._write_places([(frozenset(), row) for row in new] + [(one.locations, row) for one, row in kept])
+
+    def _wanted(self, most: Mapping[Lane, int]) -> tuple[list[int], list[int]]:
+        return [self._lanes.known[lane] for lane in most], list(most.values())
+
+    def _moves(self, before: Row, after: Row) -> bool:
+        """Whether a row goes into another lane; most that change do not by the look of it."""
+        alike = after.story is before.story and after.locations is before.locations
+        if alike and (after.seq > after.done_seq) == (before.seq > before.done_seq):
+            return False
+        return lane_of(before, self._stores) != lane_of(after, self._stores)
+
+    async def _insert(self, rows: Sequence[Row], placed: Mapping[Subject, int]) -> None:
+        inserted = await self._sql.execute(columns.INSERT, *columns.whole(rows, placed))
+        if inserted < len(rows):
+            raise Again
+
+    async def _update(self, pairs: Sequence[tuple[Row, Row]], placed: Mapping[Subject, int]) -> None:
+        names, values = columns.changed(pairs, placed)
+        if names:
+            await self._sql.execute(columns.update(names), *values)
+
+    async def _write_memos(self, rows: Sequence[tuple[Memo, Row]]) -> None:
+        changed = [row for before, row in rows if row.memo is not before and row.memo != before]
+        encoded = {address(row.subject)[0]: memo_column(row.memo) for row in changed}
+        written = {key: memo for key, memo in encoded.items() if memo is not None}
+        if written:
+            await self._sql.execute(
+                "INSERT INTO sfn.memo(key, memo) SELECT * FROM unnest($1::text[], $2::bytea[]) "
+                "ON CONFLICT (key) DO UPDATE SET memo = excluded.memo",
+                list(written),
+                list(written.values()),
+            )
+        if len(written) < len(encoded):
+            emptied = [key for key in encoded if key not in written]
+            await self._sql.execute("DELETE FROM sfn.memo WHERE key = ANY($1)", emptied)
+
+    async def _write_places(self, rows: Sequence[tuple[frozenset[str], Row]]) -> None:
+        """Keep what is looked up by a location."""
+        changed = [
+            (set(map(location_of, before)), set(map(location_of, row.locations)), row.subject)
+            for before, row in rows
+            if row.locations is not before
+        ]
+        come = [(subject, location) for before, now, subject in changed for location in sorted(now - before)]
+        left = [(subject, location) for before, now, subject in changed for location in sorted(before - now)]
+        if come:
+            await self._sql.execute(
+                "INSERT INTO sfn.place(key, catalog, location) "
+                "SELECT * FROM unnest($1::text[], $2::text[], $3::text[])",
+                addresses([subject for subject, _ in come]),
+                [subject.catalog for subject, _ in come],
+                [text(location) for _, location in come],
+            )
+        if left:
+            await self._sql.execute(
+                "DELETE FROM sfn.place AS p USING unnest($1::text[], $2::text[]) AS n(key, location) "
+                "WHERE p.key = n.key AND p.location = n.location",
+                addresses([subject for subject, _ in left]),
+                [text(location) for _, location in left],
+            )
+
+
+def _row(found: Sequence[Any]) -> Row:
+    key, name, locations, *rest = found
+    return parse_row(key if name is None else name, (*rest, None), parse_texts(locations))

@@ -1,0 +1,161 @@
+"""Transactions: begun, committed or undone, begun anew where another one was quicker; what goes wrong is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Final, TypeAlias, TypeVar
+
+import anyio
+
+from sfn.errors import SfnError
+from sfn.inbox.postgres.connections import Connection, Connections
+from sfn.inbox.postgres.faults import UNCERTAIN, UNREACHABLE, Fault, Gone
+from sfn.inbox.postgres.refusals import refusal
+from sfn.inbox.postgres.tables import KnownLanes, Sql, SqlUnit
+from sfn.inbox.postgres.unit import Again, Unit
+
+T = TypeVar("T")
+Verb: TypeAlias = Callable[[Unit], Awaitable[T]]
+
+ATTEMPTS: Final = 10
+"""At one transaction that another one gets in the way of."""
+PATIENCE: Final = 15.0
+"""Seconds for a transaction with all attempts, from the wait for a connection to the answer."""
+WIDE_PATIENCE: Final = 60.0
+"""Seconds for one that looks at every row."""
+_STEP: Final = 0.01
+_ANEW: Final = frozenset({"40001", "40P01", "0A000", "26000", "42P05"})
+"""What begins anew: another transaction was let go on instead; or statements were prepared that are so no more, because
+the tables were changed, or a pooler came between."""
+
+_DURABLE: Final = {
+    "synchronous_commit": "on",
+    # Whoever stops in the middle must not keep others from its rows for long.
+    "lock_timeout": "5s",
+    "statement_timeout": "10s",
+    "idle_in_transaction_session_timeout": "10s",
+    "jit": "off",
+}
+_INDEXED: Final = {
+    # What fits many rows fits few as well, and of tables that just grew no statistics tell.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+_ANY_PLAN: Final = {
+    "enable_seqscan": "on",
+    "enable_hashjoin": "on",
+    "enable_mergejoin": "on",
+    "plan_cache_mode": "auto",
+}
+_WIDE: Final = {**_ANY_PLAN, "statement_timeout": "60s"}
+
+
+_PLAIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+
+def _set(settings: Mapping[str, str], how: str) -> str:
+    return ";".join(f"{how} {name} = '{value}'" for name, value in settings.items())
+
+
+SETTLED: Final = _set(_DURABLE | _INDEXED, "SET")
+"""What is run in a session that nobody else gets."""
+_BEGIN: Final = {True: _PLAIN, False: f"{_PLAIN};{_set(_DURABLE | _INDEXED, 'SET LOCAL')}"}
+"""How a transaction begins: in a session of our own, or in one that others get."""
+_BEGIN_WIDE: Final = {
+    True: f"{_PLAIN};{_set(_WIDE, 'SET LOCAL')}",
+    False: f"{_PLAIN};{_set(_DURABLE | _WIDE, 'SET LOCAL')}",
+}
+
+
+class Transactions:
+    """Runs verbs, each in a transaction of its own.
+
+    Args:
+        connections: where they run.
+        where: the database, in errors.
+        lanes: what all of them learnt of the lanes.
+        stores: see `Terms.stores`.
+    """
+
+    def __init__(self, connections: Connections, where: str, lanes: KnownLanes, stores: Collection[str]) -> None:
+        self._connections, self._where = connections, where
+        self._lanes, self._stores = lanes, stores
+
+    async def run(self, verb: Verb[T], *, wide: bool = False) -> T:
+        """The result of a verb, once it is committed, see `on_tables`."""
+        return await self._judged(verb, wide=wide, starting=False)
+
+    async def on_tables(self, verb: Callable[[Sql], Awaitable[T]], *, starting: bool = False) -> T:
+        """The result of a verb that speaks SQL, once it is committed.
+
+        Args:
+            verb: called again, in a new transaction, if another one was quicker or a connection was lost before it.
+            starting: the process has not worked with the database yet.
+
+        Raises:
+            Transient: scope inbox: nothing of it was done; or, if the connection was lost in its last moment, all.
+            Permanent: scope inbox: it has a value that can't be stored.
+            Broken: the inbox can't be trusted any more, or never could.
+        """
+        return await self._judged(lambda unit: verb(unit.sql), wide=True, starting=starting)
+
+    async def _judged(self, verb: Callable[[SqlUnit], Awaitable[T]], *, wide: bool, starting: bool) -> T:
+        try:
+            with anyio.fail_after(WIDE_PATIENCE if wide else PATIENCE):
+                return await self._repeated(verb, _BEGIN_WIDE if wide else _BEGIN)
+        except Fault as fault:
+            raise self._refused(fault, starting=starting) from None
+        except TimeoutError:
+            raise self._refused(Fault(UNREACHABLE, "no answer in time"), starting=starting) from None
+
+    async def _repeated(self, verb: Callable[[SqlUnit], Awaitable[T]], begin: Mapping[bool, str]) -> T:
+        lost = 0
+        fault = Fault("40001", "others were quicker, time and again")
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                await anyio.sleep(attempt * _STEP)
+            try:
+                return await self._once(verb, begin)
+            except Again:
+                continue
+            except Gone as gone:
+                # An idle connection does not tell that the server was started anew; the next one is no idle one.
+                lost += 1
+                if gone.code == UNCERTAIN or lost > 1:
+                    raise
+            except Fault as refused:
+                if refused.code not in _ANEW:
+                    raise
+                fault = refused
+        raise fault
+
+    async def _once(self, verb: Callable[[SqlUnit], Awaitable[T]], begin: Mapping[bool, str]) -> T:
+        async with self._connections.one() as connection:
+            unit = SqlUnit(connection, self._lanes, self._stores)
+            try:
+                await connection.command(begin[connection.prepares])
+                result = await verb(unit)
+                await _commit(connection)
+            except Gone:
+                raise
+            except Exception:
+                with suppress(Fault):
+                    await connection.command("ROLLBACK")
+                raise
+            unit.committed()
+            return result
+
+    def _refused(self, fault: Fault, *, starting: bool) -> SfnError:
+        return refusal(fault, self._where, starting=starting)
+
+
+async def _commit(connection: Connection) -> None:
+    try:
+        await connection.command("COMMIT")
+    except Fault as fault:
+        # It may have been committed before the answer was lost.
+        connection.end()
+        raise Gone(UNCERTAIN, fault.text) from None

@@ -1,0 +1,234 @@
+"""The port to the database: what the ledger asks of one transaction. `tables` says it in SQL.
+
+Transactions read what others committed before the statement, not before the transaction (READ COMMITTED): what must not
+change between two statements is locked, or held. No transaction waits for another in a circle, as all of them take what
+they wait for in one order:
+
+    held places, by number    `Roster.hold`
+    rows, by key              `Rows.get` with `Locking.WAIT`, once
+    events, by their ids      `Events.log`
+    new rows, by key          `Rows.save`
+    letters, catalogs         the rest
+
+What is taken with `Locking.SKIP` waits for nobody. Where two turn out to wait for each other all the same, the database
+ends one of them, and it is begun anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from sfn.inbox.postgres.notes import Catalogs, Letters
+from sfn.inbox.row import Row
+from sfn.inbox.standing import LastEvent
+from sfn.words import Hint, Known, Lane, Memo, Subject, TableName
+
+
+class Locking(StrEnum):
+    """What becomes of rows that are read. A locked row is changed by nobody else until the transaction ends."""
+
+    NONE = ""
+    """They are read, no more."""
+    WAIT = "FOR UPDATE"
+    """They are locked; those that another transaction has are waited for, and read as it left them."""
+    SKIP = "FOR UPDATE SKIP LOCKED"
+    """They are locked; those that another transaction has are left out."""
+
+
+class Again(Exception):
+    """The transaction is to be undone and begun anew: another one was quicker, or it needs what it did not lock."""
+
+
+class Change(NamedTuple):
+    """What a transaction makes of a row.
+
+    Attributes:
+        before: as it was read; None for one that was not there.
+        after: as it is to be; None: it goes.
+    """
+
+    before: Row | None
+    after: Row | None
+
+
+class Entry(NamedTuple):
+    """One event.
+
+    Attributes:
+        seq: its number.
+        hint: what it said.
+        received: when.
+    """
+
+    seq: int
+    hint: Hint
+    received: datetime
+
+
+class Found(NamedTuple):
+    """Rows that were read, without their memos, and numbers that were drawn afterwards.
+
+    Attributes:
+        rows: those that there are.
+        numbers: ascending, each greater than all that any transaction drew before the rows were locked.
+    """
+
+    rows: dict[Subject, Row]
+    numbers: Sequence[int] = ()
+
+
+class Overdue(NamedTuple):
+    """Leases that have run out.
+
+    Attributes:
+        rows: whose, without their memos.
+        next: when the first of the others will.
+    """
+
+    rows: list[Row]
+    next: datetime | None
+
+
+class Waiting(NamedTuple):
+    """A queued row, from afar."""
+
+    subject: Subject
+    due_at: datetime
+
+
+class Due(NamedTuple):
+    """A queued row that is due, without its memo, and a number that was drawn for it afterwards, as of `Found`."""
+
+    row: Row
+    number: int
+
+
+class Place(NamedTuple):
+    """A location, of a catalog's tables."""
+
+    catalog: str
+    location: str
+
+
+class Rows(Protocol):
+    """The rows."""
+
+    async def get(self, subjects: Collection[Subject], locking: Locking, numbers: int = 0) -> Found:
+        """Those of these rows that there are, and so many numbers."""
+        ...
+
+    async def memos(self, subjects: Collection[Subject]) -> dict[Subject, Memo]:
+        """The memos of rows, those that are not empty. Only of a locked row it is the one that goes with the row."""
+        ...
+
+    async def overdue(self, now: datetime, most: int, locking: Locking) -> Overdue:
+        """So many of the rows whose lease ended by now."""
+        ...
+
+    async def queues(self, most: Callable[[Lane], int]) -> dict[Lane, list[Waiting]]:
+        """Every lane that ever had a row; so many of its queued rows, those first that are due first; not locked."""
+        ...
+
+    async def due(self, most: Mapping[Lane, int], now: datetime, locking: Locking) -> dict[Lane, list[Due]]:
+        """So many of each lane's queued rows that are due by now, those first that are due first."""
+        ...
+
+    async def save(self, changes: Sequence[Change]) -> None:
+        """Write changes of rows that are locked, or are not there.
+
+        A row's memo is written where the two differ by it: who may drop one must have read it.
+
+        Raises:
+            Again: somebody made a row meanwhile that was not there.
+        """
+        ...
+
+
+class Events(Protocol):
+    """The log of events."""
+
+    async def log(self, entries: Sequence[Entry]) -> Collection[int]:
+        """Log events; the numbers of those that are new: (sender, event id) was not known, nor told of before."""
+        ...
+
+    async def last(self, seq: int) -> LastEvent | None:
+        """The event of a number."""
+        ...
+
+    async def prune(self, before: datetime, most: int) -> int:
+        """Delete the oldest events that were received before a moment, so many at most; how many."""
+        ...
+
+
+class Roster(Protocol):
+    """What the rows say of all tables together: read, not locked."""
+
+    async def hold(self, places: Iterable[Place]) -> None:
+        """Keep others that do the same from these places until the transaction ends: before anything else is locked.
+
+        Who adds a row to those that may have files at a place, and who tells all of them that it is free, must see
+        one what the other did.
+        """
+        ...
+
+    async def known(self, catalog: str, after: str, limit: int) -> list[tuple[str, Known]]:
+        """A page of a catalog's table rows; each with a mark, by which the next page begins `after` it."""
+        ...
+
+    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
+        """Rows whose live file carries the uuid, by name."""
+        ...
+
+    async def live_at(self, place: Place) -> dict[TableName, str | None]:
+        """Rows with a live file at a place, each with its table uuid."""
+        ...
+
+    async def visitors(self, places: Iterable[Place]) -> list[TableName]:
+        """Rows that may have a file at one of these places, live or not, by name."""
+        ...
+
+    async def live_count(self, catalog: str) -> int:
+        """How many rows have a live file."""
+        ...
+
+    async def held(self, catalog: str, after: str, limit: int) -> list[tuple[str, Subject]]:
+        """A page of the rows that the brake holds, each with its mark, as of `known`."""
+        ...
+
+    async def is_any_held(self, catalog: str) -> bool:
+        """Whether the brake holds a row."""
+        ...
+
+    async def counts(self) -> Mapping[tuple[str, str], int]:
+        """See `Figures.tables`: every row is looked at."""
+        ...
+
+    async def oldest(self, now: datetime) -> dict[str, datetime]:
+        """See `Figures.oldest_due`."""
+        ...
+
+
+class Unit(Protocol):
+    """One transaction. What is done by it is seen by others, and on disk, once it has ended well; else it is undone."""
+
+    @property
+    def rows(self) -> Rows: ...
+
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def letters(self) -> Letters: ...
+
+    @property
+    def catalogs(self) -> Catalogs: ...
+
+    @property
+    def roster(self) -> Roster: ...
+
+    async def alone(self) -> bool:
+        """Whether nobody else tends the inbox now; then nobody does until the transaction ends."""
+        ...

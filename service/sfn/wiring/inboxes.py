@@ -1,0 +1,87 @@
+"""From the settings to the inbox: which adapter it is, who has it, whether one could be kept there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from sfn.clock import Clock, SystemClock
+from sfn.inbox import Brake, Intake, Roster, Worklist
+from sfn.inbox.commits import Commit
+from sfn.inbox.desk import Custody, DeadLetters, Desk
+from sfn.inbox.postgres import PostgresInbox, Proof, Server, proved
+from sfn.inbox.sqlite import SqliteInbox, held_by
+from sfn.inbox.terms import Terms
+from sfn.settings import Settings
+from sfn.wiring.terms import inbox_terms
+
+
+class Inbox(Intake, Worklist, Roster, Brake, Desk, DeadLetters, Custody, Protocol):
+    """All faces of an inbox, and who looks after it."""
+
+    async def tend(self, retention: timedelta) -> NoReturn:
+        """Keep it small, for ever: a sibling of what uses it.
+
+        Args:
+            retention: how long events are kept.
+
+        Raises:
+            Broken: as soon as the inbox can't be trusted any more.
+        """
+        ...
+
+
+def opened(settings: Settings, clock: Clock, observe: Callable[[Commit], None]) -> AbstractAsyncContextManager[Inbox]:
+    """The configured inbox; closed in the end.
+
+    Args:
+        observe: told of every transaction.
+
+    Raises:
+        Broken: it can't be used, or not by this process.
+        Transient: scope inbox: there is no room, or no answer.
+    """
+    terms, limit = inbox_terms(settings), settings.listener.queue_limit
+    if settings.inbox.path is not None:
+        return SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe)
+    return PostgresInbox.opened(_server(settings), terms, clock, queue_limit=limit, observe=observe)
+
+
+def is_shared(settings: Settings) -> bool:
+    """Whether other processes may have the configured inbox too: what one of them is told of it, others find there."""
+    return settings.inbox.path is None
+
+
+def holder(file: Path) -> str | None:
+    """Which process has an inbox in a file just now, None for none.
+
+    Raises:
+        Broken: nobody can tell.
+    """
+    return held_by(file)
+
+
+async def tried(file: Path) -> None:
+    """Make an inbox in a file that is not there, open it and close it again.
+
+    Raises:
+        SfnError: none can be kept there.
+    """
+    async with SqliteInbox.opened(file, Terms(), SystemClock()):
+        pass
+
+
+async def proof(settings: Settings) -> Proof:
+    """What is found of the configured database; no row of it is touched.
+
+    Raises:
+        SfnError: none can be kept there.
+    """
+    return await proved(_server(settings), SystemClock())
+
+
+def _server(settings: Settings) -> Server:
+    return Server(settings.inbox.url, settings.inbox.password_file)

@@ -1,0 +1,96 @@
+"""Processes that share an inbox in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import asyncpg
+
+from sfn.clock import Clock, SystemClock
+from sfn.inbox.postgres import PostgresInbox, Server
+from sfn.inbox.terms import Terms
+from sfn.words import Claim, Done, Hint, Slots, TableName
+from tests.promises.inboxes import PLENTY
+
+ANY = Terms()
+ONE_BY_ONE = Slots(total=3, live=3, sweeps=1)
+
+
+@asynccontextmanager
+async def replicas(dsn: str, clock: Clock, number: int = 2, terms: Terms = ANY) -> AsyncIterator[list[PostgresInbox]]:
+    """So many inboxes on one database, as of so many processes."""
+    async with AsyncExitStack() as stack:
+        opened = [PostgresInbox.opened(Server(dsn), terms, clock, figures_kept=0) for _ in range(number)]
+        yield [await stack.enter_async_context(inbox) for inbox in opened]
+
+
+@asynccontextmanager
+async def session(dsn: str) -> AsyncIterator[Any]:
+    """A connection of somebody else's, by asyncpg, which has no types."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def stored(dsn: str, query: str) -> list[Any]:
+    """The first column of what a query answers."""
+    async with session(dsn) as connection:
+        return [row[0] for row in await connection.fetch(query)]
+
+
+def named(number: int) -> TableName:
+    """One of many tables."""
+    return TableName("prod", ("sales",), f"t{number:05}")
+
+
+async def fill(inbox: PostgresInbox, rows: int) -> None:
+    """Hint so many tables."""
+    await inbox.put([Hint(named(number)) for number in range(rows)])
+
+
+async def claims(inbox: PostgresInbox, held: Sequence[Claim] = ()) -> list[Claim]:
+    """What can be claimed now."""
+    return list((await inbox.claim(PLENTY, held)).claims)
+
+
+def done(after: float = 3600) -> Done:
+    """A look that ended well; the next one is far away."""
+    return Done(SystemClock().now() + timedelta(seconds=after))
+
+
+def work_off(dsn: str, answer: Connection) -> None:
+    """Claim and settle until nothing is due; tell the tables of the settled claims."""
+
+    async def run() -> None:
+        settled: list[str] = []
+        clock = SystemClock()
+        async with PostgresInbox.opened(Server(dsn), ANY, clock) as inbox:
+            answer.send("open")
+            answer.recv()
+            while got := (await inbox.claim(ONE_BY_ONE)).claims:
+                for claim in got:
+                    assert await inbox.settle(claim, done(), clock.now())
+                    settled.append(str(claim.subject))
+                await anyio.lowlevel.checkpoint()
+        answer.send(settled)
+
+    anyio.run(run)
+
+
+def claim_and_stand_still(dsn: str, answer: Connection) -> None:
+    """Claim everything, say so, and wait to be killed."""
+
+    async def run() -> None:
+        async with PostgresInbox.opened(Server(dsn), Terms(lease=timedelta(seconds=1)), SystemClock()) as inbox:
+            answer.send(len((await inbox.claim(PLENTY)).claims))
+            await anyio.sleep_forever()
+
+    anyio.run(run)

@@ -1,0 +1,163 @@
+"""The tables in PostgreSQL: made once, by whoever comes first, and shared by versions of the service that differ."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from sfn.clock import SystemClock
+from sfn.errors import Broken, Transient
+from sfn.inbox.postgres import PostgresInbox, Server
+from sfn.inbox.postgres.driver import Connection, connect
+from sfn.inbox.postgres.opening import reached
+from sfn.inbox.postgres.schema import MIGRATIONS, Migration
+from sfn.inbox.postgres.tables import Sql
+from sfn.inbox.postgres.tables.rows import RowTable
+from sfn.inbox.terms import Terms
+from sfn.words import Hint, Lane, Slots, TableName, Urgency
+from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
+from tests.servers.postgres import Postgres
+
+NOW = len(MIGRATIONS)
+KIND = Migration("ALTER TABLE sfn.event ADD COLUMN kind text", oldest=NOW)
+"""One that an older version need not know."""
+HARSH = Migration("ALTER TABLE sfn.event RENAME COLUMN key TO whose", oldest=NOW + 2)
+"""One that no older version may see."""
+
+
+@pytest.fixture(name="dsn")
+def fixture_dsn(postgres: Postgres, database: str) -> str:
+    return postgres.dsn(database)
+
+
+async def test_replicas_that_start_together_make_the_tables_once(dsn: str) -> None:
+    counts: list[int] = []
+
+    async def start(number: int) -> None:
+        async with PostgresInbox.opened(Server(dsn), Terms(), SystemClock()) as inbox:
+            await inbox.put([Hint(named(number))])
+            counts.append(len(await stored(dsn, "SELECT version FROM sfn.version")))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(8):
+            tasks.start_soon(start, number)
+    assert counts == [1] * 8
+    assert await stored(dsn, "SELECT count(*) FROM sfn.subject") == [8]
+
+
+async def test_a_start_that_is_interrupted_leaves_nothing_behind(dsn: str) -> None:
+    broken = Migration("CREATE TABLE sfn.more(id int); SELECT 1 / 0", oldest=1)
+    with pytest.raises(Broken, match="22012"):
+        async with PostgresInbox.opened(Server(dsn), Terms(), SystemClock(), migrations=[*MIGRATIONS, broken]):
+            pass
+    assert await stored(dsn, "SELECT to_regnamespace('sfn')") == [None]
+
+
+async def test_an_older_version_works_beside_a_newer_one_that_leaves_room_for_it(dsn: str) -> None:
+    clock = SystemClock()
+    older = PostgresInbox.opened(Server(dsn), Terms(), clock)
+    newer = PostgresInbox.opened(Server(dsn), Terms(), clock, migrations=[*MIGRATIONS, KIND])
+    async with older as old:
+        await fill(old, 2)
+        # Its statements are prepared by now.
+        (first, second) = await claims(old)
+        async with newer as new:
+            for inbox in (old, new):
+                await inbox.put([Hint(named(7), "etl", "e1"), Hint(named(8))])
+                await inbox.check_version()
+            assert await old.settle(first, done(), clock.now())
+            assert await new.settle(second, done(), clock.now())
+            assert len(await claims(old)) == 2
+        async with replicas(dsn, clock, 1) as [restarted]:
+            assert (await restarted.put([Hint(named(7), "etl", "e1")])).duplicates == 1
+    assert await stored(dsn, "SELECT version FROM sfn.version") == [NOW + 1]
+
+
+async def test_an_older_version_does_not_start_on_what_it_must_not_see(dsn: str) -> None:
+    newer = PostgresInbox.opened(Server(dsn), Terms(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH])
+    async with newer:
+        pass
+    with pytest.raises(Broken, match=f"version {NOW + 2}, which takes {NOW + 2} at least; start the version"):
+        async with PostgresInbox.opened(Server(dsn), Terms(), SystemClock()):
+            pass
+
+
+async def test_an_older_version_that_runs_ends_when_it_must_not_go_on(dsn: str) -> None:
+    older = PostgresInbox.opened(Server(dsn), Terms(), SystemClock())
+    newer = PostgresInbox.opened(Server(dsn), Terms(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH])
+    async with older as old, newer:
+        with anyio.fail_after(10), pytest.raises(Broken, match="which takes"):
+            await old.tend(timedelta(hours=72), every=0.1)
+
+
+async def test_tables_that_somebody_removed_end_the_process(dsn: str) -> None:
+    async with replicas(dsn, SystemClock(), 1) as [inbox]:
+        await fill(inbox, 1)
+        await stored(dsn, "DROP SCHEMA sfn CASCADE")
+        with pytest.raises(Broken, match="leave the schema sfn to the service"):
+            await fill(inbox, 1)
+
+
+@pytest.fixture(name="sql")
+async def fixture_sql(dsn: str) -> AsyncIterator[Connection]:
+    connection = await connect(Server(dsn), prepares=True)
+    yield connection
+    await connection.close()
+
+
+async def test_what_is_told_again_of_a_row_touches_no_index(dsn: str, sql: Connection) -> None:
+    async with replicas(dsn, SystemClock(), 1) as [inbox]:
+        await fill(inbox, 50)
+        for _ in range(20):
+            await fill(inbox, 50)
+    query = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'subject'"
+    with anyio.fail_after(5):
+        while not (found := await sql.fetch(query))[0][0]:
+            await anyio.sleep(0.1)
+    ((updated, hot),) = found
+    assert updated == 1000
+    assert hot > 900
+
+
+@pytest.mark.parametrize("backlog", [200, 4000])
+async def test_a_blocked_backlog_is_never_scanned(dsn: str, backlog: int) -> None:
+    """Nor does it take statistics of a table that has just grown."""
+    away = Lane("away", "", Urgency.LIVE)
+    slots = Slots(total=9, live=9, sweeps=9, named={away: 0})
+    async with replicas(dsn, SystemClock(), 1) as [inbox]:
+        await inbox.put([Hint(TableName("away", ("sales",), f"t{number}")) for number in range(backlog)])
+        await fill(inbox, 20)
+    async with reached(Server(dsn)) as there:
+
+        async def look(sql: Sql) -> Any:
+            await RowTable(sql, unit_lanes(there), ()).queues(lambda lane: slots.of(lane))
+            query = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'subject'"
+            return (await sql.fetch(query))[0][0]
+
+        assert await there.transactions.on_tables(look) < 50
+
+
+async def test_who_may_not_make_a_schema_is_told_what_to_do(postgres: Postgres, database: str, dsn: str) -> None:
+    async with session(dsn) as admin:
+        await admin.execute("CREATE ROLE lesser LOGIN")
+    try:
+        lesser = Server(dsn.replace("postgres@", "lesser@"))
+        with pytest.raises(Broken, match="GRANT CREATE ON DATABASE"):
+            async with PostgresInbox.opened(lesser, Terms(), SystemClock()):
+                pass
+        async with session(dsn) as admin:
+            await admin.execute("CREATE SCHEMA sfn AUTHORIZATION lesser")
+        async with PostgresInbox.opened(lesser, Terms(), SystemClock()) as inbox:
+            await fill(inbox, 1)
+            async with session(dsn) as admin:
+                await admin.execute("REVOKE ALL ON sfn.event FROM lesser; ALTER TABLE sfn.event OWNER TO postgres")
+            # It was right once: somebody is at it, and what comes meanwhile comes again.
+            with pytest.raises(Transient, match="42501"):
+                await fill(inbox, 1)
+    finally:
+        async with session(dsn) as admin:
+            await admin.execute("DROP OWNED BY lesser CASCADE; DROP ROLE lesser")

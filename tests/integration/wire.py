@@ -1,0 +1,93 @@
+"""A wire between us and a database's server, which may be cut, laid elsewhere or fall silent at any moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from enum import Enum, auto
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream
+
+ENDED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+class Cut(Enum):
+    """When a wire is cut."""
+
+    BEFORE = auto()
+    """The server never gets the words."""
+    AFTER = auto()
+    """The server gets them and answers, and the answer is lost."""
+
+
+class Wire:
+    """All connections to one server.
+
+    Attributes:
+        port: where to connect to.
+        target: the port of the server; of new connections.
+        words: whatever client sends them next has its connection cut, once.
+        cut: how.
+        is_silent: nothing is passed on any more, in either direction.
+    """
+
+    def __init__(self, port: int, target: int) -> None:
+        self.port, self.target = port, target
+        self.words = b""
+        self.cut = Cut.BEFORE
+        self.is_silent = False
+
+    def cut_at(self, words: bytes, cut: Cut) -> None:
+        """Cut the connection of the next one that sends these words."""
+        self.words, self.cut = words, cut
+
+    async def carry(self, client: SocketStream) -> None:
+        """One connection, until either side ends it."""
+        lost = anyio.Event()
+        server = await anyio.connect_tcp("127.0.0.1", self.target)
+        async with client, server, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._ask, client, server, lost, tasks.cancel_scope)
+            tasks.start_soon(self._answer, server, client, lost, tasks.cancel_scope)
+
+    async def _ask(self, client: SocketStream, server: SocketStream, lost: anyio.Event, end: anyio.CancelScope) -> None:
+        with suppress(*ENDED):
+            async for data in client:
+                await self._pause()
+                is_last = bool(self.words) and self.words in data
+                if is_last:
+                    self.words = b""
+                    lost.set()
+                if is_last and self.cut is Cut.BEFORE:
+                    break
+                await server.send(data)
+        if not lost.is_set() or self.cut is Cut.BEFORE:
+            end.cancel()
+
+    async def _answer(
+        self, server: SocketStream, client: SocketStream, lost: anyio.Event, end: anyio.CancelScope
+    ) -> None:
+        with suppress(*ENDED):
+            async for data in server:
+                await self._pause()
+                if lost.is_set():
+                    break
+                await client.send(data)
+        end.cancel()
+
+    async def _pause(self) -> None:
+        while self.is_silent:  # noqa: ASYNC110 - it is over when a test says so
+            await anyio.sleep(0.01)
+
+
+@asynccontextmanager
+async def wire_to(target: int) -> AsyncIterator[Wire]:
+    """A wire to a port of this machine."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    wire = Wire(listener.extra(SocketAttribute.local_port), target)  # noqa: S610 - it is anyio's, not Django's
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, wire.carry)
+        try:
+            yield wire
+        finally:
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,34 @@
+"""Which roles a process may have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sfn.errors import SfnError
+from sfn.settings.roles import ALL, Role, check_roles, roles_of
+from tests.unit.settings_ground import CATALOG, Ground
+
+
+def test_roles_are_named_with_commas() -> None:
+    assert roles_of("receiver, worker,admin") == ALL
+    assert roles_of("worker") == {Role.WORKER}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("wroker", "did you mean worker?"), ("", "some of receiver, worker, admin")]
+)
+def test_what_is_no_role_is_named(text: str, said: str) -> None:
+    with pytest.raises(SfnError) as refused:
+        roles_of(text)
+    assert said in str(refused.value)
+
+
+def test_work_is_left_to_nobody_with_an_inbox_that_one_process_has(tmp_path: Path) -> None:
+    settings = Ground(tmp_path).load(CATALOG)
+    check_roles({Role.WORKER}, settings)
+    with pytest.raises(SfnError, match="expected worker among them"):
+        check_roles({Role.RECEIVER, Role.ADMIN}, settings)
+    shared = Ground(tmp_path).load(f"{CATALOG}[inbox]\nurl = 'postgresql://sfn@db/sfn'\n")
+    check_roles({Role.RECEIVER}, shared)
