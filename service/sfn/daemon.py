@@ -158,7 +158,7 @@ class Daemon:
             siblings.start_soon(self._become_ready)
             async with anyio.create_task_group() as serving:
                 serving.start_soon(self._listen)
-                await self._service.work(self._stop)
+                await (self._service.worker.run(self._stop) if self._service.works else self._stop.wait())
                 # Only now: whoever asks during the drain is told of it, not refused.
                 left = self._give_up_at - anyio.current_time()
                 self._server.config.timeout_graceful_shutdown = max(1, math.ceil(left))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
 import anyio
 import pytest
@@ -12,13 +10,9 @@ import pytest
 from sfn.clock import SystemClock
 from sfn.errors import Broken, Transient
 from sfn.inbox.postgres import PostgresInbox, Server
-from sfn.inbox.postgres.driver import Connection, connect
-from sfn.inbox.postgres.opening import reached
 from sfn.inbox.postgres.schema import MIGRATIONS, Migration
-from sfn.inbox.postgres.tables import Sql
-from sfn.inbox.postgres.tables.rows import RowTable
 from sfn.inbox.terms import Terms
-from sfn.words import Hint, Lane, Slots, TableName, Urgency
+from sfn.words import Hint
 from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
 from tests.servers.postgres import Postgres
 
@@ -102,46 +96,7 @@ async def test_tables_that_somebody_removed_end_the_process(dsn: str) -> None:
             await fill(inbox, 1)
 
 
-@pytest.fixture(name="sql")
-async def fixture_sql(dsn: str) -> AsyncIterator[Connection]:
-    connection = await connect(Server(dsn), prepares=True)
-    yield connection
-    await connection.close()
-
-
-async def test_what_is_told_again_of_a_row_touches_no_index(dsn: str, sql: Connection) -> None:
-    async with replicas(dsn, SystemClock(), 1) as [inbox]:
-        await fill(inbox, 50)
-        for _ in range(20):
-            await fill(inbox, 50)
-    query = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'subject'"
-    with anyio.fail_after(5):
-        while not (found := await sql.fetch(query))[0][0]:
-            await anyio.sleep(0.1)
-    ((updated, hot),) = found
-    assert updated == 1000
-    assert hot > 900
-
-
-@pytest.mark.parametrize("backlog", [200, 4000])
-async def test_a_blocked_backlog_is_never_scanned(dsn: str, backlog: int) -> None:
-    """Nor does it take statistics of a table that has just grown."""
-    away = Lane("away", "", Urgency.LIVE)
-    slots = Slots(total=9, live=9, sweeps=9, named={away: 0})
-    async with replicas(dsn, SystemClock(), 1) as [inbox]:
-        await inbox.put([Hint(TableName("away", ("sales",), f"t{number}")) for number in range(backlog)])
-        await fill(inbox, 20)
-    async with reached(Server(dsn)) as there:
-
-        async def look(sql: Sql) -> Any:
-            await RowTable(sql, unit_lanes(there), ()).queues(lambda lane: slots.of(lane))
-            query = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'subject'"
-            return (await sql.fetch(query))[0][0]
-
-        assert await there.transactions.on_tables(look) < 50
-
-
-async def test_who_may_not_make_a_schema_is_told_what_to_do(postgres: Postgres, database: str, dsn: str) -> None:
+async def test_who_may_not_make_a_schema_is_told_what_to_do(dsn: str) -> None:
     async with session(dsn) as admin:
         await admin.execute("CREATE ROLE lesser LOGIN")
     try:

@@ -59,23 +59,23 @@ class Service:
         application: what the listener serves.
         readiness: what `/readyz` says; holds `STARTING` until somebody clears it.
         worker: turns hints into files.
-        work: has it do so until something is set, or only waits for that where others do.
         intake: takes hints of our own.
         tend: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
         sweeps: what a start asks for.
         certificate: what the listener shows; None without TLS.
         tokens: files of tokens, for somebody to watch.
+        works: the worker is to run; else other processes turn hints into files.
     """
 
     application: Application
     readiness: Readiness
     worker: Worker
-    work: Callable[[anyio.Event], Coroutine[Any, Any, None]]
     intake: Intake
     tend: Callable[[], Coroutine[Any, Any, None]]
     sweeps: tuple[Hint, ...]
     certificate: Certificate | None = None
     tokens: tuple[TokenFile, ...] = ()
+    works: bool = True
 
 
 @asynccontextmanager
@@ -125,12 +125,12 @@ async def assembled(
             application=_application(settings, admitted, inbox, readiness, process, on_broken, metering),
             readiness=readiness,
             worker=worker,
-            work=worker.run if Role.WORKER in roles else _idle,
             intake=inbox,
             tend=partial(_tended, settings, inbox, retirement),
             sweeps=_first_sweeps(settings) if Role.WORKER in roles else (),
             certificate=shown,
             tokens=admitted.files,
+            works=Role.WORKER in roles,
         )
 
 
@@ -201,10 +201,6 @@ def _application(
             metering.routes(inbox.figures, process, admitted.scrapers),
         ],
     )
-
-
-async def _idle(stop: anyio.Event) -> None:
-    await stop.wait()
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:

@@ -1,0 +1,133 @@
+"""What the tables in PostgreSQL cost, and what they keep: no scan, no bloat, no commit that is not on disk."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from sfn.clock import SystemClock
+from sfn.errors import Broken
+from sfn.inbox.keeping import CLOSED_KEPT, PRUNED
+from sfn.inbox.letters import Order, Wanted
+from sfn.inbox.postgres import PostgresInbox, Server
+from sfn.inbox.postgres.opening import reached
+from sfn.inbox.postgres.tables import Sql
+from sfn.inbox.postgres.tables.lanes import KnownLanes, Lanes
+from sfn.inbox.postgres.tables.rows import RowTable
+from sfn.inbox.postgres.tables.values import number_of
+from sfn.inbox.terms import Terms
+from sfn.words import Dead, Hint, Lane, Reason, Slots, TableName, Urgency
+from tests.integration.sharing import claims, fill, named, replicas, session, stored
+from tests.promises.inboxes import TERMS, HandClock
+from tests.servers.postgres import Postgres
+
+READ = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'subject'"
+WRITTEN = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'subject'"
+
+
+@pytest.fixture(name="dsn")
+def fixture_dsn(postgres: Postgres, database: str) -> str:
+    return postgres.dsn(database)
+
+
+@pytest.mark.parametrize("backlog", [200, 4000])
+async def test_a_blocked_backlog_is_never_scanned(dsn: str, backlog: int) -> None:
+    """Nor does it take statistics of a table that has just grown."""
+    slots = Slots(total=9, live=9, sweeps=9, named={Lane("away", "", Urgency.LIVE): 0})
+    async with replicas(dsn, SystemClock(), 1) as [inbox]:
+        await fill(inbox, 20)
+        await inbox.put([Hint(TableName("away", ("sales",), f"t{number}")) for number in range(backlog)])
+
+    async def look(sql: Sql) -> int:
+        queues = await RowTable(sql, Lanes(KnownLanes()), ()).queues(slots.of)
+        assert [len(queue) for queue in queues.values()] == [9, 0]
+        ((read,),) = await sql.fetch(READ)
+        return int(read)
+
+    async with reached(Server(dsn)) as there:
+        assert await there.transactions.on_tables(look) < 30
+
+
+async def test_what_is_told_again_of_a_row_touches_no_index(dsn: str) -> None:
+    async with replicas(dsn, SystemClock(), 1) as [inbox]:
+        for _ in range(21):
+            await fill(inbox, 50)
+    async with session(dsn) as other:
+        with anyio.fail_after(5):
+            while not (found := await other.fetchrow(WRITTEN))[0]:  # noqa: ASYNC110 - the server says it by and by
+                await anyio.sleep(0.1)
+    updated, hot = found
+    assert updated == 1000
+    assert hot > 900
+
+
+async def test_what_is_old_goes_in_portions_and_one_process_does_it(dsn: str) -> None:
+    clock, kept = HandClock(), timedelta(hours=72)
+    async with replicas(dsn, clock, 2) as [first, second]:
+        for _ in range(3):
+            await first.put([Hint(named(number)) for number in range(PRUNED)])
+        clock.turn(kept.total_seconds() + 1)
+        await first.put([Hint(named(0), "etl", "new")])
+        async with session(dsn) as other, other.transaction():
+            await other.execute("SELECT pg_advisory_xact_lock($1::bigint)", number_of("tending"))
+            assert await second.tend_once(kept) == 0
+        assert await second.tend_once(kept) == 3 * PRUNED
+        assert await stored(dsn, "SELECT event_id FROM sfn.event") == ["new"]
+
+
+async def test_closed_letters_go_after_a_while(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock, 1, TERMS) as [inbox]:
+        await fill(inbox, 2)
+        for claim in await claims(inbox):
+            await inbox.settle(claim, Dead(Reason.PERMANENT, "it can't be"), clock.now())
+        assert await inbox.discard([1], Order("ann", "", clock.now())) == 1
+        clock.turn(CLOSED_KEPT.total_seconds() + 1)
+        await inbox.tend_once(timedelta(hours=72))
+        assert [letter.id for letter in await inbox.newest(Wanted(status=None), 10)] == [2]
+
+
+async def test_tending_goes_on_for_ever(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock, 1) as [inbox]:
+        await fill(inbox, 3)
+        clock.turn(10)
+        with anyio.move_on_after(0.5):
+            await inbox.tend(timedelta(seconds=5), every=0.1)
+        assert await stored(dsn, "SELECT count(*) FROM sfn.event") == [0]
+        await stored(dsn, "UPDATE sfn.version SET oldest = 99")
+        with anyio.fail_after(5), pytest.raises(Broken, match="takes 99"):
+            await inbox.tend(timedelta(seconds=5), every=0.1)
+
+
+async def test_a_commit_is_on_disk_whatever_the_server_does_by_default(dsn: str, database: str) -> None:
+    async with session(dsn) as other:
+        await other.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
+        await other.execute(f"ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'")
+
+    async def look(sql: Sql) -> list[str]:
+        return [(await sql.fetch(f"SHOW {name}"))[0][0] for name in ("synchronous_commit", "transaction_isolation")]
+
+    async with reached(Server(dsn)) as there:
+        assert await there.transactions.on_tables(look) == ["on", "read committed"]
+    async with session(dsn) as other:
+        assert await other.fetchval("SHOW synchronous_commit") == "off"
+
+
+async def test_figures_are_counted_seldom_and_told_often(dsn: str) -> None:
+    """Whoever tends the inbox counts them again, as long as somebody asks."""
+    clock = SystemClock()
+    due, leased = {("prod", "due"): 3}, {("prod", "leased"): 3}
+    async with PostgresInbox.opened(Server(dsn), Terms(), clock, figures_kept=0.4) as inbox:
+        await fill(inbox, 3)
+        assert (await inbox.figures()).tables == due
+        assert len(await claims(inbox)) == 3
+        assert (await inbox.figures()).tables == due
+        with anyio.move_on_after(0.8):
+            await inbox.tend(timedelta(hours=1), every=0.1)
+        async with session(dsn) as other, other.transaction():
+            await other.execute("LOCK TABLE sfn.subject")
+            with anyio.fail_after(1):
+                assert (await inbox.figures()).tables == leased
