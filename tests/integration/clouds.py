@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.servers.azure import ACCOUNT, KEY, Azure
+from tests.servers.gcs import GCS
 from tests.servers.s3 import REGION, ROOT, S3
+
+FSSPEC = "pyiceberg.io.fsspec.FsspecFileIO"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +53,26 @@ def s3(request: pytest.FixtureRequest) -> Cloud:
     )
 
 
-CLOUDS: Mapping[str, Callable[[pytest.FixtureRequest], Cloud]] = {"S3": s3}
+def azure(request: pytest.FixtureRequest) -> Cloud:
+    server: Azure = request.getfixturevalue("azure")
+    return Cloud(
+        f"abfss://{server.container()}@{ACCOUNT}.dfs.core.windows.net/wh",
+        {"adls.connection-string": server.connection, "py-io-impl": FSSPEC},
+        f'endpoint = "{server.endpoint}"\naccount_key = "{KEY}"\n',
+        {"connection_string": server.connection, "skip_instance_cache": True},
+    )
+
+
+def gcs(request: pytest.FixtureRequest) -> Cloud:
+    server: GCS = request.getfixturevalue("gcs")
+    # gcsfs would ask Google itself, wherever the endpoint is, whether the bucket has folders.
+    request.getfixturevalue("monkeypatch").setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    return Cloud(
+        f"gs://{server.bucket()}/wh",
+        {"gcs.service.host": server.url, "gcs.oauth2.token": "anon", "gcs.project-id": "p", "py-io-impl": FSSPEC},
+        f'endpoint = "{server.url}"\nanonymous = true\n',
+        {"token": "anon", "project": "p", "endpoint_url": server.url, "skip_instance_cache": True},
+    )
+
+
+CLOUDS: Mapping[str, Callable[[pytest.FixtureRequest], Cloud]] = {"S3": s3, "Azure": azure, "GCS": gcs}

@@ -181,4 +181,4 @@ async def azure_store(endpoint: str) -> AsyncIterator[RemoteStore]:
         await pool.close()
 
 
-ADAPTERS: Mapping[str, Adapter] = {"memory": memory, "local": local, "S3": s3, "GCS": gcs, "Azure": azure}
+ADAPTERS: Mapping[str, Adapter] = {"memory": memory, "local": local, "S3": s3, "Azure": azure, "GCS": gcs}

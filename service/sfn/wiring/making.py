@@ -42,10 +42,6 @@ class Maker(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Let go of what stores share, but for the pools."""
-        ...
-
 
 class Pools:
     """Connections, by whose certificates are trusted."""

@@ -20,9 +20,6 @@ class OnGcs:
         terms = granted(settings, vended) if vended else configured(settings)
         return Made(GcsObjects(terms, self._pools.of(settings)), terms.endpoint, MADE_UP)
 
-    async def close(self) -> None:
-        pass
-
 
 def configured(settings: StoreSettings) -> GcsTerms:
     """As the settings say."""

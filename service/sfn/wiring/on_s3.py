@@ -20,9 +20,6 @@ class OnS3:
         terms = granted(settings, vended) if vended else configured(settings)
         return Made(S3Objects(terms, self._pools.of(settings), self._book), terms.endpoint, MADE_UP)
 
-    async def close(self) -> None:
-        pass
-
 
 def configured(settings: StoreSettings) -> S3Terms:
     """As the settings say."""

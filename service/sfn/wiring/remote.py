@@ -64,8 +64,6 @@ class Remotes:
         """Close all connections."""
         for store in self._stores:
             await store.close()
-        for maker in self._makers.values():
-            await maker.close()
         await self._pools.close()
 
     def _store(self, where: str, scheme: str, settings: StoreSettings, vended: Mapping[str, str]) -> RemoteStore:
@@ -94,7 +92,11 @@ def _maker(scheme: str, pools: Pools) -> Maker:
             from sfn.wiring.on_s3 import OnS3
 
             return OnS3(pools)
-        case _:
+        case "gs":
             from sfn.wiring.on_gcs import OnGcs
 
             return OnGcs(pools)
+        case _:
+            from sfn.wiring.on_azure import OnAzure
+
+            return OnAzure(pools)

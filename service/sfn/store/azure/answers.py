@@ -11,7 +11,6 @@ from http import HTTPStatus
 from typing import Final
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
-from azure.storage.blob import StorageErrorCode
 
 from sfn.store.azure.transport import Answer
 from sfn.store.objects import Kind, Refused
@@ -79,7 +78,8 @@ _BY_STATUS: Final = {
     HTTPStatus.NOT_IMPLEMENTED: Kind.INCAPABLE,
 }
 _WAIT: Final = "wait until what else is done to this blob has ended; the code is in Azure's documentation"
-_CODE: Final = re.compile(r"[A-Za-z0-9]{1,64}")
+_CODE: Final = "x-ms-error-code"
+_SHAPE: Final = re.compile(r"[A-Za-z0-9]{1,64}")
 
 
 def refused(error: AzureError) -> Refused:
@@ -90,7 +90,8 @@ def refused(error: AzureError) -> Refused:
         return Refused(Kind.UNKNOWN, "an account key that makes no sense", "copy it from the account's page")
     if not isinstance(response, Answer) or response.status_code < HTTPStatus.MULTIPLE_CHOICES:
         return nonsense(error)
-    status, code = response.status_code, _code_of(error)
+    status, code = response.status_code, response.headers.get(_CODE, "")
+    code = code if _SHAPE.fullmatch(code) else ""
     kind = _KINDS.get(code) or _kind_of(status)
     found = f"status {status}, {code or 'without an error of Blob Storage'}"
     remedy = _REMEDIES.get(code) or (_WAIT if kind is Kind.TOO_OFTEN else "")
@@ -115,12 +116,6 @@ def _kind_of(status: int) -> Kind:
         return Kind.UNANSWERED
     # Less is a redirect to who knows where.
     return Kind.UNFIT if status >= HTTPStatus.BAD_REQUEST else Kind.NO_PLACE
-
-
-def _code_of(error: AzureError) -> str:
-    code = getattr(error, "error_code", None)
-    text = code.value if isinstance(code, StorageErrorCode) else code
-    return text if isinstance(text, str) and _CODE.fullmatch(text) else ""
 
 
 def _seconds(value: str | None) -> float | None:

@@ -78,7 +78,7 @@ def connected(connection: str) -> AzureTerms:
     """
     parts = (part.partition("=") for part in connection.split(";"))
     told = {name.strip().lower(): value.strip() for name, _, value in parts}
-    account, endpoint = told.get("accountname"), told.get("blobendpoint")
+    account, endpoint = told.get("accountname", "").lower(), told.get("blobendpoint")
     if not account and not endpoint:
         raise SfnError(
             "connection string",

@@ -113,7 +113,8 @@ class Tokens(AsyncTokenCredential):
 
 def _source(identity: Application | Chain) -> AsyncTokenCredential:
     if isinstance(identity, Application):
-        return ClientSecretCredential(identity.tenant_id, identity.client_id, identity.client_secret)
+        # Whoever asks for a token asks again; what the chain asks is known to need it.
+        return ClientSecretCredential(identity.tenant_id, identity.client_id, identity.client_secret, retry_total=0)
     # Without one, it is the environment's.
     named = {} if identity.client_id is None else {"managed_identity_client_id": identity.client_id}
     return DefaultAzureCredential(**named)

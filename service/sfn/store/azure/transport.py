@@ -54,15 +54,20 @@ class Transport(AsyncHttpTransport[HttpRequest, "Answer"]):
 
 
 class Answer(AsyncHttpResponse):
-    """An answer in the form that the SDK reads."""
+    """An answer in the form that the SDK reads.
+
+    It shows the SDK no more of a refusal than its status and its headers: those name the error
+    (https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2), and what else answers at an address
+    may say what it likes.
+    """
 
     def __init__(self, request: HttpRequest, reply: Reply) -> None:
         super().__init__(request, reply)
-        self._body = reply.body
+        self._body = reply.body if reply.status < HTTPStatus.MULTIPLE_CHOICES else b""
         self.status_code = reply.status
         self.headers = CIMultiDict(reply.headers)
         self.content_type = reply.headers.get("Content-Type")
-        self.reason = HTTPStatus(reply.status).phrase
+        self.reason = f"status {reply.status}"
 
     @override
     def body(self) -> bytes:
