@@ -17,6 +17,7 @@ import pytest
 import sfn
 from sfn.settings import load
 from sfn.wiring import sources
+from sfn.wiring.places import shelf
 from tests.integration.lake import lake
 from tests.integration.waiting import until
 
@@ -96,12 +97,26 @@ async def test_its_five_minutes(tmp_path: Path, unused_port: int) -> None:
 
 
 async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
-    first, second = blocks("toml")
-    both = (first + second).replace("[senders.ci]", '[senders.ci]\ncatalog = "prod"')
-    (tmp_path / "sfn.toml").write_text(both)
-    settings = load(tmp_path / "sfn.toml", {})
+    first, vending, stored, others = blocks("toml")
+    file = tmp_path / "sfn.toml"
+    file.write_text((first + others).replace("[senders.ci]", '[senders.ci]\ncatalog = "prod"'))
+    settings = load(file, {})
     sources.check(settings)
     assert [one.type for one in settings.catalogs.values()] == ["rest", "pyiceberg", "told"]
+    file.write_text(vending)
+    assert not load(file, {}).lacks_stores
+    file.write_text(vending + stored)
+    assert load(file, {}).stores["lake"].scheme == "s3"
+
+
+async def test_the_stores_of_their_page_are_understood(tmp_path: Path) -> None:
+    text = (README.parent / "service" / "STORES.md").read_text()
+    (shown,) = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    file = tmp_path / "sfn.toml"
+    file.write_text(f'[catalogs.prod]\nuri = "https://catalog"\n{shown}')
+    settings = load(file, {})
+    async with shelf(settings) as opened:
+        assert sorted(opened.stores) == ["s3://lake/warehouse", "s3://onprem"]
 
 
 @dataclass(frozen=True)
