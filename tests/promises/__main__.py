@@ -42,7 +42,9 @@ def main() -> int:
     """Try them all."""
     outcomes = Outcomes()
     files = [str(FOLDER / f"{module}.py") for suite in SUITES for module in suite.modules]
-    pytest.main(["-q", "-p", "no:randomly", *files], plugins=[outcomes])
+    # What this module has imported already shows failures in fewer words, that is all.
+    quietly = ["-q", "-p", "no:randomly", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    pytest.main([*quietly, *files], plugins=[outcomes])
     found = Found(
         {
             suite.title: {

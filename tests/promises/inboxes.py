@@ -105,7 +105,7 @@ async def emptied(dsn: str) -> None:
 
 ADAPTERS: Mapping[str, Callable[[Site, HandClock], Opened]] = {
     "memory": memory,
-    "sqlite": sqlite,
+    "SQLite": sqlite,
     "PostgreSQL": postgres,
 }
 
