@@ -20,15 +20,11 @@ from botocore.credentials import (
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError
 from botocore.session import Session
 
-from sfn.errors import SfnError
+from sfn.errors import NoCredentials
 
 FOUND_WITHIN: Final = 20.0
 """Seconds: an instance's metadata service may be asked several times, and a role is asked for after that."""
 _SESSION_NAME: Final = "iceberg-sfn"
-
-
-class NoCredentials(SfnError):
-    """None are to be had: now, or at all."""
 
 
 @dataclass(frozen=True, slots=True)

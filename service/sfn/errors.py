@@ -5,6 +5,7 @@
     ├ Rejected(status)      the sender's fault: answered with that HTTP status
     ├ NotKnown              the service that a command asks has no such thing (`sfn.cli.service`)
     ├ Contradicted          that service knows better (`sfn.cli.service`)
+    ├ NoCredentials         a cloud's own ways to find out who asks found nobody
     ├ Unreadable            the reader refuses
     │   ├ NotFound          nothing of ours lies there
     │   │   └ NoDirectory   there is no such directory
@@ -86,6 +87,10 @@ class Rejected(SfnError):
     def __init__(self, where: str, *, status: int, expected: str, found: str, remedy: str = "") -> None:
         super().__init__(where, expected=expected, found=found, remedy=remedy)
         self.status = status
+
+
+class NoCredentials(SfnError):
+    """None are to be had: now, or at all."""
 
 
 class Unreadable(SfnError):

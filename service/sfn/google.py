@@ -17,7 +17,7 @@ from google.auth.credentials import Credentials, TokenState
 from google.auth.exceptions import GoogleAuthError, RefreshError
 from google.auth.transport.requests import Request
 
-from sfn.errors import SfnError
+from sfn.errors import NoCredentials
 
 FOUND_WITHIN: Final = 20.0
 """Seconds: Google's library asks three times whether this is one of Google's own machines."""
@@ -33,10 +33,6 @@ _CODE: Final = re.compile(r"[\w.-]{1,64}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _FAILURES: Final = (GoogleAuthError, OSError, ValueError, KeyError, TypeError, AttributeError)
 """The last four come of files and of servers that say what Google's library does not expect."""
-
-
-class NoCredentials(SfnError):
-    """None are to be had: now, or at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,8 @@ def here(lock: Path) -> set[str]:
 def runtime() -> list[str]:
     """What the image's service asks for."""
     project = PROJECT["project"]
-    return [*project["dependencies"], *project["optional-dependencies"]["pyiceberg"]]
+    extras = ("pyiceberg", "s3", "azure", "gcs", "postgres")
+    return [*project["dependencies"], *(one for extra in extras for one in project["optional-dependencies"][extra])]
 
 
 def closure(asked: Iterable[str]) -> set[str]:

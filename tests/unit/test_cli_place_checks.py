@@ -76,18 +76,18 @@ def test_a_free_address_is_fine_and_a_taken_one_is_not(ground: Ground) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         settings = ground.load(f"{CATALOG}[listener]\nport = {port}\n")
-        (found,) = listener(settings, None)
+        (found,) = listener(settings, is_running=False)
         assert (found.where, found.severity) == ("listener", ERROR)
         assert found.text.startswith(f"127.0.0.1:{port}: expected a free address")
-        assert list(listener(settings, "a process")) == []
-    assert severities(list(listener(settings, None))) == [("listener", OK)]
+        assert list(listener(settings, is_running=True)) == []
+    assert severities(list(listener(settings, is_running=False))) == [("listener", OK)]
 
 
 def test_an_address_that_others_reach_is_warned_of(ground: Ground) -> None:
     settings = ground.load(
         f"{CATALOG}[listener]\nhost = '0.0.0.0'\nport = 0\n[senders.etl]\nsecrets = {{ main = 'x' }}\n"
     )
-    assert severities(list(listener(settings, None))) == [("listener", OK), ("listener", WARNING)]
+    assert severities(list(listener(settings, is_running=False))) == [("listener", OK), ("listener", WARNING)]
 
 
 @pytest.fixture(name="authority", scope="module")
@@ -134,5 +134,5 @@ def test_a_key_of_another_certificate_is_an_error(ground: Ground, tmp_path: Path
     settings = ground.load(
         f"{CATALOG}[listener]\nhost = '0.0.0.0'\nport = 0\n{tls}[senders.etl]\nsecrets = {{ main = 'x' }}\n"
     )
-    found = severities(list(listener(settings, None)))
+    found = severities(list(listener(settings, is_running=False)))
     assert found == [("listener", OK), ("listener.tls_certificate_file", ERROR)]

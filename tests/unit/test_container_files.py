@@ -16,8 +16,16 @@ from sfn.wiring import sources
 from tests.unit.deployment import BUILD, COMPOSE, IMAGE, PROJECT, ROOT, SERVICES, Mount, files, mounts
 
 LEAST = {"SFN_CATALOGS__PROD__URI": "http://catalog", "SFN_SENDERS__ETL__SECRETS__MAIN": "t"}
-OURS = ["commit", "sfn"]
+OURS = ["commit", "replica-1", "replica-2", "sfn"]
 """Services of the image that is built here."""
+REPLICAS = ["replica-1", "replica-2"]
+DAEMONS = [*REPLICAS, "sfn"]
+ADDED = {"lake": ["CHOWN"], "proxy": ["NET_BIND_SERVICE"]}
+"""Rights that a service has beside those of anybody."""
+
+
+LAKESIDE = [name for name in SERVICES if "/lake" in mounts(name)]
+"""Services that see the tables."""
 
 
 def image_settings(text: str | None, folder: Path) -> Settings:
@@ -96,16 +104,21 @@ def test_each_service_has_only_the_rights_that_it_needs(name: str) -> None:
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+    assert service.get("cap_add", []) == ADDED.get(name, [])
     # Who makes a volume somebody's is root, and can do nothing else.
-    rights = (service.get("user") == "0:0", service.get("cap_add", []), service.get("network_mode"))
-    assert rights == ((True, ["CHOWN"], "none") if name == "lake" else (False, [], None))
+    assert (service.get("user") == "0:0", service.get("network_mode")) == (
+        name == "lake",
+        "none" if name == "lake" else None,
+    )
+    # All but the image that is built here, which says so itself, say who they are.
+    assert ("user" in service) == (name not in OURS)
+    assert service.get("read_only", False) == (name != "catalog")
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_the_image_runs_on_a_root_file_system_that_is_read_only(name: str) -> None:
     service = SERVICES[name]
     assert (service["read_only"], service["tmpfs"]) == (True, ["/tmp"])  # noqa: S108 - the container's
-    assert "user" not in service
     assert service["image"] == f"iceberg-sfn:{PROJECT['project']['version']}"
 
 
@@ -113,38 +126,41 @@ def test_those_who_write_into_the_lake_are_one_user() -> None:
     user = IMAGE.the("USER")
     assert SERVICES["catalog"]["user"] == user
     assert SERVICES["lake"]["entrypoint"] == ["chown", user, "/lake"]
-    assert [name for name in SERVICES if not mounts(name)["/lake"].writable] == ["commit"]
+    assert [name for name in LAKESIDE if not mounts(name)["/lake"].writable] == ["commit"]
 
 
 def test_a_table_has_one_path_in_every_container() -> None:
     (store,) = compose_settings().stores.values()
     assert SERVICES["catalog"]["environment"]["CATALOG_WAREHOUSE"] == store.prefix
-    assert all(mounts(name)["/lake"].volume == "lake" for name in SERVICES)
+    assert all(mounts(name)["/lake"].volume == "lake" for name in LAKESIDE)
+    assert set(SERVICES) - set(LAKESIDE) == {"postgres", "proxy"}
 
 
 def test_the_volume_of_the_image_is_kept() -> None:
     assert mounts("sfn")[IMAGE.the("VOLUME")] == Mount("inbox", writable=True)
 
 
-def compose_settings() -> Settings:
-    environ = {**IMAGE.pairs("ENV"), **SERVICES["sfn"].get("environment", {})}
-    return load(files("sfn")[environ["SFN_CONFIG"]], environ)
+def compose_settings(name: str = "sfn") -> Settings:
+    environ = {**IMAGE.pairs("ENV"), **SERVICES[name].get("environment", {})}
+    return load(files(name)[environ["SFN_CONFIG"]], environ)
 
 
-def test_the_mounted_configuration_is_right_and_names_what_is_there() -> None:
-    settings = compose_settings()
+@pytest.mark.parametrize("name", DAEMONS)
+def test_the_mounted_configuration_is_right_and_names_what_is_there(name: str) -> None:
+    settings = compose_settings(name)
     sources.check(settings)
     (catalog,), (sender,) = settings.catalogs.values(), settings.senders.values()
     parts = urlsplit(catalog.uri)
     assert parts.hostname in SERVICES
     assert SERVICES["catalog"]["ports"] == [f"127.0.0.1:{parts.port}:{parts.port}"]
     assert SERVICES["sfn"]["ports"] == [f"127.0.0.1:{settings.listener.port}:{settings.listener.port}"]
-    assert {str(file) for file in (sender.secrets_file, settings.admin.token_file)} <= files("sfn").keys()
+    assert {str(file) for file in (sender.secrets_file, settings.admin.token_file)} <= files(name).keys()
 
 
-def test_it_may_end_as_slowly_as_it_does() -> None:
-    longest = compose_settings().listener.drain + timedelta(seconds=40)
-    assert duration(SERVICES["sfn"]["stop_grace_period"]) >= longest
+@pytest.mark.parametrize("name", DAEMONS)
+def test_it_may_end_as_slowly_as_it_does(name: str) -> None:
+    longest = compose_settings(name).listener.drain + timedelta(seconds=40)
+    assert duration(SERVICES[name]["stop_grace_period"]) >= longest
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
@@ -161,3 +177,43 @@ def test_the_catalog_is_the_one_that_the_tests_run() -> None:
     jars = (ROOT / "deploy" / "rest-fixture" / "jars.sha256").read_text()
     version = SERVICES["catalog"]["image"].removeprefix("apache/iceberg-rest-fixture:")
     assert f"iceberg-open-api-{version}" in jars
+
+
+def test_replicas_are_a_profile_and_nothing_else_is_changed_by_it() -> None:
+    profiles = {name: service.get("profiles", []) for name, service in SERVICES.items()}
+    assert {name for name, of in profiles.items() if of == ["replicas"]} == {*REPLICAS, "postgres", "proxy"}
+    assert {name for name, of in profiles.items() if not of} == {"catalog", "lake", "sfn"}
+    for name, of in profiles.items():
+        needed = SERVICES[name].get("depends_on", {})
+        assert all(profiles[other] in ([], of) for other in needed)
+
+
+def test_the_proxy_alone_is_reached_and_leads_to_each_replica() -> None:
+    port = compose_settings("replica-1").listener.port
+    # One port: who starts both at once, the service and its replicas, is told.
+    assert SERVICES["proxy"]["ports"] == SERVICES["sfn"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert not [name for name in (*REPLICAS, "postgres") if "ports" in SERVICES[name]]
+    text = files("proxy")["/etc/caddy/Caddyfile"].read_text()
+    (upstreams,) = re.findall(r"^\treverse_proxy (.*) \{$", text, re.MULTILINE)
+    assert upstreams.split() == [f"{name}:{port}" for name in REPLICAS]
+    assert re.findall(r"^:(\d+) \{$", text, re.MULTILINE) == [str(port)]
+    assert SERVICES["replica-1"] == SERVICES["replica-2"]
+
+
+def test_replicas_share_a_database_whose_password_is_in_a_file() -> None:
+    inbox, database = compose_settings("replica-1").inbox, SERVICES["postgres"]
+    parts = urlsplit(inbox.url)
+    assert (parts.hostname, parts.path) == ("postgres", f"/{database['environment']['POSTGRES_DB']}")
+    assert parts.password is None
+    assert str(inbox.password_file) in files("replica-1").keys() & files("postgres").keys()
+    script = files("postgres")["/docker-entrypoint-initdb.d/inbox.sql"].read_text()
+    assert f"CREATE ROLE {parts.username} LOGIN" in script
+    assert f"cat {inbox.password_file}`" in script
+    secret = [name for service in SERVICES.values() for name in service.get("environment", {}) if "PASSWORD" in name]
+    assert all(name.endswith("_FILE") for name in secret)
+    assert database["environment"]["POSTGRES_PASSWORD_FILE"] in files("postgres")
+
+
+@pytest.mark.parametrize("name", sorted(set(SERVICES) - set(OURS)))
+def test_what_is_not_built_here_is_of_one_version(name: str) -> None:
+    assert re.fullmatch(r"[a-z/-]+:\d+(\.\d+)+(-[a-z]+)?", SERVICES[name]["image"])

@@ -39,7 +39,21 @@ def test_what_is_permitted_elsewhere_long_after_is_denied_to_one_table(denials: 
     assert denials.denied("write", "s3://b/a") is Scope.STORE
     seconds.now += SETTLED
     denials.permitted("write", "s3://b/b")
+    assert denials.denied("write", "s3://b/a") is Scope.STORE
+    seconds.now += SETTLED
     assert denials.denied("write", "s3://b/a") is Scope.TABLE
+
+
+def test_the_end_of_a_mistake_that_has_not_reached_all_of_a_service_tells_nothing(
+    denials: Denials, seconds: Seconds
+) -> None:
+    denials.denied("write", "s3://b/a")
+    seconds.now += 10 * SETTLED
+    denials.permitted("write", "s3://b/b")
+    assert denials.denied("write", "s3://b/a") is Scope.STORE
+    seconds.now += SETTLED - 1
+    assert denials.denied("write", "s3://b/a") is Scope.STORE
+    denials.permitted("write", "s3://b/a")
 
 
 def test_a_change_that_has_not_reached_all_of_a_service_tells_nothing(denials: Denials, seconds: Seconds) -> None:
@@ -69,5 +83,8 @@ def test_what_is_remembered_has_an_end(denials: Denials, seconds: Seconds) -> No
         denials.denied("write", f"s3://b/{number}")
     seconds.now += SETTLED
     denials.permitted("write", "s3://b/elsewhere")
+    for number in (KEPT, 0):
+        assert denials.denied("write", f"s3://b/{number}") is Scope.STORE
+    seconds.now += SETTLED
     assert denials.denied("write", "s3://b/0") is Scope.STORE
     assert denials.denied("write", f"s3://b/{KEPT}") is Scope.TABLE

@@ -9,7 +9,8 @@ import anyio
 import pytest
 from aiohttp import web
 
-from sfn.google import AGAIN, Chain, Identity, NoCredentials
+from sfn.errors import NoCredentials
+from sfn.google import AGAIN, Chain, Identity
 from tests.unit.gcs_server import Asked, Server, running
 from tests.unit.rest_server import pass_by
 from tests.unit.token_endpoint import EARLY, REFUSED, SCOPES, Mint, account, late, none_of, put

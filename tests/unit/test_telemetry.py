@@ -16,7 +16,7 @@ import structlog
 
 from sfn.telemetry import configure
 
-TALKATIVE = ("boto3", "botocore", "google", "pyiceberg", "sqlalchemy", "urllib3")
+TALKATIVE = ("azure", "boto3", "botocore", "google", "msal", "pyiceberg", "sqlalchemy", "urllib3")
 SERVERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "aiohttp")
 
 

@@ -15,7 +15,8 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from sfn.google import Chain, NoCredentials
+from sfn.errors import NoCredentials
+from sfn.google import Chain
 from tests.unit.gcs_server import PRIVATE, Asked, Responder, Server, reply
 
 SCOPES: Final = ("https://www.googleapis.com/auth/one", "https://www.googleapis.com/auth/two")

@@ -17,7 +17,9 @@ Format: TypeAlias = Literal["auto", "json", "console"]
 REDACTED: Final = "***"
 
 _TALKATIVE: Final = {
-    **dict.fromkeys(("boto3", "botocore", "google", "pyiceberg", "sqlalchemy", "urllib3"), logging.WARNING),
+    **dict.fromkeys(
+        ("azure", "boto3", "botocore", "google", "msal", "pyiceberg", "sqlalchemy", "urllib3"), logging.WARNING
+    ),
     "thrift": logging.CRITICAL,
 }
 """Libraries that tell of each of their calls, two of them with secrets, and thrift of all that they raise too."""

@@ -117,7 +117,7 @@ class AzureObjects:
             case AccountKey(key):
                 return AzureNamedKeyCredential(place.account, key)
             case SharedSignature(token):
-                return AzureSasCredential(token.removeprefix("?"))
+                return AzureSasCredential(token)
             case _:
                 return self._tokens
 

@@ -18,7 +18,8 @@ from urllib.parse import quote, urlencode
 import anyio
 import msgspec
 
-from sfn.google import Chain, NoCredentials
+from sfn.errors import NoCredentials
+from sfn.google import Chain
 from sfn.store.content import media_type
 from sfn.store.gcs import answers
 from sfn.store.gcs.terms import GcsTerms

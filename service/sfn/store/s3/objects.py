@@ -14,7 +14,8 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from sfn.aws import Chain, NoCredentials, signed
+from sfn.aws import Chain, signed
+from sfn.errors import NoCredentials
 from sfn.store.content import media_type
 from sfn.store.objects import Found, Kind, Page, Refused
 from sfn.store.pool import BODY_LIMIT, Pool, Reply

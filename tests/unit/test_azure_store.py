@@ -1,0 +1,285 @@
+"""A store on Azurite: what others see of its files, as whom it asks, and what it makes of what happens on the way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
+
+from sfn.errors import Permanent, Scope, Transient, Unsure
+from sfn.store import Gone, Moved
+from sfn.store.azure import MADE_UP, AccountKey, AzureObjects, AzureTerms, Identity, SharedSignature, connected
+from sfn.store.pool import Pool
+from sfn.store.remote import RemoteStore, Service
+from sfn.words import Held
+from tests.faults.proxy import Asked, Cut, Fault, Lose, Pass, Proxy
+from tests.servers.azure import ACCOUNT, Azure
+from tests.servers.azure import KEY as ACCOUNT_KEY
+
+SOMEBODY = AccountKey(ACCOUNT_KEY)
+LATER = datetime(2099, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def proxy(azure: Azure) -> Iterator[Proxy]:
+    with Proxy(azure.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def container(azure: Azure) -> str:
+    return azure.container()
+
+
+@pytest.fixture
+def others(azure: Azure, container: str) -> Iterator[ContainerClient]:
+    """Another program that uses the container."""
+    with ContainerClient.from_connection_string(azure.connection, container) as client:
+        yield client
+
+
+@pytest.fixture
+def home(container: str) -> str:
+    return f"abfss://{container}@{ACCOUNT}.dfs.core.windows.net/"
+
+
+@asynccontextmanager
+async def opened(url: str, identity: Identity | None = SOMEBODY) -> AsyncIterator[RemoteStore]:
+    pool = Pool()
+    terms = AzureTerms(identity=identity, endpoint=f"{url}/{ACCOUNT}")
+    yield RemoteStore(AzureObjects(terms, pool), Service(MADE_UP))
+    await pool.close()
+
+
+@pytest.fixture
+async def store(proxy: Proxy) -> AsyncIterator[RemoteStore]:
+    async with opened(proxy.url) as store:
+        yield store
+
+
+def signature(container: str, permitted: str = "rcwdl") -> SharedSignature:
+    permission = ContainerSasPermissions.from_string(permitted)
+    return SharedSignature(generate_container_sas(ACCOUNT, container, ACCOUNT_KEY, permission=permission, expiry=LATER))
+
+
+async def created(store: RemoteStore, key: str, body: bytes = b"1") -> Held:
+    held = await store.write(key, body, None)
+    assert isinstance(held, Held)
+    return held
+
+
+async def test_others_see_what_it_is_and_no_cache_keeps_it(
+    store: RemoteStore, others: ContainerClient, home: str
+) -> None:
+    for name, kind in {"t/a.ver": "application/json", "t/version-hint.text": "text/plain; charset=utf-8"}.items():
+        held = await created(store, f"{home}{name}")
+        seen = others.get_blob_client(name).get_blob_properties()
+        settings = seen.content_settings
+        assert (settings.content_type, settings.cache_control, seen.etag) == (kind, "no-store", held.tag)
+
+
+@pytest.mark.parametrize("name", ["a#b.ver", "a?b=c&d.ver", "a%23b.ver", "a+b.ver", "50%.ver", "ä/ö ü.ver", "🧊.ver"])
+async def test_a_name_is_the_same_to_all(store: RemoteStore, others: ContainerClient, home: str, name: str) -> None:
+    key = f"{home}t/{name}"
+    held = await created(store, key)
+    assert others.download_blob(f"t/{name}").readall() == b"1"
+    assert await store.read(key) == held
+    assert await store.list(key.rpartition("/")[0] + "/", 10) == [key]
+    assert await store.delete(key, held) == Gone()
+
+
+async def test_each_verb_is_one_request(store: RemoteStore, proxy: Proxy, home: str) -> None:
+    key = f"{home}t/orders.ver"
+    held = await created(store, key)
+    newer = await store.write(key, b"2", held)
+    assert isinstance(newer, Held)
+    assert await store.read(key) == newer
+    assert await store.part(key, 0, 10) == b"2"
+    assert await store.list(f"{home}t/", 10) == [key]
+    assert await store.delete(key, newer) == Gone()
+    assert await store.read(key) is None
+    assert proxy.asked == ["PUT", "PUT", "GET", "GET", "GET", "DELETE", "GET"]
+
+
+async def test_a_listing_goes_on_from_page_to_page(proxy: Proxy, home: str) -> None:
+    pool = Pool()
+    objects = AzureObjects(AzureTerms(identity=SOMEBODY, endpoint=f"{proxy.url}/{ACCOUNT}"), pool)
+    names = [f"{home}t/{number}.ver" for number in range(5)]
+    for name in [*names, f"{home}t/3/below.ver"]:
+        await objects.put(name, b"", None, "0a-1")
+    proxy.asked.clear()
+    keys: list[str] = []
+    begin, pages = None, 0
+    while begin is not None or not pages:
+        page = await objects.page(f"{home}t/", 2, begin)
+        keys += page.keys
+        begin, pages = page.next, pages + 1
+    await pool.close()
+    assert keys == names
+    assert proxy.asked == ["GET"] * pages
+    assert pages >= 3
+
+
+async def test_directories_are_neither_listed_nor_read(store: RemoteStore, others: ContainerClient, home: str) -> None:
+    others.upload_blob("t/dir", b"", metadata={"hdi_isfolder": "true"})
+    others.upload_blob("t/", b"")
+    await created(store, f"{home}t/dir/below.ver")
+    await created(store, f"{home}t/a.ver")
+    assert await store.list(f"{home}t/", 10) == [f"{home}t/a.ver"]
+    with pytest.raises(Permanent) as refused:
+        await store.read(f"{home}t/dir")
+    assert refused.value.scope is Scope.TABLE
+    assert "directory" in refused.value.found
+
+
+async def test_both_schemes_lead_to_one_file(store: RemoteStore, container: str, home: str) -> None:
+    blobs = f"wasbs://{container}@{ACCOUNT}.blob.core.windows.net/"
+    held = await created(store, f"{blobs}t/a.ver")
+    assert await store.read(f"{home}t/a.ver") == held
+    assert await store.list(f"{blobs}t/", 10) == [f"{blobs}t/a.ver"]
+    assert await store.delete(f"{home}t/a.ver", held) == Gone()
+
+
+async def test_a_signature_opens_as_much_as_it_permits(azure: Azure, container: str, home: str) -> None:
+    key = f"{home}t/a.ver"
+    async with opened(azure.url, signature(container)) as store:
+        held = await created(store, key)
+        assert (await store.prove(key)).conditional_delete
+        assert await store.list(f"{home}t/", 10) == [key]
+    async with opened(azure.url, signature(container, "r")) as reader:
+        assert await reader.read(key) == held
+        assert await reader.read(f"{home}t/never.ver") is None
+        for verb in (
+            lambda: reader.write(key, b"2", held),
+            lambda: reader.delete(key, held),
+            lambda: reader.list(f"{home}t/", 1),
+        ):
+            with pytest.raises(Transient) as denied:
+                await verb()
+            assert denied.value.scope is Scope.STORE
+            assert "AuthorizationPermissionMismatch" in denied.value.found
+
+
+async def test_a_connection_string_opens_its_account(azure: Azure, home: str) -> None:
+    pool = Pool()
+    store = RemoteStore(AzureObjects(connected(azure.connection), pool), Service(MADE_UP))
+    held = await created(store, f"{home}t/a.ver")
+    assert await store.read(f"{home}t/a.ver") == held
+    await pool.close()
+
+
+async def test_a_container_that_is_not_there_is_told_of_by_every_verb(store: RemoteStore) -> None:
+    home = f"abfss://never-made@{ACCOUNT}.dfs.core.windows.net/t/"
+    key = f"{home}orders.ver"
+    for verb in (
+        lambda: store.read(key),
+        lambda: store.part(key, 0, 10),
+        lambda: store.write(key, b"1", None),
+        lambda: store.write(key, b"1", Held(b"", MADE_UP)),
+        lambda: store.delete(key, Held(b"", MADE_UP)),
+        lambda: store.list(home, 10),
+    ):
+        with pytest.raises(Permanent) as nowhere:
+            await verb()
+        assert nowhere.value.scope is Scope.STORE
+        assert "container" in nowhere.value.expected
+
+
+async def test_a_lease_is_waited_for(store: RemoteStore, others: ContainerClient, home: str) -> None:
+    key = f"{home}t/a.ver"
+    held = await created(store, key)
+    lease = others.get_blob_client("t/a.ver").acquire_lease()
+    for verb in (lambda: store.write(key, b"2", held), lambda: store.delete(key, held)):
+        with pytest.raises(Transient) as busy:
+            await verb()
+        assert busy.value.scope is Scope.TABLE
+        assert "lease" in busy.value.remedy
+    assert await store.read(key) == held
+    lease.release()
+    assert isinstance(await store.write(key, b"2", held), Held)
+
+
+async def test_a_write_whose_answer_was_lost_is_known_again(store: RemoteStore, proxy: Proxy, home: str) -> None:
+    """The connection is one that was used before: then the request is sent once more on the way."""
+    key = f"{home}t/a.ver"
+    held = await created(store, key)
+    lost: list[Asked] = []
+
+    def lose_one(asked: Asked) -> Fault:
+        if asked.method == "PUT" and not lost:
+            lost.append(asked)
+            return Lose()
+        return Pass()
+
+    proxy.rule = lose_one
+    newer = await store.write(key, b"2", held)
+    assert isinstance(newer, Held)
+    assert proxy.asked == ["PUT", "PUT", "PUT", "GET"]
+    assert await store.read(key) == newer
+    assert await store.write(key, b"2", held) == Moved()
+
+
+async def test_nobody_knows_whether_a_change_without_an_answer_happened(
+    store: RemoteStore, proxy: Proxy, home: str
+) -> None:
+    held = await created(store, f"{home}t/a.ver")
+    proxy.rule = lambda _: Lose()
+    with pytest.raises(Unsure) as unsure:
+        await store.write(f"{home}t/a.ver", b"2", held)
+    assert unsure.value.scope is Scope.STORE
+
+
+async def test_a_body_that_breaks_off_is_not_fetched_again(store: RemoteStore, proxy: Proxy, home: str) -> None:
+    await created(store, f"{home}t/a.ver", b"12345678")
+    proxy.asked.clear()
+    proxy.rule = lambda _: Cut()
+    with pytest.raises(Transient):
+        await store.read(f"{home}t/a.ver")
+    assert proxy.asked == ["GET"]
+
+
+@pytest.mark.parametrize("header", ["if-none-match", "if-match"])
+async def test_a_service_that_does_not_see_the_condition_is_refused(
+    proxy: Proxy, container: str, home: str, header: str
+) -> None:
+    """A signature in the query says nothing of headers; an account key's would break."""
+    async with opened(proxy.url, signature(container)) as store:
+        held = await created(store, f"{home}t/a.ver")
+        proxy.rule = lambda asked: Pass(frozenset({header}) if asked.method == "PUT" else frozenset())
+        with pytest.raises(Permanent) as refused:
+            await store.prove(f"{home}t/a.ver")
+        assert refused.value.scope is Scope.STORE
+        proxy.rule = lambda _: Pass()
+        found = await store.read(f"{home}t/a.ver")
+        assert found is not None
+        assert found.body == held.body
+
+
+async def test_snapshots_are_not_deleted_with_a_file(store: RemoteStore, others: ContainerClient, home: str) -> None:
+    held = await created(store, f"{home}t/a.ver")
+    kept = others.get_blob_client("t/a.ver")
+    snapshot = str(kept.create_snapshot()["snapshot"])
+    with pytest.raises(Permanent) as refused:
+        await store.delete(f"{home}t/a.ver", held)
+    assert refused.value.scope is Scope.TABLE
+    assert "snapshots" in refused.value.remedy
+    assert others.get_blob_client("t/a.ver", snapshot=snapshot).exists()
+
+
+async def test_another_principal_over_the_same_connections(azure: Azure, container: str, home: str) -> None:
+    pool = Pool()
+    stores = [
+        RemoteStore(AzureObjects(AzureTerms(identity=identity, endpoint=azure.endpoint), pool), Service(MADE_UP))
+        for identity in (SOMEBODY, signature(container, "r"))
+    ]
+    held = await created(stores[0], f"{home}t/a.ver")
+    await stores[0].close()
+    assert await stores[1].read(f"{home}t/a.ver") == held
+    async with anyio.create_task_group() as tasks:
+        for store in stores:
+            tasks.start_soon(store.read, f"{home}t/a.ver")
+    await pool.close()

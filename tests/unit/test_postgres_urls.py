@@ -1,0 +1,88 @@
+"""URLs of an inbox in PostgreSQL: which are understood, what the driver is told, and what is told of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sfn.inbox.postgres import Server
+from sfn.inbox.postgres.faults import Fault
+from tests.unit.settings_ground import CATALOG, Ground
+
+
+@pytest.fixture(name="ground")
+def fixture_ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://db.example/sfn",
+        "postgres://sfn@db.example:5432/sfn",
+        "postgresql://sfn:p%40ss%2Fw%3A%23@[2001:db8::1]:5432/sfn?sslmode=verify-full&sslrootcert=system",
+        "postgresql://sfn@one:5432,two:5433/sfn?target_session_attrs=read-write&connect_timeout=3",
+        "postgresql:///sfn?host=/run/postgresql",
+    ],
+)
+def test_a_url_of_a_database_is_taken_as_it_is(ground: Ground, url: str) -> None:
+    settings = ground.load(f"{CATALOG}[inbox]\nurl = '{url}'\npassword_file = '/run/secrets/password'\n")
+    assert (settings.inbox.url, settings.inbox.path) == (url, None)
+    assert settings.inbox.password_file == Path("/run/secrets/password")
+
+
+SHAPE = "expected postgresql://user:password@host:port/database, with special characters percent-encoded, found"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://sfn:s3@cret@h/db", SHAPE),
+        ("postgresql://sfn:s3cret#@h/db", SHAPE),
+        ("postgresql://sfn:s3cret/@h/db", SHAPE),
+        ("postgresql://sfn:s3cret?@h/db", SHAPE),
+        ("postgresql://sfn:s3 cret@h/db", SHAPE),
+        ("postgresql://sfn:s3cret:x@h:a/db", SHAPE),
+        ("postgresql://sfn:s3cret@h:70000/db", SHAPE),
+        ("postgresql://sfn:s3cret@h/db/more", SHAPE),
+        ("postgresql://h/db?password=s3cret", "expected no other parameters of the database than connect_timeout, "),
+        ("postgresql://sfn:s3cret@h/db?options=-csearch_path%3Dx", "no other parameters"),
+        ("postgresql://sfn:s3cret@h/db?sslmode=perhaps", "one of these values of sslmode: disable, allow, prefer"),
+        ("postgresql://sfn:s3cret@h/db?connect_timeout=0", "a connect_timeout from 1 to 99"),
+        ("postgres:sfn:s3cret@h", "sqlite:/// and the path of a file, or postgresql:// and a database"),
+    ],
+)
+def test_a_url_that_may_be_misunderstood_is_refused_and_not_repeated(ground: Ground, url: str, expected: str) -> None:
+    problems = str(ground.problems(f"{CATALOG}[inbox]\nurl = '{url}'\n"))
+    assert expected in problems
+    assert "s3cret" not in problems
+
+
+def test_a_password_goes_with_a_database_only(ground: Ground) -> None:
+    problems = str(ground.problems(f"{CATALOG}[inbox]\npassword_file = '/run/secrets/password'\n"))
+    assert "[inbox] password_file: expected no such key with an inbox in SQLite" in problems
+
+
+def test_no_representation_of_a_database_tells_a_secret(ground: Ground) -> None:
+    url = "postgresql://sfn:s3cret@h:5432/db?sslkey=s3cret"
+    settings = ground.load(f"{CATALOG}[inbox]\nurl = '{url}'\n")
+    server = Server(url)
+    assert "s3cret" not in f"{settings!r} {settings} {server!r} {server.name}"
+    assert server.name == "postgresql://sfn@h:5432/db"
+    assert Server("postgres://one,two:5433").name == "postgresql://one,two:5433"
+
+
+def test_the_driver_is_told_what_it_understands(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("p@ss\n")
+    server = Server("postgresql://sfn@h/db?sslrootcert=system&connect_timeout=7", tmp_path / "password")
+    told = server.arguments()
+    assert server.patience == 7.0
+    assert (told["dsn"], told["password"]) == ("postgresql://sfn@h/db", "p@ss")
+    assert told["ssl"].check_hostname
+
+
+@pytest.mark.parametrize("option", ["sslrootcert", "sslcert", "sslkey", "sslcrl"])
+def test_a_certificate_that_is_not_there_is_no_trouble_of_the_server(option: str) -> None:
+    with pytest.raises(Fault, match=r"untrusted.*/nowhere/x.pem: No such file"):
+        Server(f"postgresql://h/db?{option}=/nowhere/x.pem").arguments()
