@@ -12,7 +12,19 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from sfn.clock import SystemClock
-from tests.bench import accept, backlog, coalescing, filling, freshness, fsyncs, publishing, resolving, soak, storing
+from tests.bench import (
+    accept,
+    backlog,
+    coalescing,
+    filling,
+    freshness,
+    fsyncs,
+    publishing,
+    resolving,
+    shared,
+    soak,
+    storing,
+)
 from tests.bench.record import ROOT, Figure, Record, Unmeasured
 from tests.bench.table import shown
 
@@ -51,6 +63,7 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
     extent = accept.Extent(chosen.runs, chosen.seconds, chosen.warm_up)
     return {
         "accept": partial(accept.measure, extent),
+        "postgres": partial(shared.measure, extent),
         "freshness": partial(freshness.measure, freshness.Extent(chosen.runs, chosen.commits)),
         "fsyncs": partial(fsyncs.measure, fsyncs.REQUESTS),
         "coalescing": partial(coalescing.measure, chosen.events),
@@ -70,10 +83,11 @@ def _arguments() -> argparse.Namespace:
         description="Measure, print a table, keep the figures. 1 where a goal is missed or something went wrong.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    names = ["accept", "freshness", "fsyncs", "coalescing", "backlog", "resolve", "publish", "store", "filling", "soak"]
+    timed = ["accept", "postgres", "freshness", "fsyncs", "coalescing", "backlog", "resolve", "publish", "store"]
+    names = [*timed, "filling", "soak"]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; without any all but the last")
     parser.add_argument("--runs", type=int, default=whole.runs, help="paired runs")
-    parser.add_argument("--seconds", type=int, default=whole.seconds, help="of each run of accept")
+    parser.add_argument("--seconds", type=int, default=whole.seconds, help="of each run of accept and postgres")
     parser.add_argument("--warm-up", type=int, default=whole.warm_up, help="seconds before each of those")
     parser.add_argument("--commits", type=int, default=fresh.commits, help="of each run of freshness")
     parser.add_argument("--events", type=int, default=coalescing.EVENTS, help="of coalescing")

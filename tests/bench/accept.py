@@ -46,7 +46,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class Taken:
     """What one server took, and how many files were published a second meanwhile."""
 
     rate: float
@@ -60,14 +60,14 @@ def measure(extent: Extent, folder: Path, say: Say) -> list[Figure]:
         Unmeasured: a request was not answered with success, an acknowledged event is not in the inbox, or a worker did
             what it was not to do.
     """
-    servers: dict[str, Callable[[Path, Extent], _Taken]] = {
-        "ours": _idle,
+    servers: dict[str, Callable[[Path, Extent], Taken]] = {
+        "ours": idle,
         "fastapi": partial(_no_op, "fastapi"),
         "reading": partial(_no_op, "reading"),
         "raw": partial(_no_op, "raw"),
         "busy": _publishing,
     }
-    taken: dict[str, list[_Taken]] = {name: [] for name in servers}
+    taken: dict[str, list[Taken]] = {name: [] for name in servers}
     for number in range(extent.runs):
         for name in sorted(servers, key=list(servers).index, reverse=number % 2 == 1):
             found = servers[name](folder / f"{number}-{name}", extent)
@@ -76,7 +76,7 @@ def measure(extent: Extent, folder: Path, say: Say) -> list[Figure]:
     return _figures(taken, short=extent.short)
 
 
-def _figures(taken: Mapping[str, Sequence[_Taken]], *, short: bool) -> list[Figure]:
+def _figures(taken: Mapping[str, Sequence[Taken]], *, short: bool) -> list[Figure]:
     def figure(name: str, ours: str, theirs: str, beside: str, goal: Goal | None = None, note: str = "") -> Figure:
         runs = [Run(one.rate, other.rate) for one, other in zip(taken[ours], taken[theirs], strict=True)]
         return Figure(name=name, unit="events/s", runs=runs, compared_with=beside, goal=goal, short=short, note=note)
@@ -90,41 +90,39 @@ def _figures(taken: Mapping[str, Sequence[_Taken]], *, short: bool) -> list[Figu
     ]
 
 
-def _no_op(application: str, folder: Path, extent: Extent) -> _Taken:
+def _no_op(application: str, folder: Path, extent: Extent) -> Taken:
     with uvicorn(f"tests.bench.noop:{application}", folder) as running:
-        return _Taken(_load(running, extent, folder)[-1].rate)
+        return Taken(loaded(running, extent, folder)[-1].rate)
 
 
-def _idle(folder: Path, extent: Extent) -> _Taken:
+def idle(folder: Path, extent: Extent) -> Taken:
     """The service while its catalog refuses connections: the breaker lets one claim a second ask it, in vain."""
-    warehouse = _warehouse(folder)
+    warehouse = made(folder)
     with refusing() as uri:
         setting = Setting(folder / "sfn", uri, warehouse)
         with service(setting) as running:
-            answers = _load(running.url, extent, warehouse)
-    check_taken(setting.inbox, answers)
-    done = [record for record in records(running.log, "settled") if record["outcome"] != "released"]
-    if done:
-        raise Unmeasured(f"the worker was to be idle, and settled {done[0]}")
-    return _Taken(answers[-1].rate)
+            answers = loaded(running.url, extent, warehouse)
+    check_taken(len(inboxes.logged(setting.inbox)), answers)
+    check_idle(running.log)
+    return Taken(answers[-1].rate)
 
 
-def _publishing(folder: Path, extent: Extent) -> _Taken:
+def _publishing(folder: Path, extent: Extent) -> Taken:
     """The service while its worker publishes as fast as it can: each look at a table finds one more commit."""
-    warehouse = _warehouse(folder)
+    warehouse = made(folder)
     create(warehouse, *(f"t{number}" for number in range(TABLES)))
     with catalog.running(folder / "catalog", warehouse, busy=True) as asked:
         setting = Setting(folder / "sfn", asked.uri, warehouse)
         with service(setting) as running:
-            answers = _load(running.url, extent, warehouse)
+            answers = loaded(running.url, extent, warehouse)
             done = [record for record in records(running.log, "settled") if record["files"]]
-    check_taken(setting.inbox, answers)
+    check_taken(len(inboxes.logged(setting.inbox)), answers)
     if not done:
         raise Unmeasured(f"the worker was to publish: {running.log} has no record of it")
-    return _Taken(answers[-1].rate, len(done) / sum(each.seconds for each in answers))
+    return Taken(answers[-1].rate, len(done) / sum(each.seconds for each in answers))
 
 
-def _load(server: str, extent: Extent, warehouse: Path) -> list[Answers]:
+def loaded(server: str, extent: Extent, warehouse: Path) -> list[Answers]:
     """The warm-up and what counts."""
     return [
         load(server, seconds, series=series, warehouse=warehouse)
@@ -132,14 +130,27 @@ def _load(server: str, extent: Extent, warehouse: Path) -> list[Answers]:
     ]
 
 
-def check_taken(inbox: Path, answers: Sequence[Answers]) -> None:
-    """See that what was acknowledged is there; of requests that a run's end cut off, some may be."""
-    found, acknowledged = len(inboxes.logged(inbox)), sum(each.count for each in answers)
+def check_taken(found: int, answers: Sequence[Answers]) -> None:
+    """See that what was acknowledged is there; of requests that a run's end cut off, some may be.
+
+    Args:
+        found: how many events the inbox has.
+        answers: of all runs.
+    """
+    acknowledged = sum(each.count for each in answers)
     if not acknowledged <= found <= acknowledged + CONNECTIONS * len(answers):
         raise Unmeasured(f"{acknowledged} events were acknowledged, and {found} are in the inbox")
 
 
-def _warehouse(folder: Path) -> Path:
+def check_idle(log: Path) -> None:
+    """See that a worker did nothing but ask a catalog in vain."""
+    done = [record for record in records(log, "settled") if record["outcome"] != "released"]
+    if done:
+        raise Unmeasured(f"the worker was to be idle, and settled {done[0]}")
+
+
+def made(folder: Path) -> Path:
+    """An empty warehouse."""
     warehouse = folder / "warehouse"
     warehouse.mkdir(parents=True)
     return warehouse

@@ -40,7 +40,7 @@ _CONFIGURATION: Final = """\
 port = 0
 
 [inbox]
-url = "sqlite:///{folder}/inbox.db"
+url = "{inbox}"
 event_retention = "{retention}"
 
 [sweep]
@@ -90,6 +90,7 @@ class Setting:
         interval: `min_publish_interval`.
         retention: `event_retention`.
         launcher: a command that starts the command that follows it.
+        url: the inbox's, if it is no file.
     """
 
     folder: Path
@@ -98,6 +99,7 @@ class Setting:
     interval: str = "1s"
     retention: str = "72h"
     launcher: Sequence[str] = ()
+    url: str = ""
 
     @property
     def inbox(self) -> Path:
@@ -109,7 +111,7 @@ class Setting:
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "sfn.toml"
         text = _CONFIGURATION.format(
-            folder=self.folder,
+            inbox=self.url or f"sqlite:///{self.inbox}",
             catalog=CATALOG,
             uri=self.uri,
             warehouse=self.warehouse,
@@ -133,8 +135,7 @@ def service(setting: Setting) -> Iterator[Service]:
     command = [*setting.launcher, sys.executable, "-m", "sfn", "serve", "--config", str(setting.write())]
     with _process(command, log) as started:
         _started(lambda: bool(records(log, "ready")), started, log)
-        # The one that has the inbox: what was started may be its launcher, which a signal would end alone.
-        process = psutil.Process(int(setting.inbox.with_name("inbox.db.lock").read_text()))
+        process = _itself(setting)
         try:
             yield Service(records(log, "listening")[0]["url"], process, log)
             process.terminate()
@@ -142,6 +143,15 @@ def service(setting: Setting) -> Iterator[Service]:
         finally:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+def _itself(setting: Setting) -> psutil.Process:
+    """The one that has the inbox: what was started may be its launcher, which a signal would end alone."""
+    if not setting.url:
+        return psutil.Process(int(setting.inbox.with_name("inbox.db.lock").read_text()))
+    configuration = str(setting.folder / "sfn.toml")
+    (process,) = [child for child in psutil.Process().children() if configuration in child.cmdline()]
+    return process
 
 
 @contextmanager

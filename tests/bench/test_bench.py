@@ -10,11 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import accept, backlog, coalescing, filling, freshness, fsyncs, publishing, resolving, soak, storing
+from tests.bench import (
+    accept,
+    backlog,
+    coalescing,
+    filling,
+    freshness,
+    fsyncs,
+    publishing,
+    resolving,
+    shared,
+    soak,
+    storing,
+)
 from tests.bench.record import Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
 from tests.bench.soak import Sample
 from tests.bench.wrk import Answers, installed, load
+from tests.faults import inboxes
+from tests.servers.found import found
 
 MIB = 2**20
 KEYS = {"name", "value", "unit", "compared_with", "ratio", "goal", "met", "runs", "measured"}
@@ -60,8 +74,16 @@ def test_accept(tmp_path: Path) -> None:
     beside = {"accept_vs_fastapi", "accept_vs_fastapi_reading", "accept_vs_raw_asgi"}
     check(figures, {*beside, "accept_while_publishing"})
     # What was acknowledged and is not there would have been noticed.
+    taken = len(inboxes.logged(tmp_path / "0-ours" / "sfn" / "inbox.db"))
     with pytest.raises(Unmeasured, match="1000000 events were acknowledged"):
-        accept.check_taken(tmp_path / "0-ours" / "sfn" / "inbox.db", [Answers(1_000_000, 1.0, 1.0, 1.0)])
+        accept.check_taken(taken, [Answers(1_000_000, 1.0, 1.0, 1.0)])
+
+
+def test_postgres(tmp_path: Path) -> None:
+    needs("wrk")
+    found("SFN_POSTGRES")
+    figures = shared.measure(accept.Extent(runs=1, seconds=1, warm_up=1), tmp_path, quiet)
+    check(figures, {"postgres_accept_vs_sqlite", "postgres_accept_two_replicas"})
 
 
 def test_freshness(tmp_path: Path) -> None:

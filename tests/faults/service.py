@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import anyio
+import psutil
 
 from sfn.demo.guard import Guarded
 from tests.faults.lake import NAMESPACE
@@ -30,7 +31,10 @@ port = 0
 drain = "5s"
 
 [inbox]
-url = "sqlite:///{inbox}"
+url = "{inbox}"
+
+[worker]
+lease = "{lease}"
 
 [sweep]
 every = "{sweep}"
@@ -67,6 +71,9 @@ class Setting:
         source: where `sfn` is imported from, None for the installed one.
         launcher: a command that starts the command that follows it.
         inbox: the inbox's file, None for one in the folder.
+        url: the inbox's, if it is no file.
+        lease: how long a claim lasts unless it is renewed.
+        roles: what the process does of the service; "" for all.
     """
 
     folder: Path
@@ -79,6 +86,9 @@ class Setting:
     source: Path | None = None
     launcher: Sequence[str] = ()
     inbox: Path | None = None
+    url: str = ""
+    lease: str = "30s"
+    roles: str = ""
 
     @property
     def database(self) -> Path:
@@ -91,7 +101,8 @@ class Setting:
         file = self.folder / "sfn.toml"
         file.write_text(
             _CONFIGURATION.format(
-                inbox=self.database,
+                inbox=self.url or f"sqlite:///{self.database}",
+                lease=self.lease,
                 sweep=self.sweep,
                 catalog=CATALOG,
                 uri=self.uri,
@@ -123,11 +134,15 @@ class Service:
 
     async def post(self, name: str, event_id: str | None = None, **more: object) -> int:
         """Post an event about a table; the answer's status."""
+        return (await self.tell(name, event_id, **more)).status
+
+    async def tell(self, name: str, event_id: str | None = None, **more: object) -> aiohttp.ClientResponse:
+        """Post an event about a table; the answer, which has been read."""
         event = {"namespace": [NAMESPACE], "name": name, "event_id": event_id, **more}
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with self.session.post(f"{self.url}/v1/events", json=event, headers=headers) as answer:
             await answer.read()
-            return answer.status
+            return answer
 
     async def get(self, path: str) -> int:
         """Ask for a path; the answer's status."""
@@ -144,11 +159,14 @@ class Service:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The records that this life of it has logged."""
-        with self.log.open("rb") as file:
-            file.seek(self._from)
-            for line in file:
-                if line.startswith(b"{") and line.endswith(b"}\n"):
-                    yield json.loads(line)
+        return records(self.log, self._from)
+
+    def child(self) -> psutil.Process:
+        """The process itself, for what nobody else does to it."""
+        configuration = str(self.setting.folder / "sfn.toml")
+        children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+        (process,) = [child for child in children if configuration in child.cmdline()]
+        return process
 
     def told(self, outcome: str) -> int:
         """How often it has logged an outcome."""
@@ -181,6 +199,7 @@ def started(setting: Setting, session: aiohttp.ClientSession) -> Iterator[Servic
         "-m",
         setting.module,
         "serve",
+        *(["--roles", setting.roles] if setting.roles else []),
         "--config",
         configuration,
     ]
@@ -200,6 +219,15 @@ async def running(setting: Setting) -> AsyncGenerator[Service]:
         with started(setting, session) as service:
             await service.ready()
             yield service
+
+
+def records(log: Path, start: int = 0) -> Iterator[dict[str, Any]]:
+    """What a log has from a place on."""
+    with log.open("rb") as file:
+        file.seek(start)
+        for line in file:
+            if line.startswith(b"{") and line.endswith(b"}\n"):
+                yield json.loads(line)
 
 
 async def ended(service: Service) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import aiohttp
 import anyio
-import psutil
 import pytest
 
 from tests.faults import inboxes
@@ -68,7 +67,7 @@ async def test_a_full_disk_takes_no_event_and_loses_none(tmp_path: Path, record_
     launcher = ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, str(disk)]
     setting = Setting(tmp_path / "sfn", lake.uri, lake.warehouse, inbox=disk / "inbox.db", launcher=launcher)
     async with serving(lake), running(setting) as service:
-        seen = Path(f"/proc/{_process(service).pid}/root{disk}")
+        seen = Path(f"/proc/{service.child().pid}/root{disk}")
         taken, refusal = await _filled(service, lake)
         # Long enough for the worker to want to note something too.
         await anyio.sleep(FULL)
@@ -90,7 +89,7 @@ async def test_a_disk_that_fails_ends_the_process_and_loses_no_event(tmp_path: P
     setting = Setting(tmp_path / "sfn", lake.uri, lake.warehouse)
     async with serving(lake), running(setting) as service:
         # SQLite calls it an error of input or output where a file may not grow: after that nothing is certain.
-        resource.prlimit(_process(service).pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+        resource.prlimit(service.child().pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
         taken, refusal = await _filled(service, lake)
         status = await ended(service)
     async with serving(lake), running(setting) as service:
@@ -115,11 +114,3 @@ async def _filled(service: Service, lake: Lake) -> tuple[set[str], int]:
             return taken, status
         taken.add(event_id)
     pytest.fail(f"{MOST} events were taken")
-
-
-def _process(service: Service) -> psutil.Process:
-    """The service's process."""
-    configuration = str(service.setting.folder / "sfn.toml")
-    children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-    (process,) = [child for child in children if configuration in child.cmdline()]
-    return process

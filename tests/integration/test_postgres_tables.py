@@ -18,12 +18,13 @@ from sfn.inbox.postgres.tables.lanes import KnownLanes, Lanes
 from sfn.inbox.postgres.tables.rows import RowTable
 from sfn.inbox.postgres.tables.values import number_of
 from sfn.inbox.terms import Terms
-from sfn.words import Dead, Hint, Lane, Reason, Slots, TableName, Urgency
+from sfn.words import Dead, Done, Findings, Hint, Lane, Memo, Reason, Slots, TableName, Urgency
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import TERMS, HandClock
 from tests.servers.postgres import Postgres
 
 READ = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'subject'"
+SCANNED = "SELECT relname, seq_scan FROM pg_stat_user_tables WHERE schemaname = 'sfn'"
 WRITTEN = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'subject'"
 
 
@@ -34,7 +35,6 @@ def fixture_dsn(postgres: Postgres, database: str) -> str:
 
 @pytest.mark.parametrize("backlog", [200, 4000])
 async def test_a_blocked_backlog_is_never_scanned(dsn: str, backlog: int) -> None:
-    """Nor does it take statistics of a table that has just grown."""
     slots = Slots(total=9, live=9, sweeps=9, named={Lane("away", "", Urgency.LIVE): 0})
     async with replicas(dsn, SystemClock(), 1) as [inbox]:
         await fill(inbox, 20)
@@ -48,6 +48,29 @@ async def test_a_blocked_backlog_is_never_scanned(dsn: str, backlog: int) -> Non
 
     async with reached(Server(dsn)) as there:
         assert await there.transactions.on_tables(look) < 30
+
+
+async def test_no_table_is_read_as_a_whole_however_small_it_was_when_that_was_planned(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock, 1, TERMS):
+        pass
+    # To make an index a table is read as a whole.
+    await stored(dsn, "SELECT pg_stat_reset()")
+    async with replicas(dsn, clock, 1, TERMS) as [inbox]:
+        for rows in (1, 3000, 1):
+            await fill(inbox, rows)
+            for claim in await claims(inbox):
+                assert await inbox.remember(claim, "s3://lake/t", "u") is not None
+                outcome = Done(clock.now(), Findings(memo=Memo(etag="v1"), stirs=frozenset({"s3://lake/t"})))
+                assert await inbox.settle(claim, outcome, clock.now())
+            clock.turn(60)
+            await claims(inbox)
+            clock.turn(60)
+    async with session(dsn) as other:
+        # The server says it by and by.
+        await anyio.sleep(1.2)
+        scanned = dict(await other.fetch(SCANNED))
+    assert {name for name, scans in scanned.items() if scans} <= {"version", "lane"}
 
 
 async def test_what_is_told_again_of_a_row_touches_no_index(dsn: str) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from sfn.inbox.letters import Order, Wanted
+from sfn.inbox.letters import Order
 from sfn.words import Hint, Reason, Table
 from tests.simulation.cleaners import CLEANERS
+from tests.simulation.database.kept import SharedKept
 from tests.simulation.life import Life
 from tests.simulation.times import DAY
 
@@ -38,23 +39,50 @@ class Disasters:
             self.world.truths[0].down.append((start, start + length))
         if setting.store_outage:
             self.world.weather.store_down.append((start, start + length))
-        if setting.inbox_lost:
-            self.world.loop.call_later(start, self._lose_inbox)
+        self._plan_for_services(start)
         if setting.catalogs > 1:
             self.world.loop.create_task(self._register(lives))
         for number in range(1, len(setting.policies)):
             self.world.loop.call_later(rng.uniform(20, 300), self.world.resettle, number)
         if setting.cleaned:
             self.world.loop.create_task(self._clean())
-        if setting.away:
-            self.world.loop.call_later(start, self._leave)
         if rng.random() < OPERATED:
             self.world.loop.create_task(self._operate())
+
+    def _plan_for_services(self, start: float) -> None:
+        rng, loop, setting = self.world.rng, self.world.loop, self.world.setting
+        if setting.inbox_lost:
+            loop.call_later(start, self._lose_inbox)
+        if setting.away:
+            loop.call_later(start, self._leave)
+        if not setting.replicas:
+            return
+        loop.create_task(self._roll())
+        for _ in range(rng.choice([0, 0, 1, 2])):
+            loop.call_later(rng.uniform(5, setting.busy), self._restart)
 
     def _lose_inbox(self) -> None:
         self.world.say("the inbox is lost")
         self.world.acknowledged.clear()
         self.world.services[0].lose_inbox()
+
+    def _restart(self) -> None:
+        """The database of the inbox is started anew, or another server takes its place."""
+        rng = self.world.rng
+        seconds = rng.choice([0.0, 1.0, 8.0, 25.0]) * rng.random()
+        self.world.say(f"the database is away for {seconds:.1f} s")
+        self.world.count("restarted")
+        for service in self.world.services:
+            assert isinstance(service.kept, SharedKept)
+            service.kept.server.restart(seconds)
+
+    async def _roll(self) -> None:
+        """Processes are ended as they should be, one now and then."""
+        while not self.world.weather.calm:
+            await asyncio.sleep(self.world.rng.uniform(5, 120))
+            service = self.world.rng.choice(self.world.services)
+            if service.nodes and not self.world.weather.calm:
+                service.end(self.world.rng.choice(service.nodes))
 
     def _leave(self) -> None:
         """No service runs for more than a day, and nobody's fault is what cleaners delete then."""
@@ -90,10 +118,10 @@ class Disasters:
         """Somebody replays dead letters, whatever else goes on; but who waives the brake in an outage is to blame."""
         for _ in range(8):
             await asyncio.sleep(self.world.rng.uniform(10, 60))
-            ledger, now = self.world.rng.choice(self.world.services).ledger, self.world.loop.now()
-            letters = [one for one in ledger.desk.find(Wanted(), 0, 9) if one.reason is not Reason.HELD_DROP]
+            kept, now = self.world.rng.choice(self.world.services).kept, self.world.loop.now()
+            letters = [one for one in kept.letters() if one.reason is not Reason.HELD_DROP]
             chosen = [letter.id for letter in letters if self.world.rng.random() < 0.7]
-            if ledger.desk.replay(chosen, [], Order("somebody", "", now)):
+            if await kept.replay(chosen, Order("somebody", "", now)):
                 self.world.count("replayed")
                 self.world.say(f"replayed {chosen}")
 

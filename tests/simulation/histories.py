@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
+from dataclasses import replace
 
 from structlog.testing import capture_logs
 
@@ -82,6 +83,21 @@ KINDS = {
     "uuid-returns": Setting(OPERATIONS | RETURNS | BRANCHES, policies=(BY_UUID_NAMED | BRANCHED,)),
     "commits-returns": Setting(OPERATIONS | RETURNS, policies=(FEW_COMMITS,)),
     "resettled": Setting(OPERATIONS | BRANCHES, policies=(BRANCHED, BY_UUID_NAMED | ALONGSIDE, FEW_COMMITS, {})),
+}
+
+REPLICAS = Setting(replicas=2, lost=0.1, pace=2.5, busy=150, briefly=True)
+KINDS |= {
+    "replicas": replace(REPLICAS, operations=PLAIN, names=2, places=3),
+    "replicas-everything": replace(REPLICAS, replicas=3),
+    "replicas-renames": replace(REPLICAS, operations=RENAMES, names=3, places=3, replicas=3),
+    "replicas-shared": replace(REPLICAS, operations=SHARED, places=2, shared=True),
+    "replicas-commits": replace(REPLICAS, operations=PLAIN, names=2, places=3, replicas=3, policies=(COMMITS,)),
+    "replicas-uuid": replace(REPLICAS, operations=OPERATIONS | BRANCHES, policies=(BY_UUID_NAMED | BRANCHED,)),
+    "replicas-told": replace(REPLICAS, operations=CONVERGING, told=BY_UUID, replicas=3),
+    "replicas-told-in-order": replace(REPLICAS, operations=TELLABLE, told=IN_ORDER),
+    "replicas-swept": replace(REPLICAS, lost=0.8, replicas=3),
+    "replicas-blank": replace(KINDS["blank"], replicas=3, pace=2.5, briefly=True),
+    "replicas-poison": replace(REPLICAS, crashes=2),
 }
 
 

@@ -25,8 +25,8 @@ class Knowledge:
             return
         table = self._world.truths[0].true(subject)
         if isinstance(table, Table) and (subject, table.uuid) not in self._since:
-            rows = [one.ledger.roster.carrying(subject.catalog, table.uuid or "") for one in self._world.services]
-            if all(subject in {row.table for row in found} for found in rows):
+            services = self._world.services
+            if all(subject in one.kept.carrying(subject.catalog, table.uuid or "") for one in services):
                 self._since[subject, table.uuid] = self._world.loop.now()
 
     def is_known(self, uuid: str | None, identifier: tuple[str, ...], at: datetime) -> bool:

@@ -45,6 +45,7 @@ class Life:
         places: locations in use.
         shared: several tables may live at one place.
         lost: the chance that an event never comes.
+        pace: see `Setting`.
         dropped: what was dropped and whose metadata files are still there.
     """
 
@@ -55,6 +56,7 @@ class Life:
     weights: dict[str, float] = field(default_factory=lambda: dict(OPERATIONS))
     shared: bool = False
     lost: float = 0.15
+    pace: float = 1.0
     dropped: list[tuple[TableName, Table]] = field(default_factory=list)
 
     @property
@@ -64,7 +66,7 @@ class Life:
     async def run(self, steps: int) -> None:
         """A number of operations, with pauses from none to minutes; those that changed anything are counted."""
         for _ in range(steps):
-            await asyncio.sleep(self.rng.choice([0.2, 2, 5, 12, 45]) * self.rng.expovariate(1))
+            await asyncio.sleep(self.rng.choice([0.2, 2, 5, 12, 45]) * self.rng.expovariate(self.pace))
             live = self.world.truths[self.catalog].live()
             name = self.rng.choices(list(self.weights), list(self.weights.values()))[0] if live else "create"
             operation: Callable[[dict[TableName, Table]], object] = getattr(self, name)

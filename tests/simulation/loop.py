@@ -6,13 +6,47 @@ No selector, no thread, no socket: one seed is one history.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextvars import Context, ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final, Protocol, TypeVarTuple, Unpack, cast
 
 from typing_extensions import override
 
+Ts = TypeVarTuple("Ts")
+
 _MOST_TURNS = 400_000
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Process(Protocol):
+    """What can be stopped and killed as a whole: its timers wait for it."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    @property
+    def stopped_until(self) -> float: ...
+
+
+PROCESS: Final = ContextVar[Process]("PROCESS")
+"""Whose timers are set, where that is not the world."""
+
+
+class _Timer:
+    """A timer of a process: it goes off once that one is awake."""
+
+    def __init__(self, loop: SimulatedLoop, process: Process, callback: Callable[..., object]) -> None:
+        self._loop, self._process, self._callback = loop, process, callback
+        self.handle: asyncio.TimerHandle | None = None
+
+    def __call__(self, *args: Any) -> None:
+        if not self._process.alive or (self.handle is not None and self.handle.cancelled()):
+            return
+        if self._loop.time() < self._process.stopped_until:
+            self._loop.call_outside(self._process.stopped_until - self._loop.time(), self, *args)
+        else:
+            self._callback(*args)
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -37,6 +71,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     @override
     def time(self) -> float:
         return self._now
+
+    @override
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        process = PROCESS.get(None) if context is None else context.get(PROCESS)
+        if process is None:
+            return super().call_at(when, callback, *args, context=context)
+        timer = _Timer(self, process, callback)
+        timer.handle = super().call_at(when, cast("Callable[[Unpack[Ts]], object]", timer), *args, context=context)
+        return timer.handle
+
+    def call_outside(self, delay: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        """As `call_later`, whatever becomes of the process that asks for it."""
+        return self.call_later(delay, callback, *args, context=Context())
 
     def failed(self) -> list[BaseException]:
         """What tasks ended with that nobody awaited."""

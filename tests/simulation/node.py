@@ -5,56 +5,28 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 
 from sfn.catalog.told import ToldCatalog
-from sfn.errors import Scope, Transient
+from sfn.errors import Scope, Transient, Trouble
 from sfn.inbox.bell import Bell
-from sfn.inbox.letters import Letter
-from sfn.inbox.sqlite.ledger import Ledger
 from sfn.publish.policy import Policy
-from sfn.words import CatalogName, Claim, Hint, Outcome, Subject
+from sfn.words import CatalogName, Hint
 from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Terms, Worker
+from tests.simulation.kept import Kept
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.ports import SimulatedCatalog, SimulatedInbox, SimulatedStore
+from tests.simulation.ports import SimulatedCatalog, SimulatedStore
 from tests.simulation.truth import CatalogTruth, Files
+from tests.simulation.weather import Weather
+from tests.simulation.witness import Tally, Witness
 
 T = TypeVar("T")
 LAKE = "s3://lake"
 """Where all tables lie."""
-
-
-@dataclass(slots=True)
-class Weather:
-    """How bad the world is.
-
-    Attributes:
-        kill: the chance that a port's call never returns, before or after its effect.
-        stop: the chance that it returns very late.
-        fail: the chance that a call of catalog or store fails.
-        lag: how far replicas of the catalog may be behind, in seconds.
-        least_lag: how far those that lag are behind at least.
-        lagging: the chance that a lagging replica answers.
-        conditional_delete: whether the store can delete on a condition.
-        store_down: spells without a store.
-        slow: the chance that a transaction of the inbox takes as long as its disk hangs; all others wait for it.
-        calm: nothing is killed, stopped or fails any more; replicas still lag.
-    """
-
-    kill: float = 0.008
-    stop: float = 0.008
-    fail: float = 0.04
-    lag: float = 4.0
-    least_lag: float = 0.0
-    lagging: float = 0.25
-    conditional_delete: bool = True
-    store_down: list[tuple[float, float]] = field(default_factory=list)
-    slow: float = 0.0
-    calm: bool = False
 
 
 class Service:
@@ -70,36 +42,40 @@ class Service:
         loop: SimulatedLoop,
         rng: random.Random,
         terms: Terms,
-        ledger: Callable[[], Ledger],
-        count: Callable[[str], None],
-        say: Callable[[str], None],
-        looked: Callable[[Subject], None],
+        kept: Callable[[Service], Kept],
+        processes: int,
+        witness: Witness,
     ) -> None:
         self.truth, self.files, self.policy, self.weather = truth, files, policy, weather
-        self.loop, self.rng, self.terms, self.count, self.say, self.looked = loop, rng, terms, count, say, looked
-        self._new_ledger = ledger
+        self.loop, self.rng, self.terms, self.witness, self.count = loop, rng, terms, witness, witness.count
+        self._new_kept, self._processes = kept, processes
         self.started = self.is_away = False
         self._busy_until = 0.0
         self.script: Callable[[Node, str], Awaitable[None]] | None = None
-        self.ledger = ledger()
+        self.kept = kept(self)
         self.nodes: list[Node] = []
-        for _ in range(2):
-            self.boot()
+        self._boot_all()
 
     def boot(self) -> None:
         """Start one more process."""
         if not self.is_away:
             node = Node(self)
             self.nodes.append(node)
-            self.loop.create_task(node.run())
+            self.loop.create_task(node.run(), context=node.context)
 
     def crash(self, node: Node) -> None:
         """Kill a process; another one comes soon."""
         if node.alive:
             node.alive = False
-            self.nodes.remove(node)
+            self.kept.abandoned(node)
             self.count("killed")
-            self.loop.call_later(self.rng.uniform(0.1, 5), self.boot)
+            self._replace(node)
+
+    def end(self, node: Node) -> None:
+        """Have a process end as it should, which may take as long as its drain; another one comes soon."""
+        node.stop.set()
+        self.count("ended")
+        self._replace(node)
 
     def resettle(self, policy: Policy) -> None:
         """All processes are started anew with other settings."""
@@ -115,14 +91,13 @@ class Service:
             self.crash(node)
         await asyncio.sleep(seconds)
         self.is_away = False
-        for _ in range(2):
-            self.boot()
+        self._boot_all()
 
     def lose_inbox(self) -> None:
         """All processes die and the inbox is gone."""
         for node in list(self.nodes):
             self.crash(node)
-        self.ledger = self._new_ledger()
+        self.kept = self._new_kept(self)
         self.started = False
         self.count("inbox lost")
 
@@ -148,6 +123,15 @@ class Service:
         for node in self.nodes:
             node.bell.ring()
 
+    def _boot_all(self) -> None:
+        for _ in range(self._processes):
+            self.boot()
+
+    def _replace(self, node: Node) -> None:
+        if node in self.nodes:
+            self.nodes.remove(node)
+            self.loop.call_outside(self.rng.uniform(0.1, 5), self.boot)
+
 
 class Node:
     """One process. Every call of a port passes through `step`, before and after its effect."""
@@ -155,10 +139,11 @@ class Node:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.alive = True
-        self._stopped_until = 0.0
-        self.clock = service.loop
+        self.stopped_until = 0.0
+        self.context = service.kept.context(self)
+        self.clock = service.kept.clock()
         self.bell = Bell(self.clock)
-        self.inbox = SimulatedInbox(self)
+        self.inbox = service.kept.opened(self)
         self.stop = anyio.Event()
         store = SimulatedStore(self)
         told = ToldCatalog(service.truth.name, service.truth.catalog_id, store.part, (LAKE,))
@@ -169,42 +154,61 @@ class Node:
             store,
             clock=self.clock,
             chance=service.rng,
-            journal=Tally(service.count, service.say, service.looked),
+            journal=Tally(service.witness),
             terms=service.terms,
         )
 
     async def run(self) -> None:
         """What the daemon does: a first sweep for an inbox that never had one, and the worker until it is stopped."""
         if not self.service.started and not self.service.policy.told:
-            name = self.service.truth.name
-            await self.inbox.put([Hint(CatalogName(name), sender="start")])
+            await self._put(Hint(CatalogName(self.service.truth.name), sender="start"))
             self.service.started = True
         await self.worker.run(self.stop)
+        await self.service.kept.closed(self)
+        self.alive = False
 
-    async def step(self, call: str = "") -> None:
+    async def step(self, call: str = "", risk: float = 1.0, pace: float = 50.0) -> None:
         """Let time pass; perhaps die here, or hang.
 
         Args:
             call: which port's call this stands before or after, for scripted histories.
+            risk: of the usual chance that this happens.
+            pace: so many such steps take a second.
         """
         service, weather = self.service, self.service.weather
         if service.script is not None:
             await service.script(self, call)
-        await asyncio.sleep(service.rng.expovariate(50))
+        await asyncio.sleep(service.rng.expovariate(pace))
         if self.alive and not weather.calm:
-            chance = service.rng.random()
+            chance = service.rng.random() / risk
             if chance < weather.kill:
                 service.crash(self)
             elif chance < weather.kill + weather.stop:
-                self._stopped_until = service.loop.time() + service.rng.uniform(5, 60)
+                self.stopped_until = service.loop.time() + service.rng.uniform(5, 60)
                 service.count("stopped")
+        await self._awake()
+
+    async def hear(self, call: str) -> None:
+        """An answer comes, whenever somebody is there to hear it."""
+        if self.service.script is not None:
+            await self.service.script(self, call)
+        await self._awake()
+
+    async def _put(self, hint: Hint) -> None:
+        try:
+            await self.inbox.put([hint])
+        except Trouble:
+            await asyncio.sleep(1)
+            await self._put(hint)
+
+    async def _awake(self) -> None:
         await self._hang()
         if not self.alive:
             await asyncio.Future()
 
     async def _hang(self) -> None:
         """Sit out a SIGSTOP, and one that came meanwhile."""
-        left = self._stopped_until - self.service.loop.time()
+        left = self.stopped_until - self.service.loop.time()
         if left > 0:
             await asyncio.sleep(left)
             await self._hang()
@@ -245,31 +249,3 @@ class OneSource:
 
     def retired(self, catalog: str) -> bool:
         return False
-
-
-class Tally:
-    """The worker's journal: counts outcomes, keeps surprises."""
-
-    def __init__(
-        self, count: Callable[[str], None], say: Callable[[str], None], looked: Callable[[Subject], None]
-    ) -> None:
-        self._count, self._say, self._looked = count, say, looked
-
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
-        self._looked(claim.subject)
-        self._count(type(outcome).__name__.lower())
-        told = getattr(outcome, "why", "") or getattr(outcome, "reason", "") or getattr(outcome, "error", "")
-        self._say(f"  {claim.subject}: {type(outcome).__name__} {told}")
-
-    def fenced(self, claim: Claim) -> None:
-        self._count("fenced")
-
-    def expired(self, leases: int) -> None:
-        self._say(f"  {leases} leases ran out")
-
-    def poisoned(self, letter: Letter) -> None:
-        self._count("poisoned")
-        self._say(f"  {letter.subject}: poison")
-
-    def surprised(self, claim: Claim, error: Exception) -> None:
-        raise AssertionError(f"{claim.subject}: unexpected {error!r}") from error

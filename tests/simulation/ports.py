@@ -11,6 +11,7 @@ from sfn.catalog import Skip, Withheld
 from sfn.errors import Scope, Transient, Unsure
 from sfn.inbox import Claimed
 from sfn.inbox.letters import RELEASED, Order
+from sfn.inbox.sqlite.ledger import Ledger
 from sfn.store import Gone, Guarantees, Moved
 from sfn.words import (
     Accepted,
@@ -39,16 +40,14 @@ T = TypeVar("T")
 class SimulatedInbox:
     """All faces of the inbox: the real SQL, one step at a time."""
 
-    def __init__(self, node: Node) -> None:
-        self._node, self._service = node, node.service
+    def __init__(self, node: Node, ledger: Ledger) -> None:
+        self._node, self._service, self._ledger = node, node.service, ledger
 
     def _now(self) -> datetime:
         return self._node.clock.now()
 
     async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
-        [(accepted, stirring)] = await self._node.transact(
-            "put", lambda: self._service.ledger.put_all([(notes, self._now())])
-        )
+        [(accepted, stirring)] = await self._node.transact("put", lambda: self._ledger.put_all([(notes, self._now())]))
         if stirring:
             self._service.ring()
         return accepted
@@ -58,22 +57,20 @@ class SimulatedInbox:
 
     async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
         self._node.bell.clear()
-        return await self._node.transact("claim", lambda: self._service.ledger.claim(slots, self._now(), held))
+        return await self._node.transact("claim", lambda: self._ledger.claim(slots, self._now(), held))
 
     async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
-        return await self._node.transact("renew", lambda: self._service.ledger.renew(claims, self._now()))
+        return await self._node.transact("renew", lambda: self._ledger.renew(claims, self._now()))
 
     async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
-        return await self._node.transact(
-            "remember", lambda: self._service.ledger.remember(claim, location, uuid, self._now())
-        )
+        return await self._node.transact("remember", lambda: self._ledger.remember(claim, location, uuid, self._now()))
 
     async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
-        return await self._node.transact("permit", lambda: self._service.ledger.permit(claim, step, self._now()))
+        return await self._node.transact("permit", lambda: self._ledger.permit(claim, step, self._now()))
 
     async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
         def settle() -> bool:
-            kept = self._service.ledger.settle(claim, outcome, self._now())
+            kept = self._ledger.settle(claim, outcome, self._now())
             self._service.ring()
             return kept
 
@@ -87,22 +84,22 @@ class SimulatedInbox:
             page = await self._known(catalog, page[-1][0])
 
     async def _known(self, catalog: str, after: str) -> list[tuple[str, Known]]:
-        return await self._node.transact("known", lambda: self._service.ledger.roster.known(catalog, after, 10))
+        return await self._node.transact("known", lambda: self._ledger.roster.known(catalog, after, 10))
 
     async def carrying(self, catalog: str, uuid: str) -> list[Known]:
-        return await self._node.transact("carrying", lambda: self._service.ledger.roster.carrying(catalog, uuid))
+        return await self._node.transact("carrying", lambda: self._ledger.roster.carrying(catalog, uuid))
 
     async def told(self, table: TableName) -> Told | None:
-        return await self._node.transact("told", lambda: self._service.ledger.told(table))
+        return await self._node.transact("told", lambda: self._ledger.told(table))
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
-        return await self._node.transact("neighbours", lambda: self._service.ledger.neighbours(table, location))
+        return await self._node.transact("neighbours", lambda: self._ledger.neighbours(table, location))
 
     async def limit(self, catalog: str) -> int:
-        return await self._node.transact("limit", lambda: self._service.ledger.limit(catalog))
+        return await self._node.transact("limit", lambda: self._ledger.limit(catalog))
 
     async def release(self, catalog: str, order: Order) -> int:
-        released = await self._node.transact("release", lambda: self._service.ledger.desk.release(catalog, order))
+        released = await self._node.transact("release", lambda: self._ledger.desk.release(catalog, order))
         assert released.count < RELEASED, "one batch is all of it"
         return released.count
 
@@ -127,6 +124,7 @@ class SimulatedCatalog:
         def listing(at: float) -> list[TableName]:
             return [name for name in sorted(self._truth.history) if isinstance(self._truth.get(name, at), Table)]
 
+        self._node.service.kept.sweeping(self._node)
         for name in await self._answer("tables", listing):
             yield name
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from sfn.inbox.row import Row
-from sfn.inbox.sqlite.rows import key_of
 from sfn.words import Hint, Missing, Table, TableName
-from tests.simulation.node import Node, Service, Weather
+from tests.simulation.node import Node, Service
 from tests.simulation.setting import Setting
 from tests.simulation.truth import first_version, next_version
+from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
 PLACE = "s3://lake/0"
@@ -27,15 +27,24 @@ def named(name: str) -> TableName:
 
 
 class Held:
-    """A process that waits at a call until it is let go."""
+    """A process that waits at a call until it is let go.
 
-    def __init__(self, call: str) -> None:
-        self.call = call
+    Args:
+        call: which.
+        by: the one process that is meant; None for the first that comes to it.
+
+    Attributes:
+        node: the process, once it has come there.
+    """
+
+    def __init__(self, call: str, by: Node | None = None) -> None:
+        self.call, self.node, self._by = call, by, by
         self.reached = asyncio.Event()
         self.go = asyncio.Event()
 
     async def __call__(self, node: Node, call: str) -> None:
-        if call == self.call and not self.reached.is_set():
+        if call == self.call and not self.reached.is_set() and self._by in {None, node}:
+            self.node = node
             self.reached.set()
             await self.go.wait()
 
@@ -118,7 +127,7 @@ class Stage:
 
     def row(self, name: str) -> Row | None:
         """The inbox's row of a table."""
-        return self.service.ledger._rows.load(key_of(named(name)))
+        return self.service.kept.row(named(name))
 
     def states(self, names: list[str]) -> Counter[str]:
         """How many of the tables' files are in which state."""
@@ -137,8 +146,7 @@ class Stage:
         self.world.post.told.add(what.get("floor", ""))
         number = self.world.next_event()
         hint = Hint(name, sender="test", event_id=f"s{number}", **what)
-        self.world.services[service].ledger.put([hint], self.world.loop.now())
-        self.world.services[service].ring()
+        await self.world.services[service].kept.put(hint)
         await asyncio.sleep(0.04)
 
     def block(self, call: str) -> asyncio.Event:
@@ -160,12 +168,14 @@ class Stage:
 
     def run(self, script: Callable[[], Coroutine[Any, Any, None]], *, briefly: bool = False) -> list[tuple[str, str]]:
         """Act, let everything come to rest, and look: the promises that were broken."""
+        weather = self.world.weather
 
         async def history() -> None:
             self.world.start()
             await asyncio.sleep(10)
             await script()
             self.service.script = None
+            weather.is_still = True
             await self.world.rest(briefly=briefly)
 
         self.world.play(history())

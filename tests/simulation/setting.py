@@ -30,6 +30,11 @@ class Setting:
         away: once no service runs for so long that they may delete its files.
         slow_inbox: its disk hangs every now and then, for longer than a lease lasts.
         inboxes: how many services follow each catalog, each with an inbox of its own: it was installed twice.
+        replicas: how many processes share an inbox in a database that all of them reach; 0 for two that share a file.
+        lost: the chance that an event never comes.
+        pace: so many times as often something happens.
+        busy: seconds for it.
+        briefly: nobody waits for refreshes and expiry.
         policies: what files are called and where they lie; of several, the service is restarted with each in turn.
     """
 
@@ -40,6 +45,11 @@ class Setting:
     shared: bool = False
     catalogs: int = 1
     inboxes: int = 1
+    replicas: int = 0
+    lost: float = 0.15
+    pace: float = 1.0
+    busy: float = 400.0
+    briefly: bool = False
     outage: str = ""
     told: str = ""
     store_outage: bool = False

@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from sfn.errors import Trouble
 from sfn.words import Birth, Hint, Missing, Table, TableName
 from tests.simulation.life import OPERATIONS, Life
 from tests.simulation.truth import first_version
 
 if TYPE_CHECKING:
+    from tests.simulation.node import Node, Service
     from tests.simulation.world import World
 
 BY_UUID, IN_ORDER = "by uuid", "in order"
 ANSWERED_WITHIN = 5.0
 """Seconds after which a sender takes a request for lost, and sends it again."""
+SENT_AGAIN = 1.0
+"""Seconds after which a sender sends again what was not taken."""
+TWICE_AT_ONCE = 0.3
+"""Of the events that go to one of several replicas: another one gets them at the same time."""
 
 TELLABLE = {name: weight for name, weight in OPERATIONS.items() if name != "rollback"} | {"register": 1.0}
 """A step back can't be told: what is older by log or number is taken for a late event."""
@@ -43,6 +49,21 @@ class Post:
         in_order = self._world.setting.told == IN_ORDER
         self._world.loop.create_task(self._in_line(hints, delay) if in_order else self._sent(hints, delay))
 
+    async def deliver(self, service: Service, hint: Hint, delay: float) -> None:
+        """Send one event that may be lost with the process that got it; what is refused is sent again."""
+        await asyncio.sleep(delay)
+        if not service.nodes:
+            return
+        world, kept = self._world, service.kept
+        node = world.rng.choice(service.nodes)
+        if world.setting.replicas and world.rng.random() < TWICE_AT_ONCE:
+            other = world.rng.choice(service.nodes)
+            world.loop.create_task(_is_put(other, [hint]), context=other.context)
+        if not await world.loop.create_task(_is_put(node, [hint]), context=node.context):
+            await self.deliver(service, hint, SENT_AGAIN)
+        elif service.kept is kept:
+            world.acknowledged.add((world.services.index(service), str(hint.event_id)))
+
     async def _in_line(self, hints: list[Hint], delay: float) -> None:
         async with self._line:
             await self._sent(hints, delay)
@@ -50,7 +71,7 @@ class Post:
     async def _sent(self, hints: list[Hint], delay: float) -> None:
         await asyncio.sleep(delay)
         if not await self._is_taken(hints):
-            await self._sent(hints, 1)
+            await self._sent(hints, SENT_AGAIN)
 
     async def _is_taken(self, hints: list[Hint]) -> bool:
         """Whether some process acknowledged; one that dies or hangs never answers."""
@@ -58,11 +79,22 @@ class Post:
         (service,) = world.services
         if not service.nodes:
             return False
-        put = world.loop.create_task(world.rng.choice(service.nodes).inbox.put(hints))
+        node = world.rng.choice(service.nodes)
+        put = world.loop.create_task(_is_put(node, hints), context=node.context)
         done, _ = await asyncio.wait({put}, timeout=ANSWERED_WITHIN)
-        if done:
+        is_taken = bool(done) and put.result()
+        if is_taken:
             world.acknowledged.update((0, str(hint.event_id)) for hint in hints)
-        return bool(done)
+        return is_taken
+
+
+async def _is_put(node: Node, hints: list[Hint]) -> bool:
+    """Whether a process acknowledged, which it may never do."""
+    try:
+        await node.inbox.put(hints)
+    except Trouble:
+        return False
+    return True
 
 
 class ToldLife(Life):

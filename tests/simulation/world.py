@@ -13,28 +13,36 @@ from typing import Any
 
 from sfn.inbox.letters import Order
 from sfn.inbox.sqlite.ledger import Ledger
-from sfn.inbox.sqlite.ledger import Terms as LedgerTerms
-from sfn.inbox.sqlite.rows import Rows, subject_of
+from sfn.inbox.terms import Terms as LedgerTerms
 from sfn.publish.policy import Policy
 from sfn.words import Hint, Missing, Subject, Table, TableName, Unwritten
 from tests.simulation.checker import Checker
+from tests.simulation.database.kept import SharedKept
+from tests.simulation.database.server import Server
 from tests.simulation.disasters import Disasters
+from tests.simulation.kept import Kept, SqliteKept
 from tests.simulation.knowledge import Knowledge
 from tests.simulation.life import REFUSED, Life
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.node import Service, Weather
+from tests.simulation.node import Service
 from tests.simulation.rest import Resting, at_rest
 from tests.simulation.setting import Report, Setting
 from tests.simulation.telling import Post, ToldLife
 from tests.simulation.times import DAY, TERMS, policy_of
 from tests.simulation.truth import CatalogTruth, Files, Ranks, metadata_file
+from tests.simulation.weather import Weather
+from tests.simulation.witness import Witness
 
 QUIET = 420.0
 REFRESHED = 2300.0
 EXPIRED = 4500.0
+STILL = 70.0
+"""Seconds of calm after which nothing that befell anybody is left: whoever was stopped is back, whoever died too."""
 PUBLISHED = 30
 """Seconds within which a publish ends that is under way."""
 POISON_PAUSE = timedelta(seconds=60)
+POOLED = 0.2
+"""Of the histories with a database: a pooler stands before it."""
 LOOKS, HOT = 60, 10.0
 """So many looks at one row within so many seconds are a loop without end."""
 
@@ -47,7 +55,10 @@ class World:
         self.rng = random.Random(seed)
         self.loop = SimulatedLoop()
         self.weather = weather or Weather(
-            conditional_delete=setting.conditional_delete, slow=0.01 if setting.slow_inbox else 0.0
+            conditional_delete=setting.conditional_delete,
+            slow=0.01 if setting.slow_inbox else 0.0,
+            cut=0.002 if setting.replicas else 0.0,
+            unheard=0.3 if setting.replicas else 0.0,
         )
         self.files = Files(self.loop.now)
         self.ranks = Ranks()
@@ -107,15 +118,7 @@ class World:
     def deliver(self, catalog: int, hint: Hint, delay: float) -> None:
         """An event reaches one of the service's processes."""
         followers = [service for service in self.services if service.truth is self.truths[catalog]]
-        self.loop.create_task(self._deliver(self.rng.choice(followers), hint, delay))
-
-    async def _deliver(self, service: Service, hint: Hint, delay: float) -> None:
-        await asyncio.sleep(delay)
-        if service.nodes:
-            ledger = service.ledger
-            await self.rng.choice(service.nodes).inbox.put([hint])
-            if service.ledger is ledger:
-                self.acknowledged.add((self.services.index(service), str(hint.event_id)))
+        self.loop.create_task(self.post.deliver(self.rng.choice(followers), hint, delay))
 
     def run(self) -> Report:
         """A random history: the busy time, then calm, refreshes and expiry, each with a look at everything."""
@@ -135,10 +138,10 @@ class World:
         lives = [self._life(index) for index in range(len(self.truths))]
         running = [self.loop.create_task(life.run(self.rng.randint(*self.setting.steps))) for life in lives]
         Disasters(self).plan(lives)
-        await asyncio.sleep(400)
+        await asyncio.sleep(self.setting.busy)
         await asyncio.wait(running)
         await self.settle_down()
-        await self.rest()
+        await self.rest(briefly=self.setting.briefly)
 
     async def rest(self, *, briefly: bool = False) -> None:
         """Nothing happens any more: wait, and compare everything with the truth; three times, or but once."""
@@ -152,8 +155,7 @@ class World:
 
     def _is_busy(self, service: Service) -> bool:
         """Whether a publish is under way: what it has half written is not at rest."""
-        tables = service.ledger.desk.figures(self.loop.now()).tables
-        return any(count for (_, state), count in tables.items() if state == "leased")
+        return any(count for (_, state), count in service.kept.tables().items() if state == "leased")
 
     def start(self) -> None:
         """Start the services."""
@@ -166,26 +168,30 @@ class World:
             await asyncio.sleep(2 * DAY.total_seconds())
         self.weather.calm = True
         self.say("calm")
+        self.loop.create_task(self._look_on())
         if self.setting.outage == "blank":
             await asyncio.sleep(600)
             for service in self.services:
-                service.ledger.desk.release(service.truth.name, Order("", "", self.loop.now()))
-                service.ring()
+                await service.kept.release(service.truth.name, Order("", "", self.loop.now()))
+
+    async def _look_on(self) -> None:
+        await asyncio.sleep(STILL)
+        self.weather.is_still = True
+        while True:
+            await asyncio.sleep(1)
+            for service in self.services:
+                service.kept.look()
 
     def check(self, when: str) -> None:
         """Compare everything with the truth."""
         self.say(f"check {when}")
         for index, service in enumerate(self.services):
-            counted = {pair: count for pair, count in Rows(service.ledger._db).counts.items() if count}
-            if counted != service.ledger.desk.figures(self.loop.now()).tables:
-                self.checker.blame(
-                    "miscounted", f"{service.ledger.desk.figures(self.loop.now()).tables}, not {counted}"
-                )
-            stored = _events(service.ledger)
-            lost = {event for number, event in self.acknowledged if number == index} - stored
+            for kind, what in service.kept.wrong():
+                self.checker.blame(kind, what)
+            lost = {event for number, event in self.acknowledged if number == index} - service.kept.events()
             if lost and not self.setting.inbox_lost:
                 self.checker.blame("acknowledged and lost", f"{sorted(lost)}")
-        refused = set().union(*(_refused(service.ledger) for service in self.services))
+        refused = set().union(*(service.kept.refused() for service in self.services))
         tables = [
             Resting(truth.catalog_id, name, table, refused=name in refused)
             for truth in self.truths
@@ -218,11 +224,17 @@ class World:
             loop=self.loop,
             rng=self.rng,
             terms=TERMS,
-            ledger=lambda: Ledger(":memory:", terms),
-            count=self.count,
-            say=self.say,
-            looked=self._looked,
+            kept=lambda service: self._kept(service, terms),
+            processes=self.setting.replicas or 2,
+            witness=Witness(self.count, self.say, self._looked, self.checker.blame),
         )
+
+    def _kept(self, service: Service, terms: LedgerTerms) -> Kept:
+        if not self.setting.replicas:
+            return SqliteKept(service, Ledger(":memory:", terms))
+        witness, is_pooled = service.witness, self.rng.random() < POOLED
+        server = Server(self.loop, self.rng, self.weather, witness.blame, witness.count, is_pooled=is_pooled)
+        return SharedKept(service, server, terms)
 
     def _policy(self, truth: CatalogTruth, files: Mapping[str, Any]) -> Policy:
         return policy_of(truth, told=bool(self.setting.told), files=files)
@@ -267,18 +279,8 @@ class World:
             names = [TableName(catalog, ("a_b",), "c"), TableName(catalog, ("a",), "b_c"), *names[:1]]
         places = [f"s3://lake/{number}" for number in range(self.setting.places)]
         kind = ToldLife if self.setting.told else Life
-        return kind(self, index, names, places, dict(self.setting.operations), shared=self.setting.shared)
-
-
-def _events(ledger: Ledger) -> set[str]:
-    """Every event that the inbox has logged."""
-    return {event for (event,) in ledger._db.execute("SELECT event_id FROM event WHERE sender = 'test'")}
-
-
-def _refused(ledger: Ledger) -> set[Subject]:
-    """Whose place is taken by somebody else's file."""
-    query = "SELECT key FROM dead_letter WHERE status = 'open' AND reason LIKE 'foreign%'"
-    return {subject_of(key) for (key,) in ledger._db.execute(query)}
+        setting, operations = self.setting, dict(self.setting.operations)
+        return kind(self, index, names, places, operations, setting.shared, setting.lost, setting.pace)
 
 
 def _brief(body: bytes | None) -> str:

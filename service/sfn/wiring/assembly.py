@@ -135,10 +135,11 @@ async def assembled(
 
 
 async def _tended(settings: Settings, inbox: inboxes.Inbox, retirement: Retirement) -> None:
+    if not inboxes.is_shared(settings):
+        await inbox.tend(settings.inbox.event_retention)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(inbox.tend, settings.inbox.event_retention)
-        if inboxes.is_shared(settings):
-            tasks.start_soon(_followed, inbox, retirement)
+        tasks.start_soon(_followed, inbox, retirement)
 
 
 async def _followed(inbox: inboxes.Inbox, retirement: Retirement) -> None:

@@ -38,9 +38,11 @@ async def findings(
         yield finding
     holder, finding = await inbox(settings)
     yield finding
-    for finding in listener(settings, holder):
+    # Who has a database can't be told from there.
+    may_run = holder is not None or settings.inbox.path is None
+    standing = await anyio.to_thread.run_sync(running) if may_run else None
+    for finding in listener(settings, is_running=holder is not None or standing is not None):
         yield finding
-    standing = await anyio.to_thread.run_sync(running) if holder is not None else None
     clock, worst = SystemClock(), assumed(settings)
     lags = {one.name: observed(one, settings, clock.now()) for one in standing.catalogs} if standing is not None else {}
     if settings.lacks_stores:

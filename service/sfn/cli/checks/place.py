@@ -79,14 +79,14 @@ async def _file(path: Path) -> tuple[str | None, Finding]:
     return None, fine(where, f"{path} {state}; one was opened beside it, locked, synced and removed")
 
 
-def listener(settings: Settings, holder: str | None) -> Iterator[Finding]:
+def listener(settings: Settings, *, is_running: bool) -> Iterator[Finding]:
     """Whether the address is free, and who can listen in.
 
     Args:
-        holder: the process that has the inbox, and so the address too.
+        is_running: a service has the inbox, or answers, and so has the address too.
     """
     ours, where = settings.listener, "listener"
-    if holder is None:
+    if not is_running:
         try:
             with bound(ours.host, ours.port):
                 yield fine(where, f"{ours.host} port {ours.port or 'of its choice'} is free")

@@ -70,8 +70,14 @@ async def reached(server: Server, stores: Collection[str] = ()) -> AsyncIterator
         await connections.close()
 
 
-async def prepared(there: Reached, migrations: Sequence[Migration] = MIGRATIONS) -> bool:
+async def prepared(
+    there: Reached, migrations: Sequence[Migration] = MIGRATIONS, patience: float = START_PATIENCE
+) -> bool:
     """See to it that the database is one that the inbox can be kept in, and has its tables.
+
+    Args:
+        migrations: this version's.
+        patience: seconds that a server which does not answer is waited for.
 
     Returns:
         Whether it had none.
@@ -87,14 +93,17 @@ async def prepared(there: Reached, migrations: Sequence[Migration] = MIGRATIONS)
         schema.check(found, there.where, len(migrations))
         return found.version < len(migrations) and await schema.prepare(sql, there.where, migrations)
 
-    give_up_at = anyio.current_time() + START_PATIENCE
+    give_up_at = anyio.current_time() + patience
+    told = ""
     while True:
         try:
             return await there.transactions.on_tables(prepare, starting=True)
         except Transient as trouble:
             if anyio.current_time() >= give_up_at:
                 raise
-            _log.warning("the database does not answer yet", error=str(trouble))
+            if str(trouble) != told:
+                told = str(trouble)
+                _log.warning("the database is waited for", seconds=patience, error=told)
             await anyio.sleep(_AGAIN)
 
 

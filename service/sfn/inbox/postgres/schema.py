@@ -110,7 +110,10 @@ class Found:
 
 async def found(sql: Sql) -> Found:
     """What there is."""
-    ((there,),) = await sql.fetch("SELECT to_regclass('sfn.version') IS NOT NULL")
+    # `to_regclass` may remember, within a transaction, that another one had not made it yet.
+    ((there,),) = await sql.fetch(
+        "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'sfn' AND tablename = 'version')"
+    )
     if not there:
         return Found(0)
     versions = await sql.fetch("SELECT version, oldest FROM sfn.version")
@@ -148,7 +151,7 @@ async def prepare(sql: Sql, where: str, migrations: Sequence[Migration] = MIGRAT
     there = await found(sql)
     check(there, where, len(migrations))
     if not there.version:
-        ((known,),) = await sql.fetch("SELECT to_regnamespace('sfn') IS NOT NULL")
+        ((known,),) = await sql.fetch("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'sfn')")
         if not known:
             await sql.execute("CREATE SCHEMA sfn")
         await sql.execute("CREATE TABLE IF NOT EXISTS sfn.version(version int NOT NULL, oldest int NOT NULL)")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from sfn.inbox.postgres.faults import LOGIN_FILE, Fault
+from sfn.inbox.postgres.faults import LOGIN_FILE, UNTRUSTED, Fault
 
 CONNECTED_WITHIN: Final = 5.0
 """Seconds, unless the URL says `connect_timeout`."""
+_CERTIFICATES: Final = frozenset({"sslcert", "sslcrl", "sslkey", "sslrootcert"})
 _SYSTEM: Final = "system"
 """The value of `sslrootcert` that stands for the certificates of the system, as of libpq 16."""
 
@@ -54,15 +55,19 @@ class Server:
             del options["sslrootcert"]
             told["ssl"] = ssl.create_default_context()
         if self.password_file is not None:
-            told["password"] = self._password(self.password_file)
+            told["password"] = _read(self.password_file, LOGIN_FILE).rstrip("\r\n")
+        for option in sorted(_CERTIFICATES & options.keys()):
+            _read(Path(options[option]), UNTRUSTED)
         return {"dsn": urlsplit(self.url)._replace(query=urlencode(options)).geturl(), **told}
 
     def _options(self) -> dict[str, str]:
         return dict(parse_qsl(urlsplit(self.url).query))
 
-    def _password(self, file: Path) -> str:
-        try:
-            return file.read_text().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise Fault(LOGIN_FILE, f"{file}: {why}") from None
+
+def _read(file: Path, code: str) -> str:
+    """What is in a file; the driver would say of one that is not there what it says of a server."""
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise Fault(code, f"{file}: {why}") from None

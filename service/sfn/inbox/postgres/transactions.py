@@ -134,7 +134,7 @@ class Transactions:
 
     async def _once(self, verb: Callable[[SqlUnit], Awaitable[T]], begin: Mapping[bool, str]) -> T:
         async with self._connections.one() as connection:
-            unit = SqlUnit(connection, self._lanes, self._stores)
+            unit = self._unit(connection)
             try:
                 await connection.command(begin[connection.prepares])
                 result = await verb(unit)
@@ -147,6 +147,9 @@ class Transactions:
                 raise
             unit.committed()
             return result
+
+    def _unit(self, connection: Connection) -> SqlUnit:
+        return SqlUnit(connection, self._lanes, self._stores)
 
     def _refused(self, fault: Fault, *, starting: bool) -> SfnError:
         return refusal(fault, self._where, starting=starting)

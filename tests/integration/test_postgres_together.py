@@ -1,0 +1,116 @@
+"""What two processes do at once comes out as if one had done it after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import anyio
+import pytest
+
+from sfn.inbox.letters import Order, Status, Wanted
+from sfn.inbox.postgres import PostgresInbox
+from sfn.words import Backward, Claim, Dead, Done, Findings, Hint, Reason, Step, Story, TableName
+from tests.integration.sharing import claims, fill, named, replicas, session, stored
+from tests.promises.inboxes import PLENTY, TERMS, Ground, HandClock, pointer, table
+from tests.servers.postgres import Postgres
+
+LAKE = "s3://lake/orders"
+ORDERS, HEIR = table("orders"), table("heir")
+
+
+@pytest.fixture(name="dsn")
+def fixture_dsn(postgres: Postgres, database: str) -> str:
+    return postgres.dsn(database)
+
+
+async def test_who_comes_to_a_place_and_who_leaves_it_see_one_what_the_other_did(dsn: str) -> None:
+    """Else the one waits for the other's end, of which nobody tells it."""
+    clock = HandClock()
+    async with replicas(dsn, clock, 2, TERMS) as [first, second], session(dsn) as other:
+        ground = Ground(first, clock)
+        await ground.published(ORDERS, LAKE, "u1", due=0)
+        await first.put([Hint(HEIR)])
+        by_name = {claim.subject: claim for claim in await claims(first)}
+        seen: list[frozenset[TableName] | None] = []
+
+        async def come() -> None:
+            seen.append(await first.remember(by_name[HEIR], LAKE, "u2"))
+
+        gone = Done(clock.now(), Findings(Story(visited=True), stirs=frozenset({LAKE}), did=("gone",)))
+        async with anyio.create_task_group() as tasks, other.transaction():
+            await other.execute("SELECT FROM sfn.subject FOR UPDATE")
+            tasks.start_soon(come)
+            await anyio.sleep(0.3)
+            tasks.start_soon(second.settle, by_name[ORDERS], gone, clock.now())
+            await anyio.sleep(0.3)
+        assert seen == [frozenset({ORDERS})]
+        newest = await stored(dsn, "SELECT seq FROM sfn.subject WHERE key LIKE '%heir%'")
+        assert newest[0] > by_name[HEIR].seq
+
+
+async def test_a_brake_lets_no_more_pass_than_it_may_however_many_ask(dsn: str) -> None:
+    clock = HandClock()
+    tables = [table(f"t{number}", "few") for number in range(8)]
+    async with replicas(dsn, clock, 2, TERMS) as inboxes, session(dsn) as other:
+        await inboxes[0].put([Hint(name) for name in tables])
+        passed: list[bool] = []
+
+        async def permit(inbox: PostgresInbox, claim: Claim, number: int) -> None:
+            passed.append(await inbox.permit(claim, Step(Backward.DROP, "u", pointer(number)), clock.now()))
+
+        async with anyio.create_task_group() as tasks, other.transaction():
+            await other.execute("LOCK TABLE sfn.permit IN SHARE MODE")
+            for number, claim in enumerate(await claims(inboxes[0])):
+                tasks.start_soon(permit, inboxes[number % 2], claim, number)
+            await anyio.sleep(0.3)
+    assert Counter(passed) == {True: 2, False: 6}
+
+
+async def test_a_lane_that_one_process_makes_is_seen_by_the_others_at_once(dsn: str) -> None:
+    async with replicas(dsn, HandClock()) as [first, second]:
+        assert await claims(second) == []
+        for number in range(3):
+            await first.put([Hint(table("orders", f"catalog{number}"))])
+            assert [claim.subject.catalog for claim in await claims(second)] == [f"catalog{number}"]
+
+
+async def test_two_operators_close_a_letter_once(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock, 2) as inboxes:
+        await fill(inboxes[0], 6)
+        for claim in await claims(inboxes[0]):
+            await inboxes[0].settle(claim, Dead(Reason.PERMANENT, "it can't be"), clock.now())
+        letters = [letter.id for letter in await inboxes[1].newest(Wanted(), 10)]
+        counts: list[int] = []
+
+        async def replay(inbox: PostgresInbox, numbers: list[int]) -> None:
+            counts.append(await inbox.replay(numbers, [], Order("ann", "", clock.now())))
+
+        async def discard(inbox: PostgresInbox, numbers: list[int]) -> None:
+            counts.append(await inbox.discard(numbers, Order("ben", "", clock.now())))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(replay, inboxes[0], letters)
+            tasks.start_soon(replay, inboxes[1], letters[::-1])
+            tasks.start_soon(discard, inboxes[0], letters[::-1])
+            tasks.start_soon(discard, inboxes[1], letters)
+        assert sum(counts) == 6
+        statuses = Counter(letter.status for letter in await inboxes[0].find(Wanted(status=None), 0, 10))
+        claimed = (await inboxes[0].claim(PLENTY)).claims
+        assert len(claimed) == statuses[Status.REPLAYED]
+
+
+async def test_a_row_that_is_forgotten_while_it_is_told_of_is_made_anew(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock) as [first, second]:
+        for turn in range(20):
+            await fill(first, 1)
+            (claim,) = await claims(first)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(first.settle, claim, Done(clock.now(), forget=True), clock.now())
+                tasks.start_soon(second.put, [Hint(named(0), "etl", f"{turn}")])
+            # Whoever came first, what was told is looked at.
+            (claim,) = await claims(second)
+            assert await second.settle(claim, Done(clock.now(), forget=True), clock.now())
+    assert await stored(dsn, "SELECT count(*) FROM sfn.subject") == [0]
+    assert await stored(dsn, "SELECT count(*) FROM sfn.memo") == [0]

@@ -1,0 +1,167 @@
+"""The rows of the port, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from sfn.inbox.codec import key_of
+from sfn.inbox.postgres.unit import Again, Change, Due, Found, Locking, Overdue, Waiting
+from sfn.inbox.row import Row, State, lane_of
+from sfn.words import Lane, Memo, Subject
+from tests.simulation.database.connection import TwinConnection
+from tests.simulation.database.session import Session
+from tests.simulation.database.tables import Stored
+
+_FIELDS = tuple(name for name in Row.__struct_fields__ if name not in {"subject", "memo"})
+
+
+class TwinRows:
+    """Implements `Rows`.
+
+    Args:
+        connection: where the transaction runs.
+        stores: see `Terms.stores`.
+    """
+
+    def __init__(self, connection: TwinConnection, stores: Collection[str]) -> None:
+        self._connection, self._stores = connection, stores
+
+    async def get(self, subjects: Collection[Subject], locking: Locking, numbers: int = 0) -> Found:
+        async def get(session: Session) -> Found:
+            found = await _locked(session, sorted(subjects, key=key_of), locking)
+            return Found({row.subject: row for row in found}, _drawn(session, numbers))
+
+        return await self._connection.run("get", get)
+
+    async def memos(self, subjects: Collection[Subject]) -> dict[Subject, Memo]:
+        async def memos(session: Session) -> dict[Subject, Memo]:
+            there = session.all(session.server.tables.memos)
+            return {subject: there[subject] for subject in subjects if subject in there}
+
+        return await self._connection.run("memos", memos)
+
+    async def overdue(self, now: datetime, most: int, locking: Locking) -> Overdue:
+        async def overdue(session: Session) -> Overdue:
+            leased = [row for row in _rows(session) if row.state is State.LEASED]
+            until = {row.subject: row.lease_until for row in leased if row.lease_until is not None}
+            ended = sorted((at, key_of(subject), subject) for subject, at in until.items() if at <= now)
+            found = await _locked(session, [subject for _, _, subject in ended], locking, most)
+            return Overdue(found, min((at for at in until.values() if at > now), default=None))
+
+        return await self._connection.run("overdue", overdue)
+
+    async def queues(self, most: Callable[[Lane], int]) -> dict[Lane, list[Waiting]]:
+        async def queues(session: Session) -> dict[Lane, list[Waiting]]:
+            lanes = sorted(session.all(session.server.tables.lanes))
+            queued = {lane: self._queue(session, lane)[: most(lane)] for lane in lanes}
+            return {lane: [Waiting(row.subject, row.due_at) for row in rows] for lane, rows in queued.items()}
+
+        return await self._connection.run("queues", queues)
+
+    async def due(self, most: Mapping[Lane, int], now: datetime, locking: Locking) -> dict[Lane, list[Due]]:
+        async def due(session: Session) -> dict[Lane, list[Due]]:
+            found: dict[Lane, list[Row]] = {}
+            for lane, number in most.items():
+                waiting = [row.subject for row in self._queue(session, lane) if row.due_at <= now]
+                found[lane] = await _locked(session, waiting, locking, number)
+            return {
+                lane: [Due(row, session.server.draw()) for row in sorted(rows, key=_place)]
+                for lane, rows in found.items()
+                if rows
+            }
+
+        return await self._connection.run("due", due)
+
+    async def save(self, changes: Sequence[Change]) -> None:
+        async def save(session: Session) -> None:
+            new = [after for before, after in changes if before is None and after is not None]
+            kept = [(before, after) for before, after in changes if before is not None and after is not None]
+            await self._insert(session, sorted(new, key=lambda row: key_of(row.subject)))
+            await self._update(session, kept)
+            for before, after in changes:
+                if before is not None and after is None:
+                    await _known_to_be_locked(session, before.subject)
+                    session.write(session.server.tables.rows, before.subject, None)
+                    session.write(session.server.tables.memos, before.subject, None)
+            _write_memos(session, [(Memo(), row) for row in new] + [(before.memo, after) for before, after in kept])
+
+        await self._connection.run("save", save)
+
+    def _queue(self, session: Session, lane: Lane) -> list[Row]:
+        queued = [row for row in _rows(session) if row.state is State.QUEUED]
+        return sorted((row for row in queued if lane_of(row, self._stores) == lane), key=_place)
+
+    async def _insert(self, session: Session, rows: Sequence[Row]) -> None:
+        inserted = 0
+        for row in rows:
+            self._learn(session, row)
+            stored = Stored(replace(row, memo=Memo()), session.server.draw_life())
+            inserted += await session.insert(session.server.tables.rows, row.subject, stored)
+        if inserted < len(rows):
+            raise Again
+
+    async def _update(self, session: Session, pairs: Sequence[tuple[Row, Row]]) -> None:
+        """One statement writes the same columns of all rows, and no others."""
+        table = session.server.tables.rows
+        names = [name for name in _FIELDS if any(getattr(old, name) != getattr(new, name) for old, new in pairs)]
+        for _, after in pairs:
+            await _known_to_be_locked(session, after.subject)
+            there = session.seen(table, after.subject)
+            if there is not None:
+                row = replace(there.row, **{name: getattr(after, name) for name in names})
+                session.write(table, after.subject, Stored(row, there.life))
+                self._learn(session, row)
+
+    def _learn(self, session: Session, row: Row) -> None:
+        session.write(session.server.tables.lanes, lane_of(row, self._stores), True)
+
+
+def _rows(session: Session) -> list[Row]:
+    return [stored.row for stored in session.all(session.server.tables.rows).values()]
+
+
+def _place(row: Row) -> tuple[datetime, str]:
+    return row.due_at, key_of(row.subject)
+
+
+def _drawn(session: Session, numbers: int) -> list[int]:
+    return [session.server.draw() for _ in range(numbers)]
+
+
+async def _locked(
+    session: Session, subjects: Iterable[Subject], locking: Locking, most: int | None = None
+) -> list[Row]:
+    """Rows that were there when the statement began, in their order, as they are once they are locked."""
+    table, found = session.server.tables.rows, list[Row]()
+    then = [(subject, stored) for subject in subjects if (stored := session.seen(table, subject)) is not None]
+    for subject, before in then:
+        if len(found) == most:
+            break
+        if locking is Locking.SKIP and not session.lock_now(table, subject):
+            continue
+        if locking is Locking.WAIT:
+            await session.lock(table, subject)
+        now = before if locking is Locking.NONE else session.seen(table, subject)
+        if now is not None and now.life == before.life:
+            found.append(now.row)
+        else:
+            session.unlock(table, subject)
+    return found
+
+
+async def _known_to_be_locked(session: Session, subject: Subject) -> None:
+    """The statement would lock a row by itself; but what it writes rests on what was read before."""
+    table = session.server.tables.rows
+    if not session.has_locked(table, subject):
+        session.server.breaches.append(f"{subject}")
+        await session.lock(table, subject)
+
+
+def _write_memos(session: Session, rows: Sequence[tuple[Memo, Row]]) -> None:
+    for before, row in rows:
+        if row.memo != before:
+            memo = row.memo if row.memo != Memo() else None
+            session.write(session.server.tables.memos, row.subject, memo)

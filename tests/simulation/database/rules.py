@@ -1,0 +1,118 @@
+"""The rules of several replicas: who may have a row when, and who takes it back from the dead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from sfn.inbox.postgres.worklist import POLLED
+from sfn.inbox.row import Row, State, told_by
+from sfn.words import CatalogName, Subject, TableName
+from tests.simulation.database.server import Server
+from tests.simulation.database.session import Session
+
+if TYPE_CHECKING:
+    from tests.simulation.node import Node, Service
+
+SKEW: Final = timedelta(seconds=1)
+"""Between the clocks of two processes, at most."""
+LOOK: Final = timedelta(seconds=2)
+"""For the look that finds a lease which ran out, once it is time for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A claim that was made.
+
+    Attributes:
+        node: by which process; None for none of the service's.
+        at: seconds since the world began.
+    """
+
+    node: Node | None
+    at: float
+
+
+class Rules:
+    """Looks at each transaction as it ends well, and at each sweep as it begins.
+
+    Args:
+        service: whose inbox it is.
+        server: where it is.
+    """
+
+    def __init__(self, service: Service, server: Server) -> None:
+        self._service, self._server = service, server
+        self._granted: dict[tuple[Subject, int], Granted] = {}
+        self._taken_back: set[tuple[Subject, int]] = set()
+        server.committing = self.committing
+
+    def committing(self, session: Session) -> None:
+        """A transaction is about to be seen: no row that somebody has is taken from him, no claim is made twice."""
+        rows = self._server.tables.rows
+        for subject, stored in session.changes.of(rows).items():
+            then, after = rows.committed.get(subject), stored.row if stored is not None else None
+            before = then.row if then is not None else None
+            if before is not None and before.state is State.LEASED and _changes_hands(before, after):
+                self._see_it_may(session, before)
+            if after is not None and after.state is State.LEASED and (before is None or before.token != after.token):
+                if (subject, after.token) in self._granted:
+                    self._server.blame("a claim that was made before", f"{subject} {after.token}")
+                self._granted[subject, after.token] = Granted(session.node, self._server.loop.time())
+
+    def claims(self, subject: Subject) -> list[Granted]:
+        """The claims of a row that were made, in order."""
+        return [granted for (other, _), granted in self._granted.items() if other == subject]
+
+    def sweeping(self, node: Node) -> None:
+        """A process begins to list its catalog: for a claim that it was given, which nobody else has."""
+        name = CatalogName(self._service.truth.name)
+        (claim,) = (one for one in node.worker._leases.running() if one.subject == name)
+        granted = self._granted.get((name, claim.token))
+        if granted is None or granted.node is not node:
+            self._server.blame("a sweep out of turn", f"claim {claim.token} of {name} is not on disk")
+
+    def look(self) -> None:
+        """See that no lease has run out for longer than somebody who lives needs to find it."""
+        now = self._server.loop.now()
+        for stored in self._server.tables.rows.committed.values():
+            row = stored.row
+            late = row.lease_until is not None and row.lease_until + POLLED + LOOK < now
+            if row.state is State.LEASED and late and (row.subject, row.token) not in self._taken_back:
+                self._taken_back.add((row.subject, row.token))
+                self._server.blame("a lease that nobody takes back", f"{row.subject} until {row.lease_until}")
+
+    def wrong(self, swept_since: datetime | None) -> list[tuple[str, str]]:
+        """What is wrong when nothing happens.
+
+        Args:
+            swept_since: when the catalog was swept last at the earliest; None for one that is not.
+        """
+        newest: dict[Subject, int] = {}
+        for entry in self._server.tables.events.committed.values():
+            newest[entry.hint.subject] = max(entry.seq, newest.get(entry.hint.subject, 0))
+        rows = {subject: stored.row for subject, stored in self._server.tables.rows.committed.items()}
+        behind = [subject for subject in rows if told_by(rows[subject]) < newest.get(subject, 0)]
+        found = [("behind its events", str(subject)) for subject in behind if isinstance(subject, TableName)]
+        found += [("changed without a lock", what) for what in self._server.breaches]
+        swept = self._server.tables.catalogs.committed.get(self._service.truth.name)
+        swept_at = swept.swept_at if swept is not None else None
+        if swept_since is not None and (swept_at is None or swept_at < swept_since):
+            found.append(("nobody sweeps", f"since {swept_at}"))
+        return found
+
+    def _see_it_may(self, session: Session, before: Row) -> None:
+        """Who has it ends or prolongs it, or it ran out, or an operator wants it."""
+        granted = self._granted.get((before.subject, before.token))
+        is_its_own = granted is not None and granted.node is session.node
+        ran_out = before.lease_until is None or before.lease_until <= self._server.loop.now() + SKEW
+        if not is_its_own and not ran_out and not session.is_ordered:
+            self._server.blame("somebody else's lease was changed", f"{before.subject} until {before.lease_until}")
+
+
+def _changes_hands(before: Row, after: Row | None) -> bool:
+    """Whether a lease ends, or lasts longer than it did."""
+    if after is None or after.state is not State.LEASED or after.token != before.token:
+        return True
+    return after.lease_until != before.lease_until

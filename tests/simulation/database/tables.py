@@ -1,0 +1,85 @@
+"""What a simulated database holds: tables as committed, and the changes of one transaction over them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from sfn.inbox.letters import Audited, DeadLetter
+from sfn.inbox.postgres.unit import Entry
+from sfn.inbox.row import Row
+from sfn.words import Lane, Memo, Subject, Undecodable
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Table(Generic[K, V]):
+    """One table, by its key."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.committed: dict[K, V] = {}
+
+
+class Stored(NamedTuple):
+    """A row without its memo, and which of the rows it is that its subject ever had."""
+
+    row: Row
+    life: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What is noted of a catalog."""
+
+    swept_at: datetime | None = None
+    tripped: bool = False
+    retired: bool = False
+    catalog_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """All of them.
+
+    Attributes:
+        events: by sender and id, or by sender and number.
+        permits: when a step got leave, by catalog and text.
+    """
+
+    rows: Table[Subject, Stored] = field(default_factory=lambda: Table("row"))
+    memos: Table[Subject, Memo] = field(default_factory=lambda: Table("memo"))
+    lanes: Table[Lane, bool] = field(default_factory=lambda: Table("lane"))
+    events: Table[tuple[str, str | int], Entry] = field(default_factory=lambda: Table("event"))
+    letters: Table[int, DeadLetter] = field(default_factory=lambda: Table("letter"))
+    requests: Table[int, Undecodable] = field(default_factory=lambda: Table("request"))
+    audit: Table[int, Audited] = field(default_factory=lambda: Table("audit"))
+    catalogs: Table[str, Noted] = field(default_factory=lambda: Table("catalog"))
+    permits: Table[tuple[str, str], datetime] = field(default_factory=lambda: Table("permit"))
+
+
+class Changes:
+    """What one transaction wrote, which nobody else sees; None for what it deleted."""
+
+    def __init__(self) -> None:
+        self._written: dict[Table[Any, Any], dict[Any, Any]] = {}
+
+    def of(self, table: Table[K, V]) -> Mapping[K, V | None]:
+        """Those of one table."""
+        return self._written.get(table, {})
+
+    def write(self, table: Table[K, V], key: K, value: V | None) -> None:
+        """Write, or delete where the value is None."""
+        self._written.setdefault(table, {})[key] = value
+
+    def apply(self) -> None:
+        """Let all see all of it at once."""
+        for table, changed in self._written.items():
+            for key, value in changed.items():
+                if value is None:
+                    table.committed.pop(key, None)
+                else:
+                    table.committed[key] = value

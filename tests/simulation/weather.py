@@ -1,0 +1,40 @@
+"""How bad a simulated world is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Weather:
+    """How bad the world is.
+
+    Attributes:
+        kill: the chance that a port's call never returns, before or after its effect.
+        stop: the chance that it returns very late.
+        fail: the chance that a call of catalog or store fails.
+        lag: how far replicas of the catalog may be behind, in seconds.
+        least_lag: how far those that lag are behind at least.
+        lagging: the chance that a lagging replica answers.
+        conditional_delete: whether the store can delete on a condition.
+        store_down: spells without a store.
+        slow: the chance that a transaction of the inbox takes as long as its disk hangs; all others wait for it.
+        cut: the chance that a statement to a shared inbox ends the connection.
+        unheard: the chance that a process is not told what another one tells all.
+        calm: nothing is killed, stopped or fails any more; replicas still lag.
+        is_still: nor is anything left of all that.
+    """
+
+    kill: float = 0.008
+    stop: float = 0.008
+    fail: float = 0.04
+    lag: float = 4.0
+    least_lag: float = 0.0
+    lagging: float = 0.25
+    conditional_delete: bool = True
+    store_down: list[tuple[float, float]] = field(default_factory=list)
+    slow: float = 0.0
+    cut: float = 0.0
+    unheard: float = 0.0
+    calm: bool = False
+    is_still: bool = False

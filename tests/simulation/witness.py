@@ -1,0 +1,54 @@
+"""What the services of a simulated world tell of themselves."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sfn.inbox.letters import Letter
+from sfn.words import Claim, Outcome, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Who is told what services do.
+
+    Attributes:
+        count: of something that is counted.
+        say: of what a reader of the history wants to know.
+        looked: of a row whose claim ended.
+        blame: of what must not be: its kind, and what.
+    """
+
+    count: Callable[[str], None]
+    say: Callable[[str], None]
+    looked: Callable[[Subject], None]
+    blame: Callable[[str, str], None]
+
+
+class Tally:
+    """The worker's journal: counts outcomes, tells of surprises."""
+
+    def __init__(self, witness: Witness) -> None:
+        self._witness, self._count, self._say = witness, witness.count, witness.say
+
+    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+        self._witness.looked(claim.subject)
+        self._count(type(outcome).__name__.lower())
+        told = getattr(outcome, "why", "") or getattr(outcome, "reason", "") or getattr(outcome, "error", "")
+        self._say(f"  {claim.subject}: {type(outcome).__name__} {told}")
+
+    def fenced(self, claim: Claim) -> None:
+        self._count("fenced")
+
+    def expired(self, leases: int) -> None:
+        self._say(f"  {leases} leases ran out")
+
+    def poisoned(self, letter: Letter) -> None:
+        self._count("poisoned")
+        self._say(f"  {letter.subject}: poison")
+
+    def surprised(self, claim: Claim, error: Exception) -> None:
+        said = "".join(traceback.format_exception(error))[-600:]
+        self._witness.blame("surprise", f"{claim.subject}: {said}")
