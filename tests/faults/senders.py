@@ -39,15 +39,18 @@ class Senders:
     refused: int = 0
     unanswered: int = 0
 
+    def __post_init__(self) -> None:
+        self._never_told = set(self.lake.tables)
+
     async def run(self, stop: anyio.Event) -> None:
-        """Tell until stopped, and then until all is acknowledged."""
+        """Tell of every table, and of any until stopped, and then until all is acknowledged."""
         async with anyio.create_task_group() as tasks:
             for _ in range(SENDERS):
                 tasks.start_soon(self._send, stop)
 
     async def _send(self, stop: anyio.Event) -> None:
-        while not stop.is_set():
-            name = self.chance.choice(list(self.lake.tables))
+        while self._never_told or not stop.is_set():
+            name = self._never_told.pop() if self._never_told else self.chance.choice(list(self.lake.tables))
             pointer = self.lake.tables[name].commit()
             event_id = str(uuid4())
             while not await self._took(name, event_id, pointer):

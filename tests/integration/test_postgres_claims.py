@@ -34,8 +34,9 @@ async def test_eight_processes_work_off_each_row_once(dsn: str) -> None:
         await fill(inbox, 400)
     pipes = [SPAWN.Pipe() for _ in range(8)]
     workers = [SPAWN.Process(target=sharing.work_off, args=(dsn, theirs), daemon=True) for _, theirs in pipes]
-    for worker in workers:
+    for worker, (_, theirs) in zip(workers, pipes, strict=True):
         worker.start()
+        theirs.close()
     assert [ours.recv() for ours, _ in pipes] == ["open"] * 8
     for ours, _ in pipes:
         ours.send("go")
@@ -80,6 +81,7 @@ async def test_what_a_killed_process_had_is_taken_over_when_its_leases_end(dsn: 
         ours, theirs = SPAWN.Pipe()
         worker = SPAWN.Process(target=sharing.claim_and_stand_still, args=(dsn, theirs), daemon=True)
         worker.start()
+        theirs.close()
         assert ours.recv() == 3
         worker.kill()
         worker.join(30)

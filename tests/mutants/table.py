@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, broken
 from tests.mutants.namings import NAMINGS
+from tests.mutants.shared import SHARED
 
 DIRECTED = "tests/simulation/test_directed.py"
 SLOW = "tests/simulation/test_slow_inbox.py"
@@ -240,4 +241,5 @@ TABLE = (
         "assert row.attempt <= 1",
     ),
     *NAMINGS,
+    *SHARED,
 )

@@ -97,7 +97,7 @@ async def emptied(dsn: str) -> None:
         tables = ("lane", "subject", "memo", "place", "event", "catalog", "permit", "dead_letter", "audit")
         sequences = ("number", "lane_id_seq", "dead_letter_id_seq", "audit_id_seq")
         emptying = [f"DELETE FROM sfn.{table}" for table in tables]  # noqa: S608 - our own names
-        restarting = [f"SELECT setval('sfn.{sequence}', 1, false)" for sequence in sequences]  # noqa: S608 - as above
+        restarting = [f"SELECT setval('sfn.{sequence}', 1, false)" for sequence in sequences]
         await connection.execute(";".join([*emptying, *restarting]))
     finally:
         await connection.close()

@@ -14,7 +14,7 @@ import anyio
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
 from sfn.clock import Clock, SystemChance, SystemClock
-from sfn.errors import Broken, Trouble
+from sfn.errors import Broken, Transient, Trouble
 from sfn.inbox import Intake
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
@@ -45,6 +45,10 @@ STARTING: Final = "starting"
 """Why a process is not ready at first."""
 
 _FOLLOWED_EVERY: Final = 5.0
+"""Seconds."""
+_ASKED: Final = 10
+"""How often a start asks an inbox that was opened a moment ago."""
+_ASK_AGAIN: Final = 1.0
 """Seconds."""
 
 Adapter: TypeAlias = Callable[[PointerStore], PointerStore]
@@ -108,7 +112,7 @@ async def assembled(
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
         readiness = Readiness(STARTING)
-        retirement = Retirement(await inbox.retired())
+        retirement = Retirement(await _retired(inbox))
         reached = Reached(settings, catalogs, retirement, inbox, inbox, vending(settings, stores, places, clock))
         worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
         process = Process(
@@ -132,6 +136,19 @@ async def assembled(
             tokens=admitted.files,
             works=Role.WORKER in roles,
         )
+
+
+async def _retired(inbox: inboxes.Inbox) -> frozenset[str]:
+    """What operators said before the start; an answer that was lost on the way is no reason to end.
+
+    Raises:
+        SfnError: the inbox is in trouble, and stays so.
+    """
+    for _ in range(_ASKED - 1):
+        with suppress(Transient):
+            return await inbox.retired()
+        await anyio.sleep(_ASK_AGAIN)
+    return await inbox.retired()
 
 
 async def _tended(settings: Settings, inbox: inboxes.Inbox, retirement: Retirement) -> None:

@@ -108,7 +108,7 @@ class Rules:
         is_its_own = granted is not None and granted.node is session.node
         ran_out = before.lease_until is None or before.lease_until <= self._server.loop.now() + SKEW
         if not is_its_own and not ran_out and not session.is_ordered:
-            self._server.blame("somebody else's lease was changed", f"{before.subject} until {before.lease_until}")
+            self._server.blame("a lease of another one was changed", f"{before.subject} until {before.lease_until}")
 
 
 def _changes_hands(before: Row, after: Row | None) -> bool:

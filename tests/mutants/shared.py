@@ -1,0 +1,118 @@
+"""The mutants of the inbox that several replicas share, each killed on the simulated database."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, broken
+
+REPLICAS = "tests/simulation/test_replicas.py"
+
+SHARED = (
+    Mutant(
+        "02-shared-nobody-looks",
+        2,
+        f"{REPLICAS}::test_what_nobody_is_told_of_is_found_by_looking",
+        'assert stage.states(["a"]) == {"current": 1}',
+    ),
+    Mutant(
+        "02-shared-numbers-before-locks",
+        2,
+        f"{REPLICAS}::test_an_event_that_waited_for_its_row_is_newer_than_what_the_row_was_claimed_for",
+        'assert stage.world.checker.document(FILE)["metadata_file_path"] == last.metadata_location',
+    ),
+    Mutant(
+        "02-shared-own-row-is-locked-first",
+        2,
+        f"{REPLICAS}::test_who_settle_with_asks_for_each_others_rows_wait_for_nobody_in_a_circle",
+        broken("deadlock"),
+    ),
+    Mutant(
+        "02-shared-put-locks-nothing",
+        2,
+        f"{REPLICAS}::test_what_two_replicas_are_told_of_a_row_at_once_is_both_told",
+        'assert (row.wish.drop, row.wish.renamed_to) == (True, named("b"))',
+    ),
+    Mutant(
+        "03-shared-claim-locks-nothing",
+        3,
+        f"{REPLICAS}::test_who_claims_at_the_same_time_gets_no_row_that_another_one_has",
+        'assert stage.claims("a") == []',
+    ),
+    Mutant(
+        "03-shared-claim-unknown-is-kept",
+        3,
+        f"{REPLICAS}::test_a_claim_that_was_made_unknown_to_its_worker_is_given_back",
+        'assert stage.states(["a"]) == {"current": 1}',
+    ),
+    Mutant(
+        "03-shared-dead-keep-their-leases",
+        3,
+        f"{REPLICAS}::test_what_a_dead_replica_had_another_one_has_within_a_lease_and_a_look",
+        'assert [claim.node is working.node for claim in stage.claims("a")] == [True, False]',
+    ),
+    Mutant(
+        "03-shared-expiry-locks-nothing",
+        3,
+        f"{REPLICAS}::test_a_lease_that_was_renewed_in_the_last_moment_is_its_owners",
+        broken("a lease of another one was changed"),
+    ),
+    Mutant(
+        "03-shared-own-leases-are-taken-back",
+        3,
+        f"{REPLICAS}::test_who_could_not_renew_its_leases_still_has_what_nobody_took",
+        "assert (row.attempt, row.crashes) == (1, 0)",
+    ),
+    Mutant(
+        "03-shared-put-unknown-is-acknowledged",
+        3,
+        f"{REPLICAS}::test_a_put_of_which_nobody_knows_whether_it_was_taken_is_not_acknowledged[before sql commit]",
+        "DID NOT RAISE",
+    ),
+    Mutant(
+        "03-shared-renewal-without-token",
+        3,
+        f"{REPLICAS}::test_a_sleeper_that_wakes_learns_that_another_one_has_its_row",
+        'assert stage.world.counts["fenced"] == 1',
+    ),
+    Mutant(
+        "03-shared-settle-unknown-is-lost",
+        3,
+        f"{REPLICAS}::test_a_settle_that_was_taken_unknown_to_its_worker_is_known_by_its_next_try",
+        'assert stage.world.counts["fenced"] == 0',
+    ),
+    Mutant(
+        "03-shared-settle-without-token",
+        3,
+        f"{REPLICAS}::test_a_sleeper_ends_nothing_that_another_one_has",
+        broken("a lease of another one was changed"),
+    ),
+    Mutant(
+        "03-shared-sweep-is-nobodys",
+        3,
+        f"{REPLICAS}::test_one_replica_sweeps_at_a_time_and_another_one_when_that_died",
+        "assert stage.sweepers() == [listing.node]",
+    ),
+    Mutant(
+        "03-shared-sweep-is-not-noted",
+        3,
+        f"{REPLICAS}::test_one_replica_sweeps_at_a_time_and_another_one_when_that_died",
+        broken("nobody sweeps"),
+    ),
+    Mutant(
+        "03-shared-token-repeats",
+        3,
+        f"{REPLICAS}::test_no_claim_of_a_row_that_was_forgotten_has_its_successor",
+        broken("a claim that was made before"),
+    ),
+    Mutant(
+        "08-shared-brake-counts-unlocked",
+        8,
+        f"{REPLICAS}::test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may",
+        'assert stage.states(names) == {"current": 1, "dropped": 2}',
+    ),
+    Mutant(
+        "09-shared-place-is-not-held",
+        9,
+        f"{REPLICAS}::test_who_comes_to_a_place_just_as_another_one_leaves_it_is_told",
+        "assert stage.world.checker.hint(PLACE) == table.metadata_location",
+    ),
+)
