@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
-from sfn.errors import Transient
+from sfn.errors import Transient, Unsure
 from sfn.inbox.postgres import PostgresInbox, Server
 from sfn.inbox.postgres.connections import PAUSE
 from sfn.words import Accepted, Claim, Done, Hint, Retry
@@ -45,7 +45,7 @@ async def fixture_ground(postgres: Postgres, database: str) -> AsyncIterator[Gro
 @pytest.mark.parametrize("cut", Cut)
 async def test_a_put_whose_answer_is_lost_is_repeated_and_counts_once(ground: Ground, cut: Cut) -> None:
     ground.wire.cut_at(COMMIT, cut)
-    with pytest.raises(Transient, match="uncertain") as lost:
+    with pytest.raises(Unsure, match="uncertain") as lost:
         await ground.inbox.put([Hint(named(0), "etl", "e1")])
     assert lost.value.retry_after == 1.0
     again = await ground.inbox.put([Hint(named(0), "etl", "e1")])
@@ -57,7 +57,7 @@ async def test_a_put_whose_answer_is_lost_is_repeated_and_counts_once(ground: Gr
 async def test_a_claim_that_never_came_to_be_known_is_made_again_at_once(ground: Ground, cut: Cut) -> None:
     await fill(ground.inbox, 2)
     ground.wire.cut_at(COMMIT, cut)
-    with pytest.raises(Transient, match="uncertain"):
+    with pytest.raises(Unsure, match="uncertain"):
         await ground.inbox.claim(PLENTY)
     if cut is Cut.AFTER:
         assert await claims(ground.other) == []
@@ -71,7 +71,7 @@ async def test_a_claim_that_never_came_to_be_known_is_made_again_at_once(ground:
 async def test_what_others_made_of_such_a_claim_is_left_alone(ground: Ground) -> None:
     await fill(ground.inbox, 1)
     ground.wire.cut_at(COMMIT, Cut.AFTER)
-    with pytest.raises(Transient, match="uncertain"):
+    with pytest.raises(Unsure, match="uncertain"):
         await ground.inbox.claim(PLENTY)
     ground.clock.turn(TERMS.lease.total_seconds())
     (theirs,) = await claims(ground.other)
@@ -87,7 +87,7 @@ async def test_a_settle_whose_answer_is_lost_is_no_lost_lease(ground: Ground, cu
     outcome = Done(ground.clock.now(), forget=forget)
     for _ in range(2):
         ground.wire.cut_at(COMMIT, cut)
-        with pytest.raises(Transient, match="uncertain"):
+        with pytest.raises(Unsure, match="uncertain"):
             await ground.inbox.settle(claim, outcome, ground.clock.now())
         ground.clock.turn(1)
     assert await ground.inbox.settle(claim, outcome, ground.clock.now())
@@ -99,7 +99,7 @@ async def test_a_settle_that_came_too_late_is_one_all_the_same(ground: Ground) -
     await fill(ground.inbox, 1)
     (mine,) = await claims(ground.inbox)
     ground.wire.cut_at(COMMIT, Cut.BEFORE)
-    with pytest.raises(Transient, match="uncertain"):
+    with pytest.raises(Unsure, match="uncertain"):
         await ground.inbox.settle(mine, Done(ground.clock.now()), ground.clock.now())
     ground.clock.turn(TERMS.lease.total_seconds())
     (theirs,) = await claims(ground.other)

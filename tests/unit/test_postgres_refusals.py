@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.errors import Broken, Permanent, Scope, SfnError, Transient
+from sfn.errors import Broken, Permanent, Scope, SfnError, Transient, Unsure
 from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, UNCERTAIN, UNREACHABLE, UNTRUSTED, Fault
 from sfn.inbox.postgres.refusals import refusal
 
@@ -41,6 +41,11 @@ def test_what_passes_by_itself_is_tried_again(code: str, remedy: str, *, startin
     assert (trouble.scope, trouble.retry_after) == (Scope.INBOX, 1.0)
     assert (trouble.where, trouble.found) == (WHERE, f"it said so ({code})")
     assert remedy in trouble.remedy
+
+
+def test_what_may_have_been_done_is_said_to_be_so() -> None:
+    assert isinstance(meant(UNCERTAIN), Unsure)
+    assert not isinstance(meant(LOST), Unsure)
 
 
 @pytest.mark.parametrize(

@@ -56,25 +56,22 @@ class Locks(Generic[O]):
         place = (owner, turn)
         self._lines[what].append(place)
         self._waits[owner] = what
-        timer = self._loop.call_outside(LOCK_TIMEOUT, _refuse, turn, Fault("55P03", "lock timeout"))
+        timer = self._loop.call_outside(LOCK_TIMEOUT, self._refuse, place, Fault("55P03", "lock timeout"))
         try:
             await turn
         finally:
             timer.cancel()
-            self._waits.pop(owner, None)
             if place in self._lines[what]:
-                self._lines[what].remove(place)
+                self._leave(place)
 
     def release(self, owner: O, what: Hashable) -> None:
         """Hand one on."""
-        line = self._lines[what]
         del self._holders[what]
-        while line:
-            heir, turn = line.popleft()
-            if not turn.done():
-                self._holders[what] = heir
-                turn.set_result(None)
-                return
+        if self._lines[what]:
+            heir, turn = place = self._lines[what][0]
+            self._leave(place)
+            self._holders[what] = heir
+            turn.set_result(None)
 
     def release_all(self, owner: O) -> None:
         """Hand on all that an owner has."""
@@ -83,9 +80,9 @@ class Locks(Generic[O]):
 
     def expel(self, owner: O, why: Fault) -> None:
         """An owner that waits waits no more."""
-        for waiting, turn in self._lines[self._waits[owner]] if owner in self._waits else ():
-            if waiting is owner:
-                _refuse(turn, why)
+        if owner in self._waits:
+            line = self._lines[self._waits[owner]]
+            self._refuse(next(place for place in line if place[0] is owner), why)
 
     def _circle_of(self, owner: O, what: Hashable) -> Iterator[tuple[O, Hashable]]:
         """Who waits for what, from this owner back to itself; nothing where the line ends elsewhere."""
@@ -95,7 +92,11 @@ class Locks(Generic[O]):
         if holder is owner:
             yield from steps
 
+    def _refuse(self, place: tuple[O, asyncio.Future[None]], why: Fault) -> None:
+        owner, turn = place
+        if owner in self._waits and not turn.done():
+            self._leave(place)
+            turn.set_exception(why)
 
-def _refuse(turn: asyncio.Future[None], why: Fault) -> None:
-    if not turn.done():
-        turn.set_exception(why)
+    def _leave(self, place: tuple[O, asyncio.Future[None]]) -> None:
+        self._lines[self._waits.pop(place[0])].remove(place)

@@ -1,4 +1,4 @@
-"""How rows are leased: over the port to the database. Nothing of it waits for another transaction."""
+"""How rows are leased: over the port to the database. A claim waits for no other transaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXPIRED_AT_ONCE: Final = 500
 """Leases that one claim takes back at most; the next one takes the rest."""
 SOON: Final = timedelta(milliseconds=50)
 """Until rows are looked for again that another transaction had, which may only have been told something of them."""
-UNCERTAIN: Final = "it is not known whether the claim was made"
+NEVER_KNOWN: Final = "whether the claim was made never came to be known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Claiming:
             row = found.get(claim.subject)
             if row is not None and is_held_by(row, claim):
                 await sheet.take([row], memos=True)
-                outcome = Released(now, UNCERTAIN, Cause.INBOX)
+                outcome = Released(now, NEVER_KNOWN, Cause.INBOX)
                 sheet.save(row.subject, settled(sheet.load(row.subject) or row, claim, outcome, now, self._terms.cap))
         await sheet.write()
 

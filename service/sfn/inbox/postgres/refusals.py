@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sfn.errors import Broken, Permanent, Scope, SfnError, Transient
+from sfn.errors import Broken, Permanent, Scope, SfnError, Transient, Unsure
 from sfn.inbox.commits import RETRY_AFTER
 from sfn.inbox.postgres.faults import LOGIN_FILE, LOST, MISCONFIGURED, UNCERTAIN, UNREACHABLE, UNTRUSTED, Fault
 
@@ -60,8 +60,8 @@ def refusal(fault: Fault, where: str, *, starting: bool = False) -> SfnError:
         starting: the process has not worked with it yet.
 
     Returns:
-        A `Transient` of the inbox's scope; a `Broken` where this process can't go on, or not even begin; a `Permanent`
-        for what the database can't store.
+        A `Transient` of the inbox's scope, an `Unsure` where all may have been done; a `Broken` where this process
+        can't go on, or not even begin; a `Permanent` for what the database can't store.
     """
     expected = "a transaction to be stored" if not starting else "a database that the inbox can be kept in"
     found = f"{fault.text} ({fault.code})"
@@ -70,9 +70,8 @@ def refusal(fault: Fault, where: str, *, starting: bool = False) -> SfnError:
         return Broken(where, expected=expected, found=found, remedy=remedy)
     remedy = remedy or _of(_PASSING, fault.code)
     if remedy is not None:
-        return Transient(
-            where, scope=Scope.INBOX, expected=expected, found=found, remedy=remedy, retry_after=RETRY_AFTER
-        )
+        kind = Unsure if fault.code == UNCERTAIN else Transient
+        return kind(where, scope=Scope.INBOX, expected=expected, found=found, remedy=remedy, retry_after=RETRY_AFTER)
     remedy = _of(_FATAL, fault.code)
     if remedy is not None or starting:
         return Broken(where, expected=expected, found=found, remedy=remedy or "")

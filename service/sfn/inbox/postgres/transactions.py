@@ -10,7 +10,7 @@ import anyio
 
 from sfn.errors import SfnError
 from sfn.inbox.postgres.connections import Connection, Connections
-from sfn.inbox.postgres.faults import UNCERTAIN, UNREACHABLE, Fault, Gone
+from sfn.inbox.postgres.faults import UNCERTAIN, Fault, Gone
 from sfn.inbox.postgres.refusals import refusal
 from sfn.inbox.postgres.tables import KnownLanes, Sql, SqlUnit
 from sfn.inbox.postgres.unit import Again, Unit
@@ -96,7 +96,8 @@ class Transactions:
             starting: the process has not worked with the database yet.
 
         Raises:
-            Transient: scope inbox: nothing of it was done; or, if the connection was lost in its last moment, all.
+            Transient: scope inbox: nothing of it was done.
+            Unsure: scope inbox: nothing of it was done, or all.
             Permanent: scope inbox: it has a value that can't be stored.
             Broken: the inbox can't be trusted any more, or never could.
         """
@@ -109,7 +110,7 @@ class Transactions:
         except Fault as fault:
             raise self._refused(fault, starting=starting) from None
         except TimeoutError:
-            raise self._refused(Fault(UNREACHABLE, "no answer in time"), starting=starting) from None
+            raise self._refused(Fault(UNCERTAIN, "no answer in time"), starting=starting) from None
 
     async def _repeated(self, verb: Callable[[SqlUnit], Awaitable[T]], begin: Mapping[bool, str]) -> T:
         lost = 0

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import anyio
 
 from sfn.clock import Clock
+from sfn.errors import SfnError, Unsure
 from sfn.inbox import Claimed
 from sfn.inbox.bell import Bell
 from sfn.inbox.commits import Commit, overfull
@@ -72,8 +73,10 @@ class PostgresWorklist:
             self._settle_all, self._tell, weight=lambda _: 1, most=ENDINGS_AT_ONCE
         )
         self._readers = anyio.Semaphore(READERS)
-        self._unsure: dict[int, tuple[Claim, datetime]] = {}
+        # By their tokens, claims that may have been made and settles that may have been taken.
+        self._unsure: dict[int, Claim] = {}
         self._tried: dict[int, tuple[Said, ...]] = {}
+        self._doubtful_until: dict[int, datetime] = {}
 
     async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
         """See `Intake.put`."""
@@ -94,15 +97,16 @@ class PostgresWorklist:
     async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
         """See `Worklist.claim`."""
         self._bell.clear()
-        now = self._clock.now()
-        self._unsure = {token: one for token, one in self._unsure.items() if one[1] > now}
-        asked = Asked(slots, held, [claim for claim, _ in self._unsure.values()])
+        self._forget_doubts()
+        asked = Asked(slots, held, list(self._unsure.values()))
         made: list[Claim] = []
         try:
             return await self._ran(lambda unit: self._ledger.claiming.claim(unit, asked, made))
         except BaseException:
             # If they were made all the same, nobody works on them, and nobody could until their leases run out.
-            self._unsure |= {claim.token: (claim, now + 2 * self._terms.lease) for claim in made}
+            for claim in made:
+                self._doubt(claim)
+                self._unsure[claim.token] = claim
             raise
 
     async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
@@ -125,12 +129,15 @@ class PostgresWorklist:
 
     async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
         """See `Worklist.settle`."""
-        tried = self._tried.pop(claim.token, ())
+        tried = self._tried.get(claim.token, ())
         try:
             settled = await self._endings(Ending(claim, outcome, now, tried))
-        except BaseException:
-            self._tried[claim.token] = (*tried, Said(*told(outcome), now))
+        except BaseException as error:
+            if isinstance(error, Unsure) or not isinstance(error, SfnError):
+                self._doubt(claim)
+                self._tried[claim.token] = (*tried, Said(*told(outcome), now))
             raise
+        self._tried.pop(claim.token, None)
         return settled.kept
 
     async def known(self, catalog: str) -> AsyncIterator[Known]:
@@ -158,6 +165,17 @@ class PostgresWorklist:
     async def limit(self, catalog: str) -> int:
         """See `Brake.limit`."""
         return await self._read(lambda unit: self._ledger.limit(unit, catalog))
+
+    def _doubt(self, claim: Claim) -> None:
+        """What became of a claim is not known until its lease is long over."""
+        self._doubtful_until[claim.token] = self._clock.now() + 2 * self._terms.lease
+
+    def _forget_doubts(self) -> None:
+        now = self._clock.now()
+        for token in [token for token, until in self._doubtful_until.items() if until <= now]:
+            del self._doubtful_until[token]
+            self._unsure.pop(token, None)
+            self._tried.pop(token, None)
 
     async def _read(self, verb: Verb[T]) -> T:
         """The result of a verb that others need not wait for."""

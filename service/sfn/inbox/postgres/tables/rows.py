@@ -79,9 +79,9 @@ class RowTable:
             queues |= {lane: [] for lane in asked}
             known = list(self._lanes.known.values())
             found = await self._sql.fetch(_QUEUES, *self._wanted(asked), known)
-            for number, key, name, due_at, *_ in found:
-                if key is not None:
-                    queues[self._lanes.of(number)].append(Waiting(addressed(key, name), moment(due_at)))
+            waiting = [row for row in found if row[1] is not None]
+            for number, key, name, due_at, *_ in sorted(waiting, key=lambda row: (row[3], row[1])):
+                queues[self._lanes.of(number)].append(Waiting(addressed(key, name), moment(due_at)))
             # Others may have made lanes meanwhile.
             if not self._lanes.learn([(number, *lane) for number, key, _, _, *lane in found if key is None]):
                 return queues
