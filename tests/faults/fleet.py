@@ -23,6 +23,8 @@ from tests.integration.sharing import stored
 ROUNDS = int(os.environ.get("SFN_FAULT_ROUNDS", "5"))  # noqa: TID251 - the test's own setting
 """Seconds that faults last, where one a second or so is injected."""
 TABLES = 12
+STARTED_WITHIN = 90.0
+"""Seconds: several processes start at once, and again and again."""
 HEALED_WITHIN = 25.0
 ANSWERED_WITHIN = 3.0
 """Seconds that a sender waits for an answer."""
@@ -49,7 +51,7 @@ class Replica:
         while True:
             self.lives += 1
             with started(self.setting, self.session) as process, anyio.CancelScope() as self._life:
-                await process.ready()
+                await process.ready(STARTED_WITHIN)
                 self.service = process
                 await _ended(process)
                 raise AssertionError(process.tail())
@@ -206,7 +208,7 @@ async def fleet(
             running.start()
         tasks.start_soon(running.load)
         tasks.start_soon(running.observer.watch)
-        await eventually(running.up)
+        await eventually(running.up, within=STARTED_WITHIN)
         yield running
         tasks.cancel_scope.cancel()
 

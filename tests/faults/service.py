@@ -172,15 +172,15 @@ class Service:
         """How often it has logged an outcome."""
         return sum(record.get("outcome") == outcome for record in self.records())
 
-    async def ready(self) -> None:
-        """Return once it takes events; fail if it ends or takes too long."""
+    async def ready(self, within: float = PATIENCE) -> None:
+        """Return once it takes events; fail if it ends or takes more seconds."""
 
         def address() -> str:
             assert self.process.status() is None, self.tail()
             events = {record.get("event"): record for record in self.records()}
             return str(events["listening"]["url"]) if "ready" in events else ""
 
-        self.url = await eventually(address)
+        self.url = await eventually(address, within)
 
     def tail(self) -> str:
         """The end of its log."""

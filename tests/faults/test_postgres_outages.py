@@ -18,7 +18,7 @@ from tests.servers.postgres import Postgres
 
 AWAY = 3.0
 """Seconds: several times as long as anything waits before it is tried again."""
-BACK_WITHIN = 3.0
+BACK_WITHIN = 10.0
 CONNECTIONS = 8
 """That one process has at most."""
 Record = Callable[[str, object], None]

@@ -18,6 +18,7 @@ from tests.integration.sharing import stored
 from tests.servers.postgres import Postgres
 
 LEASE = 2.0
+STOPPED_WITHIN = 30.0
 KILLED_EVERY = 1.0
 SLOW = "tests.faults.slow_service"
 IN_TRANSACTION = (
@@ -50,7 +51,10 @@ async def test_a_process_that_slept_through_its_leases_writes_nothing_that_is_ol
     async with fleet(tmp_path, dsn, dsn, replicas=1, lease=f"{LEASE:g}s", module=SLOW) as running:
         (zombie,) = running.replicas
         await eventually(lambda: len(running.told("settled")) > 10)
-        process = await _stopped(running, zombie, dsn)
+        # Time enough between two transactions.
+        running.lake.delay, running.senders.pause = 0.1, 0.2
+        with anyio.fail_after(STOPPED_WITHIN):
+            process = await _stopped(running, zombie, dsn)
         other = running.start()
         await eventually(lambda: other.told("settled"))
         lengths = running.lake.lengths()
@@ -61,22 +65,20 @@ async def test_a_process_that_slept_through_its_leases_writes_nothing_that_is_ol
         await eventually(lambda: len(zombie.told("settled")) > settled)
         figures = await running.ended_well(stops=1)
     record_property("zombie", asdict(figures))
-    assert other.told("fenced") == []
 
 
 async def _stopped(running: Fleet, replica: Replica, dsn: str) -> psutil.Process:
     """Stop a process while it has claims, but no transaction and no folder's lock: who needs those waits for long."""
     assert replica.service is not None
     process = replica.service.child()
-    for _ in range(200):
+    while True:
         process.suspend()
         (transactions,) = await stored(dsn, IN_TRANSACTION)
         if await leased(dsn) > 1 and not transactions and not _is_any_locked(running.lake):
             replica.service = None
             return process
         process.resume()
-        await anyio.sleep(running.senders.chance.uniform(0.01, 0.05))
-    raise AssertionError("it had no claims")
+        await anyio.sleep(running.senders.chance.uniform(0.01, 0.1))
 
 
 def _is_any_locked(lake: Lake) -> bool:

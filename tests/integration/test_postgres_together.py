@@ -78,12 +78,11 @@ async def test_what_is_told_of_a_row_is_numbered_in_the_order_in_which_it_is_tak
     """Else what came while a put waited for another row would look older than what that put says."""
     async with replicas(dsn, HandClock()) as [first, second], session(dsn) as other:
         await fill(first, 2)
-        async with anyio.create_task_group() as tasks:
-            async with other.transaction():
-                await other.execute("SELECT FROM sfn.subject WHERE key LIKE '%t00000%' FOR UPDATE")
-                tasks.start_soon(first.put, [Hint(named(0)), Hint(named(1))])
-                await anyio.sleep(0.3)
-                await second.put([Hint(named(1))])
+        async with anyio.create_task_group() as tasks, other.transaction():
+            await other.execute("SELECT FROM sfn.subject WHERE key LIKE '%t00000%' FOR UPDATE")
+            tasks.start_soon(first.put, [Hint(named(0)), Hint(named(1))])
+            await anyio.sleep(0.3)
+            await second.put([Hint(named(1))])
         rows = "SELECT seq - (SELECT max(seq) FROM sfn.event e WHERE e.key = s.key) FROM sfn.subject s"
         assert await stored(dsn, rows) == [0, 0]
 

@@ -85,7 +85,7 @@ KINDS = {
     "resettled": Setting(OPERATIONS | BRANCHES, policies=(BRANCHED, BY_UUID_NAMED | ALONGSIDE, FEW_COMMITS, {})),
 }
 
-REPLICAS = Setting(replicas=2, lost=0.1, pace=2.5, busy=150, briefly=True)
+REPLICAS = Setting(replicas=2, lost=0.1, pace=2.5, busy=100, briefly=True)
 KINDS |= {
     "replicas": replace(REPLICAS, operations=PLAIN, names=2, places=3),
     "replicas-everything": replace(REPLICAS, replicas=3),
@@ -96,7 +96,7 @@ KINDS |= {
     "replicas-told": replace(REPLICAS, operations=CONVERGING, told=BY_UUID, replicas=3),
     "replicas-told-in-order": replace(REPLICAS, operations=TELLABLE, told=IN_ORDER),
     "replicas-swept": replace(REPLICAS, lost=0.8, replicas=3),
-    "replicas-blank": replace(KINDS["blank"], replicas=3, pace=2.5, briefly=True),
+    "replicas-blank": replace(REPLICAS, operations=KINDS["blank"].operations, outage="blank", max_drops=3, replicas=3),
     "replicas-poison": replace(REPLICAS, crashes=2),
 }
 

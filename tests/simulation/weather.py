@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.simulation.setting import Setting
+
 
 @dataclass(slots=True)
 class Weather:
@@ -22,7 +24,7 @@ class Weather:
         cut: the chance that a statement to a shared inbox ends the connection.
         unheard: the chance that a process is not told what another one tells all.
         calm: nothing is killed, stopped or fails any more; replicas still lag.
-        is_still: nor is anything left of all that.
+        is_still: whoever is told something hears it, and looks seldom.
     """
 
     kill: float = 0.008
@@ -38,3 +40,10 @@ class Weather:
     unheard: float = 0.0
     calm: bool = False
     is_still: bool = False
+
+
+def weather_of(setting: Setting) -> Weather:
+    """The weather of a random history."""
+    if setting.replicas:
+        return Weather(kill=0.012, cut=0.003, unheard=0.3, conditional_delete=setting.conditional_delete)
+    return Weather(conditional_delete=setting.conditional_delete, slow=0.01 if setting.slow_inbox else 0.0)

@@ -30,7 +30,7 @@ from tests.simulation.setting import Report, Setting
 from tests.simulation.telling import Post, ToldLife
 from tests.simulation.times import DAY, TERMS, policy_of
 from tests.simulation.truth import CatalogTruth, Files, Ranks, metadata_file
-from tests.simulation.weather import Weather
+from tests.simulation.weather import Weather, weather_of
 from tests.simulation.witness import Witness
 
 QUIET = 420.0
@@ -54,12 +54,7 @@ class World:
         self.seed, self.setting = seed, setting
         self.rng = random.Random(seed)
         self.loop = SimulatedLoop()
-        self.weather = weather or Weather(
-            conditional_delete=setting.conditional_delete,
-            slow=0.01 if setting.slow_inbox else 0.0,
-            cut=0.002 if setting.replicas else 0.0,
-            unheard=0.3 if setting.replicas else 0.0,
-        )
+        self.weather = weather or weather_of(setting)
         self.files = Files(self.loop.now)
         self.ranks = Ranks()
         self.counts: Counter[str] = Counter()
@@ -166,7 +161,7 @@ class World:
         """No more faults, and whoever was away is back; a held table is released."""
         if self.setting.away:
             await asyncio.sleep(2 * DAY.total_seconds())
-        self.weather.calm = True
+        self.weather.calm = self.weather.is_still = True
         self.say("calm")
         self.loop.create_task(self._look_on())
         if self.setting.outage == "blank":
@@ -176,7 +171,6 @@ class World:
 
     async def _look_on(self) -> None:
         await asyncio.sleep(STILL)
-        self.weather.is_still = True
         while True:
             await asyncio.sleep(1)
             for service in self.services:

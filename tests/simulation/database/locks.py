@@ -67,11 +67,13 @@ class Locks(Generic[O]):
     def release(self, owner: O, what: Hashable) -> None:
         """Hand one on."""
         del self._holders[what]
-        if self._lines[what]:
+        while self._lines[what] and what not in self._holders:
             heir, turn = place = self._lines[what][0]
             self._leave(place)
-            self._holders[what] = heir
-            turn.set_result(None)
+            # One that was cancelled has not left its place yet.
+            if not turn.done():
+                self._holders[what] = heir
+                turn.set_result(None)
 
     def release_all(self, owner: O) -> None:
         """Hand on all that an owner has."""

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from sfn.inbox.postgres.worklist import POLLED
-from sfn.inbox.row import Row, State, told_by
+from sfn.inbox.row import Row, State
 from sfn.words import CatalogName, Subject, TableName
 from tests.simulation.database.server import Server
 from tests.simulation.database.session import Session
@@ -93,7 +93,7 @@ class Rules:
         for entry in self._server.tables.events.committed.values():
             newest[entry.hint.subject] = max(entry.seq, newest.get(entry.hint.subject, 0))
         rows = {subject: stored.row for subject, stored in self._server.tables.rows.committed.items()}
-        behind = [subject for subject in rows if told_by(rows[subject]) < newest.get(subject, 0)]
+        behind = [subject for subject in rows if rows[subject].seq < newest.get(subject, 0)]
         found = [("behind its events", str(subject)) for subject in behind if isinstance(subject, TableName)]
         found += [("changed without a lock", what) for what in self._server.breaches]
         swept = self._server.tables.catalogs.committed.get(self._service.truth.name)
