@@ -31,7 +31,7 @@ class Disasters:
         """Have what the setting asks for happen."""
         rng, setting = self.world.rng, self.world.setting
         start = rng.uniform(20, 150)
-        length = rng.choice([20, 60, 200, 500])
+        length = rng.choice([20, 60] if setting.replicas else [20, 60, 200, 500])
         if setting.outage == "blank":
             self.world.truths[0].blank.append((start, start + length))
             self.world.loop.call_later(start + 1, self._tell_of_everything)

@@ -92,11 +92,10 @@ KINDS |= {
     "replicas-renames": replace(REPLICAS, operations=RENAMES, names=3, places=3, replicas=3),
     "replicas-shared": replace(REPLICAS, operations=SHARED, places=2, shared=True),
     "replicas-commits": replace(REPLICAS, operations=PLAIN, names=2, places=3, replicas=3, policies=(COMMITS,)),
-    "replicas-uuid": replace(REPLICAS, operations=OPERATIONS | BRANCHES, policies=(BY_UUID_NAMED | BRANCHED,)),
     "replicas-told": replace(REPLICAS, operations=CONVERGING, told=BY_UUID, replicas=3),
-    "replicas-told-in-order": replace(REPLICAS, operations=TELLABLE, told=IN_ORDER),
     "replicas-swept": replace(REPLICAS, lost=0.8, replicas=3),
     "replicas-blank": replace(REPLICAS, operations=KINDS["blank"].operations, outage="blank", max_drops=3, replicas=3),
+    "replicas-down": replace(REPLICAS, outage="down", store_outage=True, busy=150),
     "replicas-poison": replace(REPLICAS, crashes=2),
 }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sfn.inbox.postgres.faults import LOST, Gone
 from sfn.words import Subject
 from tests.simulation.database.locks import Locks
 from tests.simulation.database.session import Session
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 IDLE_TIMEOUT = 10.0
 """Seconds after which the server ends a session of the service whose transaction is left alone."""
+DAWDLING = 0.03
+"""Of the rows that a statement locks: another one may come in between."""
 UNNOTICED = 0.25
 """Of the processes that die: the server is not told."""
 
@@ -75,6 +79,20 @@ class Server:
         self._sessions.remove(session)
         self._listeners = [one for one in self._listeners if one[0] is not session]
 
+    async def dawdle(self, session: Session) -> None:
+        """Now and then a statement takes long in the midst of its rows.
+
+        Raises:
+            Gone: its session ended meanwhile.
+        """
+        if session.node is None or self.weather.calm or self.rng.random() >= DAWDLING:
+            return
+        over: asyncio.Future[None] = self.loop.create_future()
+        self.loop.call_outside(self.rng.expovariate(20), _end, over)
+        await over
+        if not session.is_open:
+            raise Gone(LOST, "the connection was closed")
+
     def draw(self) -> int:
         """The next number, which nobody else gets, whatever becomes of the transaction."""
         self._drawn += 1
@@ -128,3 +146,8 @@ class Server:
     def _tell(session: Session, heard: Callable[[str], None], what: str) -> None:
         if session.is_open and (session.node is None or session.node.alive):
             heard(what)
+
+
+def _end(pause: asyncio.Future[None]) -> None:
+    if not pause.done():
+        pause.set_result(None)

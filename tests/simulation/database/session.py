@@ -63,6 +63,7 @@ class Session:
 
     async def lock(self, table: Table[K, V], key: K) -> None:
         """Lock a key, once nobody else has it locked."""
+        await self.server.dawdle(self)
         await self.server.locks.take(self, (table.name, key))
 
     def lock_now(self, table: Table[K, V], key: K) -> bool:
@@ -79,6 +80,7 @@ class Session:
 
     async def insert(self, table: Table[K, V], key: K, value: V) -> bool:
         """Make what is not there, as by ON CONFLICT DO NOTHING: one that somebody makes or deletes is waited for."""
+        await self.server.dawdle(self)
         while self.seen(table, key) is None or self._may_go(table, key):
             if self.lock_now(table, key):
                 self.write(table, key, value)
