@@ -194,7 +194,7 @@ async def test_an_inbox_that_cannot_be_written_is_one_line_and_1(world: Lake) ->
 
 
 async def test_a_store_of_an_unknown_kind_is_one_line_and_2(world: Lake) -> None:
-    status, told = await refused(configure(world, '[stores.far]\nprefix = "s3://bucket"'))
+    status, told = await refused(configure(world, '[stores.far]\nprefix = "hdfs://cluster"'))
     assert_one_line(told, "[stores.far] prefix")
     assert status == 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant, broken
 
 REPLICAS = "tests/simulation/test_replicas.py"
+AT_ONCE = "tests/simulation/test_replicas_at_once.py"
 
 SHARED = (
     Mutant(
@@ -16,19 +17,19 @@ SHARED = (
     Mutant(
         "02-shared-numbers-before-locks",
         2,
-        f"{REPLICAS}::test_an_event_that_waited_for_its_row_is_newer_than_what_the_row_was_claimed_for",
+        f"{AT_ONCE}::test_an_event_that_waited_for_its_row_is_newer_than_what_the_row_was_claimed_for",
         'assert stage.world.checker.document(FILE)["metadata_file_path"] == last.metadata_location',
     ),
     Mutant(
         "02-shared-own-row-is-locked-first",
         2,
-        f"{REPLICAS}::test_who_settle_with_asks_for_each_others_rows_wait_for_nobody_in_a_circle",
+        f"{AT_ONCE}::test_who_settle_with_asks_for_each_others_rows_wait_for_nobody_in_a_circle",
         broken("deadlock"),
     ),
     Mutant(
         "02-shared-put-locks-nothing",
         2,
-        f"{REPLICAS}::test_what_two_replicas_are_told_of_a_row_at_once_is_both_told",
+        f"{AT_ONCE}::test_what_two_replicas_are_told_of_a_row_at_once_is_both_told",
         'assert (row.wish.drop, row.wish.renamed_to) == (True, named("b"))',
     ),
     Mutant(
@@ -82,8 +83,8 @@ SHARED = (
     Mutant(
         "03-shared-settle-without-token",
         3,
-        f"{REPLICAS}::test_a_sleeper_ends_nothing_that_another_one_has",
-        broken("a lease of another one was changed"),
+        f"{REPLICAS}::test_a_settle_that_comes_late_ends_nothing_that_another_one_has",
+        "assert not await settling",
     ),
     Mutant(
         "03-shared-sweep-is-nobodys",
@@ -106,13 +107,13 @@ SHARED = (
     Mutant(
         "08-shared-brake-counts-unlocked",
         8,
-        f"{REPLICAS}::test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may",
+        f"{AT_ONCE}::test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may",
         'assert stage.states(names) == {"current": 1, "dropped": 2}',
     ),
     Mutant(
         "09-shared-place-is-not-held",
         9,
-        f"{REPLICAS}::test_who_comes_to_a_place_just_as_another_one_leaves_it_is_told",
+        f"{AT_ONCE}::test_who_comes_to_a_place_just_as_another_one_leaves_it_is_told",
         "assert stage.world.checker.hint(PLACE) == table.metadata_location",
     ),
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sfn.inbox.row import claim_of, lane_of
-from sfn.words import Accepted, Ask, Done, Findings, Hint, Subject
+from sfn.words import Accepted, Ask, Claim, Done, Findings, Hint, Subject
 from sfn.work.report import Course
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.database.rules import Granted
@@ -93,14 +93,19 @@ class Replicated(Stage):
 
         return self.world.loop.create_task(put(), context=node.context)
 
-    def settle_in_vain(self, node: Node, name: str, asked: str) -> asyncio.Task[bool]:
-        """A settle that asks for a look at another row, of a claim that is none any more."""
+    def claim(self, name: str) -> Claim:
+        """What who claimed a table's row last was given."""
         row = self.row(name)
         assert row is not None
-        claim, now = claim_of(row, lane_of(row), None), self.world.loop.now()
+        return claim_of(row, lane_of(row), None)
+
+    def settle(self, node: Node, claim: Claim, asked: str | None = None) -> asyncio.Task[bool]:
+        """A settle by a certain process, which has another row look."""
+        now = self.world.loop.now()
+        asks = () if asked is None else (Ask(named(asked)),)
 
         async def settle() -> bool:
-            return await node.inbox.settle(claim, Done(now, Findings(asks=(Ask(named(asked)),))), now)
+            return await node.inbox.settle(claim, Done(now, Findings(asks=asks)), now)
 
         return self.world.loop.create_task(settle(), context=node.context)
 

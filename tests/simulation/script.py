@@ -172,7 +172,7 @@ class Stage:
 
         async def history() -> None:
             self.world.start()
-            await asyncio.sleep(10)
+            await asyncio.sleep(20)  # the sweep that every process wants at first is over
             await script()
             self.service.script = None
             weather.is_still = True

@@ -227,7 +227,6 @@ def test_a_slot_that_is_freed_after_the_bell_rang_is_taken() -> None:
             await asyncio.sleep(1)
 
     async def act() -> None:
-        await asyncio.sleep(20)  # until no sweep is due for long: it would wake the workers too
         stage.service.script = slowly
         for number, name in enumerate(names):
             stage.create(name, f"s3://lake/t{number}")
