@@ -177,24 +177,49 @@ class Fleet:
         return figures
 
 
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """A store that keeps its objects in a directory of this machine.
+
+    Attributes:
+        warehouse: the directory that tables lie in.
+        root: its URL in the store.
+        store: as of `Setting`.
+    """
+
+    warehouse: Path
+    root: str
+    store: str
+
+
 @asynccontextmanager
 async def fleet(
-    folder: Path, url: str, dsn: str, *, replicas: int = 2, lease: str = "30s", module: str = "sfn"
+    folder: Path,
+    url: str,
+    dsn: str,
+    *,
+    replicas: int = 2,
+    tables: int = TABLES,
+    lease: str = "30s",
+    module: str = "sfn",
+    shelf: Shelf | None = None,
 ) -> AsyncGenerator[Fleet]:
     """Processes that take events, under load from the moment on when the first of them does.
 
     Args:
         url: where the inbox is for them.
         dsn: where it is for whoever looks into it.
-        replicas: how many.
+        replicas, tables: how many.
         lease, module: as of `Setting`.
+        shelf: where the tables lie; None: in a directory.
     """
-    lake = Lake(folder / "warehouse", delay=0.01)
-    for number in range(TABLES):
+    shelf = shelf or Shelf(folder / "warehouse", "", "")
+    lake = Lake(shelf.warehouse, shelf.root, delay=0.01)
+    for number in range(tables):
         lake.create(f"t{number}")
 
     def made(name: str) -> Setting:
-        return Setting(folder / name, lake.uri, lake.warehouse, url=url, lease=lease, module=module)
+        return Setting(folder / name, lake.uri, lake.warehouse, url=url, lease=lease, module=module, store=shelf.store)
 
     connector = aiohttp.TCPConnector(keepalive_timeout=2)
     timeout = aiohttp.ClientTimeout(total=ANSWERED_WITHIN)

@@ -41,6 +41,7 @@ class Mood(StrEnum):
     HTML = "404 in HTML"
     HTML_TABLES = "404 in HTML, but for /v1/config"
     ERROR = "500"
+    REVOKED = "401"
     BUSY = "429"
     GARBAGE = "200 with garbage"
     HALF = "200 with half a body"
@@ -48,10 +49,15 @@ class Mood(StrEnum):
 
 @dataclass(slots=True)
 class Table:
-    """One table: its history is the list of all pointers that it ever had, oldest first."""
+    """One table: its history is the list of all pointers that it ever had, oldest first.
+
+    Attributes:
+        location: URL of its directory, as the catalog says it.
+    """
 
     uuid: str
     directory: Path
+    location: str
     history: list[str]
 
     @property
@@ -66,9 +72,8 @@ class Table:
             by: told in its name, so that two catalogs never make the same one.
         """
         name = f"{len(self.history):05d}-{by}{uuid4()}.metadata.json"
-        file = self.directory / "metadata" / name
-        file.touch()
-        self.history.append(file.as_uri())
+        (self.directory / "metadata" / name).touch()
+        self.history.append(f"{self.location}/metadata/{name}")
         return self.pointer
 
     def body(self) -> bytes:
@@ -76,7 +81,7 @@ class Table:
         metadata = {
             "format-version": 2,
             "table-uuid": self.uuid,
-            "location": self.directory.as_uri(),
+            "location": self.location,
             "last-updated-ms": 1_700_000_000_000 + len(self.history),
             "metadata-log": [
                 {"metadata-file": entry, "timestamp-ms": 1_700_000_000_000}
@@ -92,11 +97,14 @@ class Lake:
 
     Attributes:
         warehouse: the directory that tables lie in.
+        root: URL of the warehouse where it is not the directory's own.
         delay: seconds before each answer.
-        asked: requests by kind: `config`, `namespaces`, `tables`, `load`, and `304` for those answered so.
+        asked: requests by kind: `config`, `namespaces`, `tables`, `load`, `304` for those answered so, and `refused`
+            for those answered as the mood is.
     """
 
     warehouse: Path
+    root: str = ""
     namespaces: Sequence[str] = (NAMESPACE,)
     delay: float = 0.0
     mood: Mood = Mood.WELL
@@ -113,7 +121,8 @@ class Lake:
         """Make or register a table."""
         directory = self.warehouse / NAMESPACE / name
         (directory / "metadata").mkdir(parents=True, exist_ok=True)
-        table = Table(uuid or str(uuid4()), directory, [])
+        location = f"{self.root or self.warehouse.as_uri()}/{NAMESPACE}/{name}"
+        table = Table(uuid or str(uuid4()), directory, location, [])
         table.commit(by=by)
         self.tables[name] = table
         return table
@@ -147,6 +156,7 @@ class Lake:
     async def _answer(self, request: web.BaseRequest, kind: str, name: str) -> web.StreamResponse:
         spared = kind == "config" and self.mood in {Mood.ABSENT, Mood.HTML_TABLES}
         if self.mood is not Mood.WELL and not spared:
+            self.asked["refused"] += 1
             return await _MOODS[self.mood](request, kind)
         if kind == "config":
             return _json({"defaults": {}, "overrides": {}})
@@ -212,6 +222,10 @@ async def _error(_request: web.BaseRequest, _kind: str) -> web.StreamResponse:
     return _json({"error": {"message": "out of memory", "type": "InternalServerError", "code": 500}}, 500)
 
 
+async def _revoked(_request: web.BaseRequest, _kind: str) -> web.StreamResponse:
+    return _json({"error": {"message": "the token is revoked", "type": "NotAuthorizedException", "code": 401}}, 401)
+
+
 async def _busy(_request: web.BaseRequest, _kind: str) -> web.StreamResponse:
     return web.Response(status=429, headers={"Retry-After": "1"})
 
@@ -235,6 +249,7 @@ _MOODS: dict[Mood, Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse
     Mood.HTML: _html,
     Mood.HTML_TABLES: _html,
     Mood.ERROR: _error,
+    Mood.REVOKED: _revoked,
     Mood.BUSY: _busy,
     Mood.GARBAGE: _garbage,
     Mood.HALF: _half,

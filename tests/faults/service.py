@@ -46,7 +46,7 @@ absence_delay = "2s"
 min_publish_interval = "{interval}"
 
 [stores.warehouse]
-prefix = "{prefix}"
+{store}
 
 [senders.tests]
 secrets = {{ main = "{token}" }}
@@ -74,6 +74,7 @@ class Setting:
         url: the inbox's, if it is no file.
         lease: how long a claim lasts unless it is renewed.
         roles: what the process does of the service; "" for all.
+        store: what the settings say of the store; "" for the warehouse's directory.
     """
 
     folder: Path
@@ -89,6 +90,7 @@ class Setting:
     url: str = ""
     lease: str = "30s"
     roles: str = ""
+    store: str = ""
 
     @property
     def database(self) -> Path:
@@ -108,7 +110,7 @@ class Setting:
                 uri=self.uri,
                 lag=self.lag,
                 interval=self.interval,
-                prefix=self.warehouse.as_uri(),
+                store=self.store or f'prefix = "{self.warehouse.as_uri()}"',
                 token=TOKEN,
                 operator=OPERATOR,
             )

@@ -55,7 +55,7 @@ async def test_the_files_follow_their_owner_only(name: str, tmp_path: Path, reco
     ours = Lake(tmp_path / "warehouse")
     theirs = Lake(ours.warehouse)
     table = ours.create("orders", by="ours-")
-    other = Table(table.uuid, table.directory, [*table.history])
+    other = Table(table.uuid, table.directory, table.location, [*table.history])
     theirs.tables[name] = other
     async with (
         serving(ours),

@@ -1,0 +1,18 @@
+"""`python -m tests.faults.hurried_service serve --config FILE`: the service with little patience for its stores."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sfn import cli
+from sfn.store import pool
+
+ANSWERED_WITHIN: Final = 1.0
+"""Seconds for one request to a store: half a minute is too long for a test of what never answers."""
+
+
+if __name__ == "__main__":
+    defaults = pool.Pool.__init__.__kwdefaults__
+    assert defaults == {"limit": pool.ANSWERED_WITHIN}, "the pool's patience is set elsewhere now"
+    defaults["limit"] = ANSWERED_WITHIN
+    cli.main()
