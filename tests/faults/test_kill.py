@@ -20,7 +20,7 @@ from tests.faults.lake import Lake, serving
 from tests.faults.load import Clients, Trigger
 from tests.faults.service import ROOT, Service, Setting, eventually, started
 
-ROUNDS = int(os.environ.get("SFN_FAULT_ROUNDS", "15"))  # noqa: TID251 - the test's own setting
+ROUNDS = int(os.environ.get("SFN_FAULT_ROUNDS", "9"))  # noqa: TID251 - the test's own setting
 MUTANT_ROUNDS = 3
 TABLES = 12
 SLOW = 0.05
@@ -93,6 +93,7 @@ async def test_it_notices_an_acknowledgement_before_the_commit(
 
 
 async def _rounds(folder: Path, rounds: int, *, source: Path | None) -> Figures:
+    """Kills, and what came of them; of a mutant's source whether all heals is nobody's question."""
     figures, chance = Figures(), random.Random(rounds)
     warehouse = folder / "warehouse"
     warehouse.mkdir()
@@ -108,8 +109,9 @@ async def _rounds(folder: Path, rounds: int, *, source: Path | None) -> Figures:
         for number in range(rounds):
             with started(setting, session) as service:
                 await _round(service, lake, clients, AIMS[number % len(AIMS)], figures)
-        with started(setting, session) as service:
-            await _healed(service, lake, clients, figures)
+        if source is None:
+            with started(setting, session) as service:
+                await _healed(service, lake, clients, figures)
     figures.acknowledged, figures.unanswered = len(clients.acknowledged), clients.unanswered
     figures.lost = len(clients.acknowledged - inboxes.logged(setting.database))
     figures.letters = inboxes.letters(setting.database)

@@ -87,7 +87,7 @@ TABLE = (
     Mutant(
         "03-token-repeats",
         3,
-        f"{CLAIMS}::test_no_claim_of_a_forgotten_row_has_its_successor",
+        f"{CLAIMS}::test_no_claim_of_a_forgotten_row_has_its_successor[asyncio-SQLite]",
         "assert new.token != old.token",
     ),
     Mutant(
