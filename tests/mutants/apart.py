@@ -1,0 +1,114 @@
+"""Tests of a copy of the tree, run by a process that imports this project's code from there, and nothing from here.
+
+To import what others wrote takes longer than most of these tests: it is imported once, by the process that each of
+these is a fork of.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+OTHERS = [
+    "aiohttp",
+    "anyio",
+    "asyncpg",
+    "httpx",
+    "hypothesis",
+    "msgspec",
+    "pyiceberg.catalog.rest",
+    "pytest",
+    "structlog",
+]
+OURS = {"sfn", "tests"}
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST = 100.0
+"""Seconds."""
+
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(OTHERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run of tests ended.
+
+    Attributes:
+        status: pytest's; None if it took too long.
+        output: what it printed.
+    """
+
+    status: int | None
+    output: str
+
+
+def copied(tree: Path, changed: Iterable[str] = ()) -> None:
+    """Make a tree of what the mutants and their tests are made of, compiled as it is here.
+
+    Args:
+        changed: files that will be other ones there; of the rest it gets links.
+    """
+    for part in ("service", "tests"):
+        shutil.copytree(ROOT / part, tree / part, copy_function=_link)
+    _link(ROOT / "pyproject.toml", tree / "pyproject.toml")
+    for file in changed:
+        (tree / file).unlink()
+        shutil.copy2(ROOT / file, tree / file)
+
+
+def run(tree: Path, *nodes: str) -> Ended:
+    """Run tests of a copy until the first one fails."""
+    output = tree / "output"
+    process = _forks.Process(target=_test, args=(tree, nodes, output))
+    process.start()
+    process.join(LONGEST)
+    status = process.exitcode
+    process.kill()
+    process.join()
+    process.close()
+    return Ended(status, output.read_text(errors="replace") if output.exists() else "it did not start")
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _test(tree: Path, nodes: tuple[str, ...], output: Path) -> None:
+    with output.open("wb") as file:
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+    os.chdir(tree)
+    # To come here this module was imported, and what it is in.
+    for name in [name for name in sys.modules if _is_ours(name)]:
+        del sys.modules[name]
+    sys.path[:0] = [str(tree / "service"), str(tree)]
+    sys.dont_write_bytecode = True
+    environment = os.environ  # noqa: TID251 - this process's own, for the tests in it
+    for name in [name for name in environment if name.startswith(("PYTEST_", "COV"))]:
+        del environment[name]
+    # Of plugins only those that these tests need; and lines of assertions whole.
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "400"}
+    plain = ["-q", "-x", "-p", "anyio", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    status = int(pytest.main([*plain, *nodes]))
+    elsewhere = [name for name, module in sys.modules.items() if _is_ours(name) and not _lies_in(module, tree)]
+    assert not elsewhere, f"imported from elsewhere: {elsewhere}"
+    sys.exit(status)
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] in OURS
+
+
+def _lies_in(module: ModuleType, tree: Path) -> bool:
+    return str(getattr(module, "__file__", None) or tree).startswith(str(tree))
