@@ -76,7 +76,7 @@ async def _healed(lake: Lake, service: Service, told: set[str], record: Callable
     assert (letters, lost) == ({}, set())
 
 
-@pytest.mark.parametrize("mood", [Mood.ERROR, Mood.REVOKED, Mood.BUSY, Mood.GARBAGE, Mood.HALF, Mood.HTML])
+@pytest.mark.parametrize("mood", [Mood.ERROR, Mood.BUSY, Mood.GARBAGE, Mood.HALF, Mood.HTML])
 async def test_a_catalog_that_answers_nonsense(mood: Mood, tmp_path: Path, record_property: Record) -> None:
     def record(figures: object) -> None:
         record_property(mood.name, figures)

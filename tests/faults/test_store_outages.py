@@ -55,7 +55,7 @@ async def test_who_refuses_everything_costs_no_table_anything(
     dsn = postgres.dsn(database)
     refused, loads = dict[str, int](), dict[str, int]()
     async with fleet(tmp_path, dsn, dsn, replicas=1, tables=TABLES, shelf=shelved(s3, proxy)) as running:
-        # What is slow is the machine that has all of it, not what is under test.
+        # A load, but not more than the machine can bear that has all of it.
         running.senders.pause = 0.2
         for name, outage in OUTAGES.items():
             await _seen_through(running)
