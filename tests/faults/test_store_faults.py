@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-
-import pytest
 
 from tests.faults.fleet import ROUNDS, fleet
 from tests.faults.hurried_service import ANSWERED_WITHIN
@@ -37,12 +35,6 @@ FAULTS: dict[str, tuple[frozenset[str], Fault]] = {
     "a clock that is wrong": (ALL, refusal(403, "RequestTimeTooSkewed")),
 }
 Record = Callable[[str, object], None]
-
-
-@pytest.fixture(name="proxy")
-def fixture_proxy(s3: S3) -> Iterator[Proxy]:
-    with Proxy(s3.url) as proxy:
-        yield proxy
 
 
 class Faulty:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import anyio
-import pytest
 
 from tests.faults.fleet import Fleet, fleet
 from tests.faults.lake import Mood
@@ -26,12 +25,6 @@ SLOTS = 32
 LOAD_TAKES = 0.2
 """Seconds, of the catalog that is asked for all of them when the outage ends."""
 Record = Callable[[str, object], None]
-
-
-@pytest.fixture(name="proxy")
-def fixture_proxy(s3: S3) -> Iterator[Proxy]:
-    with Proxy(s3.url) as proxy:
-        yield proxy
 
 
 def _denied(asked: Asked) -> Fault:
@@ -77,13 +70,13 @@ async def _seen_through(running: Fleet) -> None:
 
 async def _endured(running: Fleet, proxy: Proxy, outage: Rule | Mood) -> int:
     """One outage, under load; how often something was refused."""
-    taken, before = len(running.senders.acknowledged), proxy.injected.total() + running.lake.asked["refused"]
+    over, before = anyio.current_time() + AWAY, proxy.injected.total() + running.lake.asked["refused"]
     if isinstance(outage, Mood):
         running.lake.mood = outage
     else:
         proxy.rule = outage
-    await anyio.sleep(AWAY)
-    assert len(running.senders.acknowledged) > taken + TABLES
+    await running.until_taken(TABLES)
+    await anyio.sleep_until(over)
     running.lake.mood, proxy.rule = Mood.WELL, lambda _: Pass()
     return proxy.injected.total() + running.lake.asked["refused"] - before
 
