@@ -62,9 +62,17 @@ class Session:
         self.changes.write(table, key, value)
 
     async def lock(self, table: Table[K, V], key: K) -> None:
-        """Lock a key, once nobody else has it locked."""
+        """Lock a key, once nobody else has it locked.
+
+        Raises:
+            Gone: the session ended meanwhile.
+            Fault: it took too long, or all wait for each other.
+        """
         await self.server.dawdle(self)
         await self.server.locks.take(self, (table.name, key))
+        # The lock was handed on to it, and lost again, before it heard of that.
+        if not self.is_open:
+            raise Gone(LOST, "the connection was closed")
 
     def lock_now(self, table: Table[K, V], key: K) -> bool:
         """Lock a key, if nobody else has it locked."""
