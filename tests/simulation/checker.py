@@ -37,13 +37,15 @@ class Checker:
         stated: how often a case was met that can't be promised.
         strict: readers never go back, not even until the next look; else that too is a stated case.
         told: nobody can ask the catalogs. By its new name a reader may see what a table was before it had that name, as
-            later commits under the old one are still to be told of. By its directory it may be led back while a file
-            is there of a name that the table lost: that is still to be told of, or to be seen through.
+            later commits under the old one are still to be told of, and what had the name before while the end of that
+            is. By its directory it may be led back while a file is there of a name that the table lost: that is still
+            to be told of, or to be seen through.
         policies: that the service has in turn, the last one at rest.
         lived: keys of documents, each with a table uuid that was live there.
         found: by (place, identifier): the uuid of the table that a reader by name found when it last looked.
         unheard_of: files that say `dropped` since nobody was known to have their table.
         is_known: whether the service knew at a time that a table is live, under this name or another.
+        is_end_unheard: whether the service could not know at a time that a table lost a name.
         there_since: since when a name's table was always at a place, by the catalog's own word; None if it is not.
         last: by reader: the highest rank that it saw.
         late: keys written long after the catalog was asked, by a process that was suspended meanwhile. If it is killed
@@ -68,6 +70,7 @@ class Checker:
     found: dict[tuple[str, tuple[str, ...]], str | None] = field(default_factory=dict)
     unheard_of: set[str] = field(default_factory=set)
     is_known: Callable[[str | None, tuple[str, ...], datetime], bool] = lambda _uuid, _identifier, _at: True
+    is_end_unheard: Callable[[tuple[str, ...], str, datetime], bool] = lambda _identifier, _uuid, _at: False
     there_since: Callable[[tuple[str, ...], str], datetime | None] = lambda _identifier, _place: None
     seen_at: dict[str, datetime] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -261,7 +264,8 @@ class Checker:
         if rank < before and not self.ignore_moves_back:
             rolled_back = self.ranks.rolled_back[uuid]
             has_two_names = self.told and reader[0] != "name" and self._is_left_over(reader[1], uuid)
-            if has_two_names or (at and any(self._is_stated(reader, at, back) for back in rolled_back)):
+            is_over = reader[0] == "name" and at and self.is_end_unheard(tuple(reader[2].split(".")), str(uuid), at)
+            if has_two_names or is_over or (at and any(self._is_stated(reader, at, back) for back in rolled_back)):
                 self.stated += 1
             else:
                 self.blame_for_now(f"moved back: {reader[0]}", f"{reader} to rank {rank} ({pointer}) after {before}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from sfn.errors import Trouble
 from sfn.words import Birth, Hint, Missing, Table, TableName
+from tests.simulation.database.rules import SKEW
 from tests.simulation.life import OPERATIONS, Life
 from tests.simulation.truth import first_version
 
@@ -41,13 +43,22 @@ class Post:
     def __init__(self, world: World) -> None:
         self._world = world
         self._line = asyncio.Lock()
+        self._ends: dict[tuple[tuple[str, ...], str | None], datetime | None] = {}
         self.told: set[str] = set()
 
     def send(self, hints: list[Hint], delay: float) -> None:
         """Send one request, after a while."""
         self.told.update(hint.floor for hint in hints if hint.floor is not None)
+        self._ends = dict.fromkeys(_ended(hints)) | self._ends
         in_order = self._world.setting.told == IN_ORDER
         self._world.loop.create_task(self._in_line(hints, delay) if in_order else self._sent(hints, delay))
+
+    def is_end_unheard(self, identifier: tuple[str, ...], uuid: str, at: datetime) -> bool:
+        """Whether a table has lost a name, and nobody was told so by a time, on whichever clock."""
+        if (identifier, uuid) not in self._ends:
+            return False
+        heard = self._ends[identifier, uuid]
+        return heard is None or heard > at - SKEW
 
     async def deliver(self, service: Service, hint: Hint, delay: float) -> None:
         """Send one event that may be lost with the process that got it; what is refused is sent again."""
@@ -85,7 +96,17 @@ class Post:
         is_taken = bool(done) and put.result()
         if is_taken:
             world.acknowledged.update((0, str(hint.event_id)) for hint in hints)
+            self._ends |= {end: self._ends[end] or world.loop.now() for end in _ended(hints)}
         return is_taken
+
+
+def _ended(hints: list[Hint]) -> list[tuple[tuple[str, ...], str | None]]:
+    """The tables of which hints tell that they lost a name, each with that name."""
+    return [
+        ((*hint.subject.namespace, hint.subject.name), hint.uuid)
+        for hint in hints
+        if isinstance(hint.subject, TableName) and (hint.drop or hint.renamed_to is not None)
+    ]
 
 
 async def _is_put(node: Node, hints: list[Hint]) -> bool:

@@ -71,6 +71,7 @@ class World:
         self.services: list[Service] = []
         self.switched: set[str | None] = set()
         self.post = Post(self)
+        self.checker.is_end_unheard = self.post.is_end_unheard
         self._looks: dict[Subject, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
     @property
