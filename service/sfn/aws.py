@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
@@ -112,7 +113,8 @@ def signed(
         headers: all of them are signed, so none may be changed on the way.
         region, service: the scope of the signature.
     """
-    request = AWSRequest(method, url, headers=dict(headers), data=body)
+    # Told, or botocore takes the URL apart for it, twice.
+    request = AWSRequest(method, url, headers={"host": urlsplit(url).netloc, **headers}, data=body)
     scheme = S3SigV4Auth if service == "s3" else SigV4Auth
     scheme(ReadOnlyCredentials(keys.id, keys.secret, keys.token), service, region).add_auth(request)
     return dict(request.headers.items())

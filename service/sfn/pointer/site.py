@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from sfn.pointer import naming
@@ -68,7 +69,13 @@ class Site:
 
     def keys(self, whose: Whose, ref: str | None = None) -> tuple[str, ...]:
         """Where a table's leading file is, or a branch's: the plain key and, where it differs, the strict one."""
-        return tuple(self.folder + name for name in self.naming.names(whose, ref))
+        return _keys(self, whose, ref)
+
+
+@lru_cache(4_096)
+def _keys(site: Site, whose: Whose, ref: str | None) -> tuple[str, ...]:
+    # A publish asks for the same ones with everything that it learns.
+    return tuple(site.folder + name for name in site.naming.names(whose, ref))
 
 
 def location_of(text: str) -> str:
