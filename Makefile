@@ -77,11 +77,11 @@ format: venv ## sort the imports and format
 simulate: venv ## N random histories of the simulator (make simulate N=200)
 	@$(BIN)/python -m tests.simulation $(N)
 
-faults: jars ## the tests that kill, pause and starve real processes
+faults: jars servers ## the tests that kill, pause, starve and cut off real processes: half an hour (SFN_FAULT_ROUNDS for less)
 	@SFN_FAULT_ROUNDS=$${SFN_FAULT_ROUNDS:-60} $(BIN)/pytest tests/faults
 
 # Alone on the machine, or the figures are of something else.
-bench: venv ## measure against the goals, into build/bench.json (parts of it: make bench BENCH='accept --runs 1')
+bench: servers ## measure against the goals, into build/bench.json (parts of it: make bench BENCH='accept --runs 1')
 	@$(BIN)/python -m tests.bench $(BENCH)
 
 soak: venv ## ten minutes of load: memory and files stay bounded (SFN_SOAK_SECONDS for less)
