@@ -78,7 +78,7 @@ simulate: venv ## N random histories of the simulator (make simulate N=200)
 	@$(BIN)/python -m tests.simulation $(N)
 
 faults: jars servers ## the tests that kill, pause, starve and cut off real processes: half an hour (SFN_FAULT_ROUNDS for less)
-	@SFN_FAULT_ROUNDS=$${SFN_FAULT_ROUNDS:-60} $(BIN)/pytest tests/faults
+	@SFN_FAULT_ROUNDS=$${SFN_FAULT_ROUNDS:-60} $(BIN)/pytest -rP tests/faults
 
 # Alone on the machine, or the figures are of something else.
 bench: servers ## measure against the goals, into build/bench.json (parts of it: make bench BENCH='accept --runs 1')
