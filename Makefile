@@ -77,7 +77,7 @@ format: venv ## sort the imports and format
 simulate: venv ## N random histories of the simulator (make simulate N=200)
 	@$(BIN)/python -m tests.simulation $(N)
 
-faults: jars servers ## the tests that kill, pause, starve and cut off real processes: half an hour (SFN_FAULT_ROUNDS for less)
+faults: jars servers ## the tests that kill, pause, starve and cut off real processes: twenty minutes (SFN_FAULT_ROUNDS for less)
 	@SFN_FAULT_ROUNDS=$${SFN_FAULT_ROUNDS:-60} $(BIN)/pytest -rP tests/faults
 
 # Alone on the machine, or the figures are of something else.

@@ -114,7 +114,7 @@ def signed(
         region, service: the scope of the signature.
     """
     # Told, or botocore takes the URL apart for it, twice.
-    request = AWSRequest(method, url, headers={"host": urlsplit(url).netloc, **headers}, data=body)
+    request = AWSRequest(method, url, headers={"host": urlsplit(url).netloc.rpartition("@")[2], **headers}, data=body)
     scheme = S3SigV4Auth if service == "s3" else SigV4Auth
     scheme(ReadOnlyCredentials(keys.id, keys.secret, keys.token), service, region).add_auth(request)
     return dict(request.headers.items())
