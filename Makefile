@@ -7,7 +7,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 N ?= 5000
-JOBS ?= 2
+# Three for two processors: a third of what tests take is waiting.
+JOBS ?= 3
 
 # How many packages pip has fetched: on a terminal in one line that is written anew, elsewhere now and then.
 define FETCHED
@@ -52,7 +53,7 @@ demo: venv ## a real catalog, the service and a table, end to end; without Java 
 	@$(MAKE) jars || echo >&2 "make: no catalog server: the demo does without"
 	@$(BIN)/sfn demo
 
-# Not one job a processor: some tests take times, and a file's tests stay together since they share servers.
+# Not many more jobs than processors: some tests take times. A file's tests stay together since they share servers.
 # xdist's own order has files of few tests last, however long they take: tests/conftest.py has the long ones first.
 test: lint ## lint, then every test, JOBS at a time; without a network those that need no server
 	@$(MAKE) jars || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server: the tests that need it are skipped, and say so at the end"; }

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,14 +13,13 @@ import pytest
 from sfn.pointer import document
 from sfn.pointer.document import State
 from sfn.pointer.naming import ORDINAL
+from tests.acceptance.command import forked
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, Directory
-
-SFN = Path(sys.executable).with_name("sfn")
 
 
 def resolve(*arguments: str | Path) -> tuple[int, str, str]:
-    done = subprocess.run([SFN, "resolve", *arguments], capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout, done.stderr
+    done = forked("resolve", *map(str, arguments))
+    return done.status, done.out, done.err
 
 
 @pytest.fixture(name="place")

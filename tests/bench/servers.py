@@ -18,6 +18,7 @@ import psutil
 from sfn.demo.guard import Guarded
 from tests.bench.record import ROOT, Unmeasured
 from tests.bench.wrk import TOKEN
+from tests.servers.process import child_with, free_port
 
 PATH: Final = "/v1/events"
 CATALOG: Final = "lake"
@@ -149,9 +150,7 @@ def _itself(setting: Setting) -> psutil.Process:
     """The one that has the inbox: what was started may be its launcher, which a signal would end alone."""
     if not setting.url:
         return psutil.Process(int(setting.inbox.with_name("inbox.db.lock").read_text()))
-    configuration = str(setting.folder / "sfn.toml")
-    (process,) = [child for child in psutil.Process().children() if configuration in child.cmdline()]
-    return process
+    return child_with(str(setting.folder / "sfn.toml"))
 
 
 @contextmanager
@@ -179,12 +178,6 @@ def records(log: Path, event: str | None = None) -> list[dict[str, Any]]:
     lines = log.read_bytes().splitlines(keepends=True)
     found = (json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"}\n"))
     return [record for record in found if event is None or record["event"] == event]
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

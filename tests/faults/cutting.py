@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketStream
+
+from tests.servers.relay import relaying
 
 COMMIT = b"Q\0\0\0\x0bCOMMIT\0"
 """PostgreSQL manual, section 55.7, "Query"."""
@@ -102,14 +104,6 @@ async def _answer(server: SocketStream, client: SocketStream, deaf: anyio.Event,
     end.cancel()
 
 
-@asynccontextmanager
-async def cutting(target: int) -> AsyncIterator[Cutter]:
+def cutting(target: int) -> AbstractAsyncContextManager[Cutter]:
     """A wire to a port of this machine."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    cutter = Cutter(listener.extra(SocketAttribute.local_port), target)  # noqa: S610 - it is anyio's, not Django's
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, cutter.carry)
-        try:
-            yield cutter
-        finally:
-            tasks.cancel_scope.cancel()
+    return relaying(lambda port: Cutter(port, target))

@@ -17,6 +17,7 @@ import psutil
 
 from sfn.demo.guard import Guarded
 from tests.faults.lake import NAMESPACE
+from tests.servers.process import child_with
 
 TOKEN = "a-sender-of-the-tests"  # noqa: S105 - it opens nothing
 OPERATOR = "an-operator-of-the-tests"
@@ -165,10 +166,7 @@ class Service:
 
     def child(self) -> psutil.Process:
         """The process itself, for what nobody else does to it."""
-        configuration = str(self.setting.folder / "sfn.toml")
-        children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-        (process,) = [child for child in children if configuration in child.cmdline()]
-        return process
+        return child_with(str(self.setting.folder / "sfn.toml"))
 
     def told(self, outcome: str) -> int:
         """How often it has logged an outcome."""

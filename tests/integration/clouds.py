@@ -49,7 +49,7 @@ def s3(request: pytest.FixtureRequest) -> Cloud:
         },
         f'endpoint = "{server.url}"\nregion = "{REGION}"\n'
         f'access_key_id = "{ROOT.access}"\nsecret_access_key = "{ROOT.secret}"\n',
-        {"key": ROOT.access, "secret": ROOT.secret, "endpoint_url": server.url, "skip_instance_cache": True},
+        {"key": ROOT.access, "secret": ROOT.secret, "endpoint_url": server.url},
     )
 
 
@@ -59,7 +59,7 @@ def azure(request: pytest.FixtureRequest) -> Cloud:
         f"abfss://{server.container()}@{ACCOUNT}.dfs.core.windows.net/wh",
         {"adls.connection-string": server.connection, "py-io-impl": FSSPEC},
         f'endpoint = "{server.endpoint}"\naccount_key = "{KEY}"\n',
-        {"connection_string": server.connection, "skip_instance_cache": True},
+        {"connection_string": server.connection},
     )
 
 
@@ -71,7 +71,7 @@ def gcs(request: pytest.FixtureRequest) -> Cloud:
         f"gs://{server.bucket()}/wh",
         {"gcs.service.host": server.url, "gcs.oauth2.token": "anon", "gcs.project-id": "p", "py-io-impl": FSSPEC},
         f'endpoint = "{server.url}"\nanonymous = true\n',
-        {"token": "anon", "project": "p", "endpoint_url": server.url, "skip_instance_cache": True},
+        {"token": "anon", "project": "p", "endpoint_url": server.url},
     )
 
 

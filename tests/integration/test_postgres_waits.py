@@ -8,14 +8,23 @@ import anyio
 import pytest
 
 from sfn.clock import SystemClock
-from sfn.inbox.postgres import PostgresInbox
+from sfn.inbox.postgres import PostgresInbox, worklist
 from sfn.words import Ask, Findings, Hint, Later
 from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY
 from tests.servers.postgres import Postgres
 
-SOON = 0.6
-"""Seconds: less than from one look to the next."""
+SELDOM = 20.0
+"""Seconds from one look to the next: what wakes a worker sooner is what it hears."""
+SOON = SELDOM / 2
+AWHILE = 0.6
+"""Seconds in which it would have heard."""
+LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+
+
+@pytest.fixture(name="seldom")
+def fixture_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worklist, "POLLED", timedelta(seconds=SELDOM))
 
 
 @pytest.fixture(name="dsn")
@@ -23,10 +32,15 @@ def fixture_dsn(postgres: Postgres, database: str) -> str:
     return postgres.dsn(database)
 
 
-async def listening(inbox: PostgresInbox) -> None:
-    """Until it listens, and its bell is quiet."""
-    with anyio.move_on_after(0.3):
-        await inbox.wait(None)
+async def listening(inbox: PostgresInbox, dsn: str, listeners: int = 1) -> None:
+    """Until it listens, as so many of the database then do, and its bell is quiet."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(inbox.wait, None)
+        with anyio.fail_after(10):
+            while await stored(dsn, LISTENERS) != [listeners]:  # noqa: ASYNC110 - the server knows
+                await anyio.sleep(0.02)
+        await anyio.sleep(0.1)
+        tasks.cancel_scope.cancel()
     await inbox.claim(PLENTY)
 
 
@@ -37,6 +51,7 @@ async def waits(inbox: PostgresInbox) -> float:
     return anyio.current_time() - began
 
 
+@pytest.mark.usefixtures("seldom")
 async def test_what_one_process_puts_wakes_the_others(dsn: str) -> None:
     async with replicas(dsn, SystemClock(), 3) as [first, *others], anyio.create_task_group() as tasks:
         times: list[float] = []
@@ -44,8 +59,8 @@ async def test_what_one_process_puts_wakes_the_others(dsn: str) -> None:
         async def wait(inbox: PostgresInbox) -> None:
             times.append(await waits(inbox))
 
-        for inbox in others:
-            await listening(inbox)
+        for listeners, inbox in enumerate(others, start=1):
+            await listening(inbox, dsn, listeners)
             tasks.start_soon(wait, inbox)
         await anyio.sleep(0.1)
         await fill(first, 1)
@@ -57,19 +72,20 @@ async def test_what_one_process_puts_wakes_the_others(dsn: str) -> None:
 async def test_a_hint_of_a_row_that_was_due_already_wakes_nobody(dsn: str) -> None:
     async with replicas(dsn, SystemClock()) as [first, second]:
         await fill(first, 1)
-        await listening(second)
+        await listening(second, dsn)
         async with anyio.create_task_group() as tasks:
             await first.put([Hint(named(0))])
             tasks.start_soon(first.put, [Hint(named(0))])
-            assert await waits(second) > SOON
+            assert await waits(second) > AWHILE
 
 
+@pytest.mark.usefixtures("seldom")
 async def test_a_row_that_another_one_asks_for_wakes_the_others(dsn: str) -> None:
     clock = SystemClock()
     async with replicas(dsn, clock) as [first, second]:
         await fill(first, 1)
         (claim,) = await claims(first)
-        await listening(second)
+        await listening(second, dsn)
         async with anyio.create_task_group() as tasks:
             asks = Findings(asks=(Ask(named(7)),))
             outcome = Later(clock.now() + timedelta(hours=1), "renamed", findings=asks)
@@ -83,21 +99,27 @@ async def test_a_settle_that_is_nobody_else_s_business_wakes_nobody(dsn: str) ->
     async with replicas(dsn, clock) as [first, second]:
         await fill(first, 1)
         (claim,) = await claims(first)
-        await listening(second)
+        await listening(second, dsn)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(first.settle, claim, done(), clock.now())
-            assert await waits(second) > SOON
+            assert await waits(second) > AWHILE
 
 
-async def test_who_hears_nothing_any_more_looks_and_then_listens_again(dsn: str) -> None:
+async def test_who_hears_nothing_any_more_looks(dsn: str) -> None:
     async with replicas(dsn, SystemClock()) as [first, second]:
-        await listening(second)
+        await listening(second, dsn)
         await deafen(dsn)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(fill, first, 1)
-            assert await waits(second) < 1.5
+        await fill(first, 1)
+        assert AWHILE < await waits(second) < SOON
         assert len(await claims(second)) == 1
-        await listening(second)
+
+
+@pytest.mark.usefixtures("seldom")
+async def test_who_hears_nothing_any_more_listens_again(dsn: str) -> None:
+    async with replicas(dsn, SystemClock()) as [first, second]:
+        await listening(second, dsn)
+        await deafen(dsn)
+        await listening(second, dsn)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(first.put, [Hint(named(5))])
             assert await waits(second) < SOON

@@ -105,9 +105,7 @@ class VendingLake(Lake):
         """What a reader of the table's directory is told, whose keys are their own; "" for a dropped table."""
         options = {"key": ROOT.access, "secret": ROOT.secret, "endpoint_url": self.server.url}
         try:
-            found = sfn.resolve(
-                self.location(name), ("sales", name), storage_options=options | {"skip_instance_cache": True}
-            )
+            found = sfn.resolve(self.location(name), ("sales", name), storage_options=options)
         except NotFound:
             return None
         except Dropped:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from enum import Enum, auto
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketStream
+
+from tests.servers.relay import relaying
 
 ENDED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
@@ -80,14 +81,6 @@ class Wire:
             await anyio.sleep(0.01)
 
 
-@asynccontextmanager
-async def wire_to(target: int) -> AsyncIterator[Wire]:
+def wire_to(target: int) -> AbstractAsyncContextManager[Wire]:
     """A wire to a port of this machine."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    wire = Wire(listener.extra(SocketAttribute.local_port), target)  # noqa: S610 - it is anyio's, not Django's
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, wire.carry)
-        try:
-            yield wire
-        finally:
-            tasks.cancel_scope.cancel()
+    return relaying(lambda port: Wire(port, target))

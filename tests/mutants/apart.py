@@ -6,7 +6,6 @@ these is a fork of.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 import sys
@@ -17,24 +16,12 @@ from types import ModuleType
 
 import pytest
 
-OTHERS = [
-    "aiohttp",
-    "anyio",
-    "asyncpg",
-    "httpx",
-    "hypothesis",
-    "msgspec",
-    "pyiceberg.catalog.rest",
-    "pytest",
-    "structlog",
-]
+from tests.forks import into, status_of
+
 OURS = {"sfn", "tests"}
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 100.0
 """Seconds."""
-
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(OTHERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +54,7 @@ def copied(tree: Path, changed: Iterable[str] = ()) -> None:
 def run(tree: Path, *nodes: str) -> Ended:
     """Run tests of a copy until the first one fails."""
     output = tree / "output"
-    process = _forks.Process(target=_test, args=(tree, nodes, output))
-    process.start()
-    process.join(LONGEST)
-    status = process.exitcode
-    process.kill()
-    process.join()
-    process.close()
+    status = status_of(_test, tree, nodes, output, within=LONGEST)
     return Ended(status, output.read_text(errors="replace") if output.exists() else "it did not start")
 
 
@@ -85,9 +66,7 @@ def _link(source: str | Path, target: str | Path) -> None:
 
 
 def _test(tree: Path, nodes: tuple[str, ...], output: Path) -> None:
-    with output.open("wb") as file:
-        for descriptor in (1, 2):
-            os.dup2(file.fileno(), descriptor)
+    into(output, output)
     os.chdir(tree)
     # To come here this module was imported, and what it is in.
     for name in [name for name in sys.modules if _is_ours(name)]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 import httpx
+import psutil
 
 from sfn.demo.guard import Guarded
 
@@ -105,6 +106,13 @@ class Server(ABC):
     def _trouble(self, found: str) -> NotStarted:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.is_file() else []
         return NotStarted("\n".join([f"{self.title}: {found}", *lines[-20:]]))
+
+
+def child_with(argument: str) -> psutil.Process:
+    """The one living child of ours that an argument was given to, such as the file of its configuration."""
+    living = (child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE)
+    (process,) = [child for child in living if argument in child.cmdline()]
+    return process
 
 
 def free_port() -> int:

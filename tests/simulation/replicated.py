@@ -13,7 +13,7 @@ from sfn.work.report import Course
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.database.rules import Granted
 from tests.simulation.node import Node
-from tests.simulation.script import Stage, named
+from tests.simulation.script import Asleep, Held, Stage, named
 from tests.simulation.setting import Setting
 from tests.simulation.times import TERMS
 
@@ -72,6 +72,12 @@ class Replicated(Stage):
     def claims(self, name: str) -> list[Granted]:
         """The claims of a table's row that were made."""
         return self.kept.rules.claims(named(name))
+
+    async def begin(self, stopped: Held | Asleep) -> None:
+        """Have the table `a` made and told of, and its work begun, until it comes to where a process is stopped."""
+        self.create("a")
+        await self.hint("a")
+        await stopped.reached.wait()
 
     def sweepers(self) -> list[Node]:
         """The processes that sweep just now."""

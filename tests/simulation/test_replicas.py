@@ -21,10 +21,8 @@ def test_who_claims_at_the_same_time_gets_no_row_that_another_one_has() -> None:
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
         claiming = stage.hold("after sql due")
-        await stage.hint("a")
-        await claiming.reached.wait()
+        await stage.begin(claiming)
         await asyncio.sleep(3)
         assert stage.claims("a") == []
         claiming.go.set()
@@ -38,10 +36,8 @@ def test_what_a_dead_replica_had_another_one_has_within_a_lease_and_a_look() -> 
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
         working = stage.hold(f"before read {FILE}")
-        await stage.hint("a")
-        await working.reached.wait()
+        await stage.begin(working)
         assert working.node is not None
         stage.service.crash(working.node)
         await asyncio.sleep(LEASE + LOOK)
@@ -57,10 +53,8 @@ def test_a_settle_that_comes_late_ends_nothing_that_another_one_has() -> None:
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
         asleep = Asleep(stage, f"before read {FILE}")
-        await stage.hint("a")
-        await asleep.reached.wait()
+        await stage.begin(asleep)
         (first,), claim = stage.claims("a"), stage.claim("a")
         assert first.node is not None
         working = Held("before load cat0:n.a", stage.other(first.node))
@@ -81,10 +75,8 @@ def test_a_sleeper_that_wakes_learns_that_another_one_has_its_row() -> None:
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
         asleep = Asleep(stage, f"before read {FILE}")
-        await stage.hint("a")
-        await asleep.reached.wait()
+        await stage.begin(asleep)
         reading = Held(f"after read {FILE}", stage.claims("a")[0].node)
         working = Held("before load cat0:n.a", stage.other(reading.node))
         stage.direct(asleep, reading, working)
@@ -103,10 +95,8 @@ def test_who_could_not_renew_its_leases_still_has_what_nobody_took() -> None:
     stage = Replicated(replicas=1)
 
     async def act() -> None:
-        stage.create("a")
         working = stage.hold(f"before read {FILE}")
-        await stage.hint("a")
-        await working.reached.wait()
+        await stage.begin(working)
         stage.kept.server.restart(LEASE + LOOK)
         await asyncio.sleep(LEASE + 2 * LOOK)
         row = stage.row("a")
@@ -154,10 +144,8 @@ def test_a_lease_that_was_renewed_in_the_last_moment_is_its_owners() -> None:
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
         asleep = Asleep(stage, f"before read {FILE}")
-        await stage.hint("a")
-        await asleep.reached.wait()
+        await stage.begin(asleep)
         (claim,) = stage.claims("a")
         await asyncio.sleep(claim.at + LEASE - stage.world.time - 1)
         other = stage.other(claim.node)

@@ -164,7 +164,8 @@ class World:
             await asyncio.sleep(2 * DAY.total_seconds())
         self.weather.calm = self.weather.is_still = True
         self.say("calm")
-        self.loop.create_task(self._look_on())
+        if self.setting.replicas:
+            self.loop.create_task(self._look_on())
         if self.setting.outage == "blank":
             await asyncio.sleep(600)
             for service in self.services:

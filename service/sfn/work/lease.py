@@ -27,13 +27,14 @@ class Leases:
         self._worklist, self._clock, self._lease, self._troubles = worklist, clock, lease, troubles
         self._scopes: dict[tuple[object, int], anyio.CancelScope] = {}
         self._claims: dict[tuple[object, int], Claim] = {}
-        self._idle = anyio.Event()
+        self._idle, self._busy = anyio.Event(), anyio.Event()
         self._idle.set()
 
     def add(self, claim: Claim) -> None:
         """A claim begins."""
         if not self._claims:
             self._idle = anyio.Event()
+            self._busy.set()
         self._claims[_id(claim)] = claim
         self._scopes[_id(claim)] = anyio.CancelScope()
 
@@ -50,14 +51,16 @@ class Leases:
         del self._claims[_id(claim)], self._scopes[_id(claim)]
         if not self._claims:
             self._idle.set()
+            self._busy = anyio.Event()
 
     async def all_ended(self) -> None:
         """Return once no claim is running."""
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Renew for ever."""
+        """Renew for ever; who has no claim is not woken."""
         while True:
+            await self._busy.wait()
             await anyio.sleep(self._lease.total_seconds() / 3)
             await self.run_once()
 

@@ -152,43 +152,43 @@ class PostgresInbox(PostgresWorklist):
 
     async def standing(self, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
-        return await self._read(lambda unit: self._ledger.desk.standing(unit, subject))
+        return await self._unhurried(lambda unit: self._ledger.desk.standing(unit, subject))
 
     async def brake(self, catalog: str) -> BrakeState:
         """See `Desk.brake`."""
         now = self._clock.now()
-        return await self._read(lambda unit: self._ledger.desk.brake(unit, catalog, now))
+        return await self._unhurried(lambda unit: self._ledger.desk.brake(unit, catalog, now))
 
     async def audited(self, before: int | None, limit: int) -> list[Audited]:
         """See `Desk.audited`."""
-        return await self._read(lambda unit: unit.letters.audited(before, limit))
+        return await self._unhurried(lambda unit: unit.letters.audited(before, limit))
 
     async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.find`."""
-        return await self._read(lambda unit: unit.letters.find(wanted, after, limit))
+        return await self._unhurried(lambda unit: unit.letters.find(wanted, after, limit))
 
     async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.newest`."""
-        return await self._read(lambda unit: unit.letters.newest(wanted, limit))
+        return await self._unhurried(lambda unit: unit.letters.newest(wanted, limit))
 
     async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""
-        return await self._read(lambda unit: unit.letters.numbered(numbers))
+        return await self._unhurried(lambda unit: unit.letters.numbered(numbers))
 
     async def event(self, number: int) -> Undecodable | None:
         """See `DeadLetters.event`."""
-        return await self._read(lambda unit: unit.letters.event(number))
+        return await self._unhurried(lambda unit: unit.letters.event(number))
 
     async def replay(self, numbers: Sequence[int], hints: Sequence[Hint], order: Order) -> int:
         """See `DeadLetters.replay`."""
         also = set[Subject]()
-        count = await self._read(lambda unit: self._ledger.desk.replay(unit, numbers, hints, order, also))
+        count = await self._unhurried(lambda unit: self._ledger.desk.replay(unit, numbers, hints, order, also))
         await self._stir()
         return count
 
     async def discard(self, numbers: Sequence[int], order: Order) -> int:
         """See `DeadLetters.discard`."""
-        return await self._read(lambda unit: self._ledger.desk.discard(unit, numbers, order))
+        return await self._unhurried(lambda unit: self._ledger.desk.discard(unit, numbers, order))
 
     async def reconcile(self, hints: Sequence[Hint], order: Order) -> None:
         """See `Custody.reconcile`."""
@@ -200,32 +200,32 @@ class PostgresInbox(PostgresWorklist):
 
     async def retire(self, catalog: str, *, retired: bool, order: Order) -> None:
         """See `Custody.retire`."""
-        await self._read(lambda unit: self._ledger.desk.retire(unit, catalog, order, retired=retired))
+        await self._unhurried(lambda unit: self._ledger.desk.retire(unit, catalog, order, retired=retired))
 
     async def owner(self, catalog: str) -> str | None:
         """See `Custody.owner`."""
-        return await self._read(lambda unit: unit.catalogs.owner(catalog))
+        return await self._unhurried(lambda unit: unit.catalogs.owner(catalog))
 
     async def own(self, catalog: str, catalog_id: str) -> None:
         """See `Custody.own`."""
-        await self._read(lambda unit: unit.catalogs.own(catalog, catalog_id))
+        await self._unhurried(lambda unit: unit.catalogs.own(catalog, catalog_id))
 
     async def retired(self) -> frozenset[str]:
         """See `Custody.retired`."""
-        return await self._read(lambda unit: unit.catalogs.retired())
+        return await self._unhurried(lambda unit: unit.catalogs.retired())
 
     async def _count(self) -> Figures:
         now = self._clock.now()
         return await self._ran(lambda unit: self._ledger.desk.figures(unit, now), wide=True)
 
     async def _released(self, catalog: str, order: Order, before: Batch | None) -> Batch:
-        batch = await self._read(lambda unit: self._ledger.desk.release(unit, catalog, order, before))
+        batch = await self._unhurried(lambda unit: self._ledger.desk.release(unit, catalog, order, before))
         await self._stir()
         return batch
 
     async def _told(self, action: str, hints: Sequence[Hint], order: Order) -> None:
         also = set[Subject]()
-        await self._read(lambda unit: self._ledger.desk.tell(unit, action, hints, order, also))
+        await self._unhurried(lambda unit: self._ledger.desk.tell(unit, action, hints, order, also))
         await self._stir()
 
     async def _pruned(self, prune: Callable[[Unit], Awaitable[int]]) -> int:
@@ -234,7 +234,7 @@ class PostgresInbox(PostgresWorklist):
 
         pruned, total = PRUNED, 0
         while pruned == PRUNED:
-            pruned = await self._read(alone)
+            pruned = await self._unhurried(alone)
             total += pruned
             await anyio.sleep(0.02)
         return total

@@ -34,7 +34,7 @@ POLLED: Final = timedelta(seconds=1)
 NOTES_AT_ONCE: Final = 1_000
 ENDINGS_AT_ONCE: Final = 64
 """Of one transaction: while it runs its rows are locked."""
-READERS: Final = 2
+UNHURRIED: Final = 2
 """Transactions at a time of verbs that puts, claims, renewals and settles must not wait for."""
 _FASTER: Final = "raise `listener.queue_limit`, or give the database's server a faster disk"
 
@@ -72,7 +72,7 @@ class PostgresWorklist:
         self._endings = Gathering[Ending, Settled](
             self._settle_all, self._tell, weight=lambda _: 1, most=ENDINGS_AT_ONCE
         )
-        self._readers = anyio.Semaphore(READERS)
+        self._few = anyio.Semaphore(UNHURRIED)
         # By their tokens, claims that may have been made and settles that may have been taken.
         self._unsure: dict[int, Claim] = {}
         self._tried: dict[int, tuple[Said, ...]] = {}
@@ -118,14 +118,14 @@ class PostgresWorklist:
 
     async def remember(self, claim: Claim, site: str, uuid: str | None) -> frozenset[TableName] | None:
         """See `Worklist.remember`."""
-        others = await self._read(lambda unit: self._ledger.remember(unit, claim, site, uuid))
+        others = await self._unhurried(lambda unit: self._ledger.remember(unit, claim, site, uuid))
         if others:
             await self._stir()
         return others
 
     async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
         """See `Worklist.permit`."""
-        return await self._read(lambda unit: self._ledger.permit(unit, claim, step, now))
+        return await self._unhurried(lambda unit: self._ledger.permit(unit, claim, step, now))
 
     async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
         """See `Worklist.settle`."""
@@ -148,23 +148,23 @@ class PostgresWorklist:
                 yield known
 
     async def _known_after(self, catalog: str, after: str) -> list[tuple[str, Known]]:
-        return await self._read(lambda unit: unit.roster.known(catalog, after, PAGE))
+        return await self._unhurried(lambda unit: unit.roster.known(catalog, after, PAGE))
 
     async def carrying(self, catalog: str, uuid: str) -> list[Known]:
         """See `Roster.carrying`."""
-        return await self._read(lambda unit: unit.roster.carrying(catalog, uuid))
+        return await self._unhurried(lambda unit: unit.roster.carrying(catalog, uuid))
 
     async def told(self, table: TableName) -> Told | None:
         """See `Roster.told`."""
-        return await self._read(lambda unit: self._ledger.told(unit, table))
+        return await self._unhurried(lambda unit: self._ledger.told(unit, table))
 
     async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
         """See `Roster.neighbours`."""
-        return await self._read(lambda unit: self._ledger.neighbours(unit, table, location))
+        return await self._unhurried(lambda unit: self._ledger.neighbours(unit, table, location))
 
     async def limit(self, catalog: str) -> int:
         """See `Brake.limit`."""
-        return await self._read(lambda unit: self._ledger.limit(unit, catalog))
+        return await self._unhurried(lambda unit: self._ledger.limit(unit, catalog))
 
     def _doubt(self, claim: Claim) -> None:
         """What became of a claim is not known until its lease is long over."""
@@ -177,9 +177,9 @@ class PostgresWorklist:
             self._unsure.pop(token, None)
             self._tried.pop(token, None)
 
-    async def _read(self, verb: Verb[T]) -> T:
+    async def _unhurried(self, verb: Verb[T]) -> T:
         """The result of a verb that others need not wait for."""
-        async with self._readers:
+        async with self._few:
             return await self._ran(verb)
 
     async def _ran(self, verb: Verb[T], *, wide: bool = False) -> T:

@@ -1,0 +1,63 @@
+"""Processes that are forks of one which has imported already what takes them longest: others' packages, and the CLI.
+
+A fork imports this project's own code anew only where its work says so, see `tests.mutants.apart`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_IMPORTED = [
+    "aiohttp",
+    "anyio",
+    "asyncpg",
+    "httpx",
+    "hypothesis",
+    "msgspec",
+    "pyiceberg.catalog.rest",
+    "pytest",
+    "sfn.cli",
+    "sfn.cli.overview",
+    "sfn.cli.story",
+    "sfn.cli.sweeping",
+    "sfn.reader.verify",
+    "sfn.wiring",
+    "structlog",
+]
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([*_IMPORTED, __name__])
+
+
+def into(output: Path, errors: Path) -> None:
+    """Have what this process says go to files, which may be the same one."""
+    for descriptor, path in ((1, output), (2, errors)):
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), descriptor)
+
+
+def status_of(target: Callable[..., None], *arguments: object, within: float) -> int | None:
+    """What a fork ends with that does this; None, once it was killed, if it took more seconds."""
+    process = _FORKS.Process(target=target, args=arguments)
+    process.start()
+    process.join(within)
+    status = process.exitcode
+    process.kill()
+    process.join()
+    process.close()
+    return status
+
+
+def command(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Be `sfn` with these arguments; what it says goes to the files `out` and `err` in a folder."""
+    into(folder / "out", folder / "err")
+    own = os.environ  # noqa: TID251 - this process's
+    own.clear()
+    own.update(environment)
+    sys.argv = ["sfn", *arguments]
+    from sfn.cli import main  # noqa: PLC0415 - a fork that is no command has another one, or none
+
+    main()
