@@ -8,7 +8,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import connection
 from pathlib import Path
 
 _IMPORTED = [
@@ -30,6 +32,8 @@ _IMPORTED = [
 ]
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([*_IMPORTED, __name__])
+_ENDS = threading.Lock()
+"""How a process ended can be read once, and whoever starts one reads it of all others."""
 
 
 def into(output: Path, errors: Path) -> None:
@@ -42,12 +46,14 @@ def into(output: Path, errors: Path) -> None:
 def status_of(target: Callable[..., None], *arguments: object, within: float) -> int | None:
     """What a fork ends with that does this; None, once it was killed, if it took more seconds."""
     process = _FORKS.Process(target=target, args=arguments)
-    process.start()
-    process.join(within)
-    status = process.exitcode
-    process.kill()
-    process.join()
-    process.close()
+    with _ENDS:
+        process.start()
+    connection.wait([process.sentinel], within)
+    with _ENDS:
+        status = process.exitcode
+        process.kill()
+        process.join()
+        process.close()
     return status
 
 
