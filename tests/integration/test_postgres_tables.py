@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 import anyio
 import pytest
 
 from sfn.clock import SystemClock
-from sfn.errors import Broken
+from sfn.errors import Broken, Transient
 from sfn.inbox.keeping import CLOSED_KEPT, PRUNED
 from sfn.inbox.letters import Order, Wanted
 from sfn.inbox.postgres import PostgresInbox, Server
+from sfn.inbox.postgres.faults import Fault
 from sfn.inbox.postgres.opening import reached
 from sfn.inbox.postgres.tables import Sql
 from sfn.inbox.postgres.tables.lanes import KnownLanes, Lanes
@@ -137,6 +139,20 @@ async def test_a_commit_is_on_disk_whatever_the_server_does_by_default(dsn: str,
         assert await there.transactions.on_tables(look) == ["on", "read committed"]
     async with session(dsn) as other:
         assert await other.fetchval("SHOW synchronous_commit") == "off"
+
+
+async def test_a_commit_that_undoes_is_none(dsn: str) -> None:
+    """Whoever goes on after a failed statement is told of no error by the server, but that it has rolled back."""
+
+    async def go_on(sql: Sql) -> None:
+        await sql.execute("INSERT INTO sfn.catalog (name, retired) VALUES ('prod', true)")
+        with suppress(Fault):
+            await sql.execute("SELECT 1 / 0")
+
+    async with replicas(dsn, SystemClock(), 1) as [inbox], reached(Server(dsn)) as there:
+        with pytest.raises(Transient, match="ended with ROLLBACK"):
+            await there.transactions.on_tables(go_on)
+        assert await inbox.retired() == frozenset()
 
 
 async def test_figures_are_counted_seldom_and_told_often(dsn: str) -> None:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from sfn.errors import Transient, Unsure
-from sfn.inbox.postgres import PostgresInbox, Server
+from sfn.inbox.postgres import PostgresInbox, Server, connections, transactions
 from sfn.inbox.postgres.connections import PAUSE
 from sfn.words import Accepted, Claim, Done, Hint, Retry
 from tests.integration.sharing import claims, fill, named, replicas, stored
@@ -134,6 +134,26 @@ async def test_a_server_that_falls_silent_holds_nobody_up_for_long(ground: Groun
     ground.wire.is_silent = False
     await anyio.sleep(PAUSE)
     with anyio.fail_after(10):
+        assert len(await claims(ground.inbox)) == 1
+
+
+async def test_what_a_firewall_forgot_costs_one_wait(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything idle is silent then, and the next one of it would be too."""
+    async with anyio.create_task_group() as tasks:
+        for verb in (ground.inbox.retired, ground.inbox.retired, ground.inbox.check_version, ground.inbox.figures):
+            tasks.start_soon(verb)
+    ground.wire.forget()
+    monkeypatch.setattr(transactions, "PATIENCE", 0.5)
+    with pytest.raises(Unsure, match="no answer in time"):
+        await ground.inbox.put([Hint(named(0), "etl", "e1")])
+    assert await ground.inbox.put([Hint(named(0), "etl", "e1")]) == Accepted(1, 0, 0)
+
+
+async def test_what_was_idle_for_long_is_not_used_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    await fill(ground.inbox, 1)
+    ground.wire.forget()
+    monkeypatch.setattr(connections, "IDLE", 0.0)
+    with anyio.fail_after(5):
         assert len(await claims(ground.inbox)) == 1
 
 

@@ -38,18 +38,29 @@ class Wire:
         self.words = b""
         self.cut = Cut.BEFORE
         self.is_silent = False
+        self._forgotten = anyio.Event()
 
     def cut_at(self, words: bytes, cut: Cut) -> None:
         """Cut the connection of the next one that sends these words."""
         self.words, self.cut = words, cut
 
+    def forget(self) -> None:
+        """Have nothing pass any more over the connections that there are, and tell neither side."""
+        self._forgotten.set()
+        self._forgotten = anyio.Event()
+
     async def carry(self, client: SocketStream) -> None:
         """One connection, until either side ends it."""
-        lost = anyio.Event()
+        lost, forgotten = anyio.Event(), self._forgotten
         server = await anyio.connect_tcp("127.0.0.1", self.target)
-        async with client, server, anyio.create_task_group() as tasks:
-            tasks.start_soon(self._ask, client, server, lost, tasks.cancel_scope)
-            tasks.start_soon(self._answer, server, client, lost, tasks.cancel_scope)
+        async with client, server:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._ask, client, server, lost, tasks.cancel_scope)
+                tasks.start_soon(self._answer, server, client, lost, tasks.cancel_scope)
+                await forgotten.wait()
+                tasks.cancel_scope.cancel()
+            if forgotten.is_set():
+                await anyio.sleep_forever()
 
     async def _ask(self, client: SocketStream, server: SocketStream, lost: anyio.Event, end: anyio.CancelScope) -> None:
         with suppress(*ENDED):

@@ -15,6 +15,7 @@ from sfn.errors import Scope, Transient
 from sfn.inbox import Claimed
 from sfn.inbox.troubles import Troubles
 from sfn.words import Accepted, Claim, Hint, Outcome, Slots, Undecodable
+from sfn.work import lease
 from sfn.work.lease import Leases
 from tests.promises.inboxes import PLENTY, HandClock
 from tests.unit.working import TABLE, Desk, WatchedInbox
@@ -116,5 +117,20 @@ async def test_leases_that_cannot_be_renewed_are_told(desk: Desk, inbox: Failing
     inbox.fails["renew"] = 2
     with capture_logs() as records:
         for _ in range(3):
-            assert await leases.run_once() == 0
+            await leases.run_once()
     assert told(records) == [BEGINS, ENDS]
+
+
+async def test_leases_that_could_not_be_renewed_are_tried_again_at_once(
+    desk: Desk, inbox: FailingInbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that waited for long in vain leaves less of the lease than until the next turn."""
+    monkeypatch.setattr(lease, "AGAIN", 0.01)
+    leases = Leases(inbox, desk.clock, timedelta(seconds=1.5), Troubles(desk.clock, "worker"))
+    (claim,) = (await inbox.claim(PLENTY)).claims
+    leases.add(claim)
+    inbox.fails["renew"] = 3
+    with capture_logs() as records:
+        with anyio.move_on_after(0.9):
+            await leases.run()
+        assert told(records) == [BEGINS, ENDS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 import anyio
 
@@ -11,6 +12,9 @@ from sfn.errors import Trouble
 from sfn.inbox import Worklist
 from sfn.inbox.troubles import Troubles
 from sfn.words import Claim
+
+AGAIN: Final = 1.0
+"""Seconds until leases that could not be renewed are tried again."""
 
 
 class Leases:
@@ -59,13 +63,16 @@ class Leases:
 
     async def run(self) -> None:
         """Renew for ever; who has no claim is not woken."""
+        third = self._lease.total_seconds() / 3
+        pause = third
         while True:
             await self._busy.wait()
-            await anyio.sleep(self._lease.total_seconds() / 3)
-            await self.run_once()
+            await anyio.sleep(pause)
+            # A call that waited in vain for long leaves little of the lease.
+            pause = third if await self.run_once() is not None else min(AGAIN, third)
 
-    async def run_once(self) -> int:
-        """Renew all leases once; how many were lost. An inbox in trouble renews nothing and loses nothing yet."""
+    async def run_once(self) -> int | None:
+        """Renew all leases once; how many were lost. None: the inbox is in trouble, nothing is renewed or lost yet."""
         claims = dict(self._claims)
         if not claims:
             return 0
@@ -73,7 +80,7 @@ class Leases:
             with self._troubles.told():
                 kept = {_id(claim) for claim in await self._worklist.renew(list(claims.values()))}
         except Trouble:
-            return 0
+            return None
         lost = [key for key in claims if key not in kept and key in self._scopes]
         for key in lost:
             self._scopes[key].cancel()

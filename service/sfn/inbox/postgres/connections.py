@@ -14,6 +14,8 @@ MOST: Final = 7
 """Connections for transactions at a time."""
 PAUSE: Final = 0.25
 """Seconds after a vain attempt within which none is made: whoever comes is told what the last one was told."""
+IDLE: Final = 60.0
+"""Seconds without use until a connection is not used again: firewalls forget those of minutes, and tell nobody."""
 _FORGOTTEN: Final = frozenset({"26000", "42P05"})
 """A pooler has come between: prepared statements are not where they were made, or were made by somebody else."""
 
@@ -62,7 +64,7 @@ class Connections:
 
     def __init__(self, connect: Connect, patience: float, settled: str, renewed: Callable[[], None]) -> None:
         self._connect, self._patience, self._settled, self._renewed = connect, patience, settled, renewed
-        self._idle: list[Connection] = []
+        self._idle: list[tuple[float, Connection]] = []
         self._all: set[Connection] = set()
         self._free = anyio.Semaphore(MOST)
         self._prepares: bool | None = None
@@ -83,7 +85,7 @@ class Connections:
             Fault: there is none to be had.
         """
         async with self._free:
-            connection = self._idle.pop() if self._idle else await self.made()
+            connection = self._kept() or await self.made()
             try:
                 yield connection
             except Fault as fault:
@@ -121,7 +123,7 @@ class Connections:
     def forget(self) -> None:
         """Whatever is idle may lead nowhere by now."""
         while self._idle:
-            self.drop(self._idle.pop())
+            self.drop(self._idle.pop()[1])
 
     async def close(self) -> None:
         """End all of them."""
@@ -147,6 +149,12 @@ class Connections:
             raise
         return connection
 
+    def _kept(self) -> Connection | None:
+        """The one that was used last, unless that was long ago."""
+        if self._idle and self._idle[-1][0] < anyio.current_time() - IDLE:
+            self.forget()
+        return self._idle.pop()[1] if self._idle else None
+
     def _judge(self, fault: Fault) -> None:
         if fault.code in _FORGOTTEN:
             self._prepares = False
@@ -156,7 +164,7 @@ class Connections:
     def _put_back(self, connection: Connection) -> None:
         is_fit = connection.is_open and not connection.is_busy and connection.prepares == self._prepares
         if is_fit and not self._closed:
-            self._idle.append(connection)
+            self._idle.append((anyio.current_time(), connection))
         else:
             self.drop(connection)
 

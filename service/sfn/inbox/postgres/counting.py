@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -11,8 +12,8 @@ from sfn.inbox.figures import Figures
 
 SHARE: Final = 20
 """Of this many seconds the database counts for one at most."""
-WANTED: Final = 60.0
-"""Seconds from the last time that somebody asked until nobody is taken to want them any more."""
+WANTED: Final = 300.0
+"""Seconds from the last time that somebody asked until nobody is taken to want them any more: most scrape oftener."""
 
 
 class Counted:
@@ -26,7 +27,8 @@ class Counted:
     def __init__(self, count: Callable[[], Awaitable[Figures]], kept: float) -> None:
         self._count, self._kept = count, kept
         self._figures: Figures | None = None
-        self._begun_at = self._due_at = self._asked_at = self._pause = 0.0
+        self._begun_at = self._due_at = self._pause = 0.0
+        self._asked_at = -math.inf
         self._counting = anyio.Lock()
 
     async def __call__(self) -> Figures:
@@ -38,9 +40,9 @@ class Counted:
         return self._figures
 
     async def refresh(self) -> None:
-        """Count them anew, if it is time and somebody wants them."""
+        """Count them, if it is time and somebody wants them: also for whoever gave up waiting for the first ones."""
         now = anyio.current_time()
-        if self._figures is not None and now >= self._due_at and now < self._asked_at + WANTED:
+        if self._due_at <= now < self._asked_at + WANTED:
             await self._counted()
 
     async def _counted(self) -> Figures:

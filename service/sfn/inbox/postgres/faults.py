@@ -16,6 +16,8 @@ LOGIN_FILE: Final = "login-file"
 """No SQLSTATE: the file with the password can't be read."""
 UNTRUSTED: Final = "untrusted"
 """No SQLSTATE: the server's certificate is not trusted, or is not there."""
+ABORTED: Final = "25P02"
+"""SQLSTATE in_failed_sql_transaction: nothing of the transaction is done."""
 
 
 class Fault(Exception):

@@ -10,7 +10,7 @@ import anyio
 
 from sfn.errors import SfnError
 from sfn.inbox.postgres.connections import Connection, Connections
-from sfn.inbox.postgres.faults import UNCERTAIN, Fault, Gone
+from sfn.inbox.postgres.faults import ABORTED, UNCERTAIN, Fault, Gone
 from sfn.inbox.postgres.refusals import refusal
 from sfn.inbox.postgres.tables import KnownLanes, Sql, SqlUnit
 from sfn.inbox.postgres.unit import Again, Unit
@@ -110,6 +110,8 @@ class Transactions:
         except Fault as fault:
             raise self._refused(fault, starting=starting) from None
         except TimeoutError:
+            # A firewall between that lost its memory leaves all of them silent, not one.
+            self._connections.forget()
             raise self._refused(Fault(UNCERTAIN, "no answer in time"), starting=starting) from None
 
     async def _repeated(self, verb: Callable[[SqlUnit], Awaitable[T]], begin: Mapping[bool, str]) -> T:
@@ -158,8 +160,11 @@ class Transactions:
 
 async def _commit(connection: Connection) -> None:
     try:
-        await connection.command("COMMIT")
+        ended = await connection.command("COMMIT")
     except Fault as fault:
         # It may have been committed before the answer was lost.
         connection.end()
         raise Gone(UNCERTAIN, fault.text) from None
+    if ended != "COMMIT":
+        # The server's answer for a transaction in which something had failed (PostgreSQL manual, "COMMIT").
+        raise Fault(ABORTED, f"a transaction that ended with {ended}")
