@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -19,13 +20,31 @@ from botocore.credentials import (
     ReadOnlyCredentials,
 )
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError
+from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
 from sfn.errors import NoCredentials
 
 FOUND_WITHIN: Final = 20.0
 """Seconds: an instance's metadata service may be asked several times, and a role is asked for after that."""
+AGAIN: Final = 5.0
+"""Seconds until new keys are looked for again, where the old ones still hold."""
 _SESSION_NAME: Final = "iceberg-sfn"
+_NOWHERE: Final = "none in the environment, the shared files, a container or an instance"
+_OVER: Final = "keys that have ended when they come: see to this machine's clock"
+_FAILURES: Final = (
+    BotoCoreError,
+    ClientError,
+    ResponseParserError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+)
+"""From `OSError` on they come of programs that are missing, and of programs and servers that say what botocore does not
+expect; the last one of keys that have ended when they come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +75,80 @@ class Identity:
     region: str | None = None
 
 
-class Chain:
-    """The keys of one identity, renewed before they end. Whoever asks at the same time shares one renewal."""
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Keys, and what knows their end: it is never renewed itself, so that it tells of these."""
 
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
+    keys: Keys
+    credentials: Credentials
+
+    @property
+    def is_over(self) -> bool:
+        return _ends(self.credentials, 0)
+
+    @property
+    def is_due(self) -> bool:
+        return _ends(self.credentials)
+
+
+class Chain:
+    """The keys of one identity, renewed some minutes before they end.
+
+    Whoever waits for the same look shares its outcome. While keys hold, one at a time looks for the next.
+
+    Args:
+        identity: who asks.
+        limit: seconds that a look may take.
+    """
+
+    def __init__(self, identity: Identity, *, limit: float = FOUND_WITHIN) -> None:
+        self._identity, self._limit = identity, limit
         self._looking = anyio.Lock()
-        self._credentials: Credentials | None = None
+        self._looks, self._rests_until = 0, 0.0
+        self._held: _Held | None = None
+        self._renewable: Credentials | None = None
+        self._failed = ""
 
     async def keys(self) -> Keys:
-        """What to sign with now.
+        """What to sign with now, after two limits at most.
 
         Raises:
             NoCredentials: none are to be had.
         """
-        credentials = self._credentials
-        # Only what ends is ever renewed; that goes to a file, to a program or over the network.
-        if credentials is not None and not _ends(credentials):
-            return _frozen(credentials)
-        async with self._looking:
-            try:
-                # Whoever gives up need not wait for a metadata service that does not answer.
-                look = partial(self._look, self._credentials)
-                with anyio.fail_after(FOUND_WITHIN):
-                    self._credentials, keys = await to_thread.run_sync(look, abandon_on_cancel=True)
-            except (BotoCoreError, ClientError, OSError, ValueError) as error:
-                # The last two also where a program that is to print keys is missing, or prints something else.
-                raise self._none(_said(error)) from error
-        return keys
+        if self._is_due():
+            looks = self._looks
+            # Twice: whoever looks may be cancelled shortly before the limit, and so may the next.
+            with anyio.move_on_after(2 * self._limit):
+                async with self._looking:
+                    if looks == self._looks:
+                        await self._look()
+        if self._held is None or self._held.is_over:
+            raise self._none(self._failed or _OVER)
+        return self._held.keys
 
-    def _look(self, credentials: Credentials | None) -> tuple[Credentials, Keys]:
-        if credentials is None:
-            credentials = _found(self._identity)
-            if credentials is None:
-                raise self._none("none in the environment, the shared files, a container or an instance")
-        return credentials, _frozen(credentials)
+    def _is_due(self) -> bool:
+        if self._held is None or self._held.is_over:
+            return True
+        is_free = anyio.current_time() >= self._rests_until and not self._looking.locked()
+        return is_free and self._held.is_due
+
+    async def _look(self) -> None:
+        # A thread that is given up may go on for long, and holds botocore's lock: the next look begins without it.
+        renewable, self._renewable = self._renewable, None
+        self._failed = f"none within {self._limit:g} s"
+        try:
+            with anyio.move_on_after(self._limit):
+                look = partial(_had, self._identity, renewable)
+                held = await to_thread.run_sync(look, abandon_on_cancel=True)
+                self._failed = "" if held is not None else _NOWHERE
+                if held is not None:
+                    self._held, self._renewable = held, held.credentials
+        except _FAILURES as error:
+            self._renewable, self._failed = renewable, _said(error)
+        finally:
+            # Also where its caller gave up: the next one would have to as well.
+            self._rests_until = anyio.current_time() + AGAIN
+        self._looks += 1
 
     def _none(self, found: str) -> NoCredentials:
         identity = self._identity
@@ -137,14 +195,26 @@ def _found(identity: Identity) -> Any:  # noqa: ANN401 - botocore has no types
     return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
-def _ends(credentials: Credentials) -> bool:
+def _had(identity: Identity, renewable: Credentials | None) -> _Held | None:
+    """Keys that were found, or renewed where they need it; None for none. Reads files, starts programs, asks servers.
+
+    Args:
+        identity: who asks.
+        renewable: what was found before; None for a search.
+    """
+    # A copy, or who was given old keys would be told the end of the new ones.
+    credentials = _found(identity) if renewable is None else copy(renewable)
+    if credentials is None:
+        return None
+    frozen = credentials.get_frozen_credentials()
+    return _Held(Keys(frozen.access_key, frozen.secret_key, frozen.token), credentials)
+
+
+def _ends(credentials: Credentials, within: float | None = None) -> bool:
+    """Whether they end within so many seconds; None for as many as botocore likes to renew them before."""
+    # Only what ends is ever renewed; that goes to a file, to a program or over the network.
     needed = getattr(credentials, "refresh_needed", None)
-    return bool(needed is not None and needed())
-
-
-def _frozen(credentials: Credentials) -> Keys:
-    found = credentials.get_frozen_credentials()
-    return Keys(found.access_key, found.secret_key, found.token)
+    return bool(needed is not None and needed(within))
 
 
 def _said(error: Exception) -> str:
@@ -153,4 +223,6 @@ def _said(error: Exception) -> str:
         return f"{error.response.get('Error', {}).get('Code', 'an error')} from AWS"
     if isinstance(error, CredentialRetrievalError):
         return f"{type(error).__name__} from {error.kwargs.get('provider', 'somewhere')}"
+    if isinstance(error, RuntimeError) and "expired" in str(error):
+        return _OVER
     return f"{type(error).__name__}: {error}" if isinstance(error, BotoCoreError) else type(error).__name__

@@ -29,10 +29,13 @@
     ├ Trouble(scope, retry_after)
     │   ├ Transient         try again later
     │   │   ├ Unsure        may have been applied: forget what was remembered, read again
-    │   │   └ Unaccepted    nothing was done: who asked is not known, or not any more
-    │   └ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
-    │       ├ LocationRefused
-    │       └ NotVended     nobody has credentials for what a dropped table left behind
+    │   │   ├ Unaccepted    nothing was done: who asked is not known, or not any more
+    │   │   └ DeniedNow     (a `Denied`) may be the whole store's trouble
+    │   ├ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
+    │   │   ├ LocationRefused
+    │   │   ├ NotVended     nobody has credentials for what a dropped table left behind
+    │   │   └ DeniedHere    (a `Denied`) is this table's alone
+    │   └ Denied            nothing was done: who asked is known, and may not
     └ Broken                the process must end: fsync error, lost lock, newer schema
 
 A lost race is no error but an answer (`sfn.store.Moved`).
@@ -230,6 +233,18 @@ class LocationRefused(Permanent):
 
 class NotVended(Permanent):
     """A file of a table that its catalog does not have (any more), and so vends no credentials for."""
+
+
+class Denied(Trouble):
+    """A store does not permit it to who asks: what was vended later may be for more."""
+
+
+class DeniedNow(Transient, Denied):
+    """It may be denied to everybody: a policy is wrong."""
+
+
+class DeniedHere(Permanent, Denied):
+    """The same is permitted elsewhere."""
 
 
 class Broken(SfnError):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import anyio
 import pytest
 
-from sfn.errors import Permanent, Scope, Transient, Trouble, Unaccepted, Unsure
+from sfn.errors import DeniedNow, Permanent, Scope, Transient, Trouble, Unaccepted, Unsure
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.remote import RemoteStore
 from sfn.words import Held
@@ -183,7 +183,7 @@ async def test_an_answer_that_breaks_off_is_none(store: RemoteStore, proxy: Prox
         (error(301, "PermanentRedirect"), Permanent, Scope.STORE, "region"),
         (error(501, "NotImplemented"), Permanent, Scope.STORE, "another store"),
         (error(400, "KeyTooLongError"), Permanent, Scope.TABLE, "KeyTooLongError"),
-        (error(403, "AccessDenied"), Transient, Scope.STORE, "permission to write"),
+        (error(403, "AccessDenied"), DeniedNow, Scope.STORE, "permission to write"),
     ],
 )
 async def test_what_a_service_says_of_a_write(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
+import anyio
 import pytest
+from typing_extensions import override
 
 from sfn.errors import Permanent, Scope, Transient, Unsure
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.memory import MemoryStore
-from sfn.store.prove import RESTORES, Proof
+from sfn.store.prove import MADE_UP, RESTORES, Proof, Proofs
 from sfn.words import Held
 from tests.promises.grounds import ADAPTERS, Ground
 
@@ -192,3 +194,33 @@ async def test_a_file_deleted_and_written_meanwhile_is_left_alone(verb: str, ign
     with pytest.raises(Transient):
         await store.prove(KEY)
     assert store.inner.files == {KEY: b"2"}
+
+
+class Silent(OddStore):
+    """A store that does not answer yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = anyio.Event()
+
+    @override
+    async def read(self, key: str) -> Held | None:
+        await self.answers.wait()
+        return await super().read(key)
+
+
+async def test_who_waits_for_the_proof_of_another_can_be_stopped_and_who_proves_cannot() -> None:
+    proofs, store, proven = Proofs(made_up=MADE_UP), Silent(), list[Guarantees]()
+
+    async def one() -> None:
+        proven.append(await proofs.of(store, KEY))
+
+    async with anyio.create_task_group() as proving:
+        proving.start_soon(one)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.move_on_after(0.01) as waiting:
+            await proofs.of(store, KEY)
+        assert waiting.cancelled_caught
+        proving.cancel_scope.cancel()
+        store.answers.set()
+    assert proven == [Guarantees(swap=True, conditional_delete=True)]

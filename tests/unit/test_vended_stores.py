@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
-from sfn.errors import NotVended, Permanent, Scope, Transient, Unaccepted
+from sfn.errors import Denied, DeniedNow, NotVended, Permanent, Scope, Transient, Unaccepted
 from sfn.store import PointerStore
 from sfn.store.memory import MemoryStore
 from sfn.store.router import Router
@@ -28,6 +28,7 @@ class Shop:
     Attributes:
         vends: by table; none for one that it does not have.
         good: tokens that the store accepts.
+        elsewhere: such as it accepts for other places.
         opened: what stores were opened with, in order.
     """
 
@@ -35,6 +36,7 @@ class Shop:
         self.vends: dict[TableName, tuple[Grant, ...]] = {}
         self.renews: dict[TableName, tuple[Grant, ...]] = {}
         self.good = {"first", "second"}
+        self.elsewhere: set[str] = set()
         self.opened: list[tuple[str, str]] = []
         self.files = MemoryStore()
 
@@ -60,6 +62,8 @@ class _Guarded(MemoryStore):
 
     @override
     async def read(self, key: str) -> Held | None:
+        if self._token in self._shop.elsewhere:
+            raise DeniedNow(key, scope=Scope.STORE, expected="permission to read here", found="AccessDenied")
         if self._token not in self._shop.good:
             raise Unaccepted(
                 key, scope=Scope.STORE, expected="credentials that the store accepts", found="ExpiredToken"
@@ -134,6 +138,40 @@ async def test_what_a_store_refuses_is_asked_for_anew_once(vended: Vended, shop:
     shop.renews[TABLE] = (grant(AT, "second", clock),)
     assert await vended.of(TABLE).at(KEY).read(KEY) is None
     assert shop.opened == [(AT, "stale"), (AT, "second")]
+
+
+async def test_what_is_denied_with_old_credentials_may_be_permitted_with_new_ones(
+    vended: Vended, shop: Shop, clock: HandClock
+) -> None:
+    """A table was made anew at another place, or more is granted: what has no prefix does not tell."""
+    shop.elsewhere = {"first"}
+    shop.vends[TABLE] = (grant("", "first", clock),)
+    shop.renews[TABLE] = (grant("", "second", clock),)
+    assert await vended.of(TABLE).at(KEY).read(KEY) is None
+    assert shop.opened == [("", "first"), ("", "second")]
+
+
+@pytest.mark.parametrize("renewed", ["first", "second"])
+async def test_what_is_denied_again_is_denied(vended: Vended, shop: Shop, clock: HandClock, renewed: str) -> None:
+    shop.elsewhere = {"first", "second"}
+    shop.vends[TABLE] = (grant("", "first", clock),)
+    shop.renews[TABLE] = (grant("", renewed, clock),)
+    with pytest.raises(Denied, match="AccessDenied"):
+        await vended.of(TABLE).at(KEY).read(KEY)
+
+
+async def test_a_store_is_opened_for_each_bucket_section_and_table_that_has_no_prefix(
+    shop: Shop, own: MemoryStore, clock: HandClock
+) -> None:
+    """Sections may tell different addresses for them, and other tables are given other credentials."""
+    shop.vends[TABLE] = (grant("", "first", clock),)
+    shop.vends[RENAMED] = (grant("", "second", clock),)
+    vended = Vended(shop, Router({"s3://lake/sales/orders/metadata": own}), shop.open, clock)
+    for _ in range(2):
+        for key in (KEY, f"{AT}/version-hint.text", "s3://pond/orders/version-hint.text"):
+            await vended.of(TABLE).at(key).read(key)
+        await vended.of(RENAMED).at(KEY).read(KEY)
+    assert shop.opened == [("", "first")] * 3 + [("", "second")]
 
 
 @pytest.mark.parametrize("renewed", ["stale", "another"])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sfn.errors import Permanent, Scope, Transient, Unaccepted
+from sfn.errors import DeniedHere, Permanent, Scope, Transient, Unaccepted
 from sfn.store.objects import Kind
 
 
@@ -30,11 +30,12 @@ _VANISHED = Meaning(Transient, Scope.TABLE, "an object that stays where it is")
 MEANINGS: Final[Mapping[Kind, Meaning]] = {
     Kind.MISSING: _VANISHED,
     Kind.MOVED: _VANISHED,
-    Kind.DENIED: Meaning(Permanent, Scope.TABLE, "permission to {} here", "grant it to the service's principal"),
+    Kind.DENIED: Meaning(DeniedHere, Scope.TABLE, "permission to {} here", "grant it to the service's principal"),
     Kind.UNKNOWN: Meaning(Unaccepted, Scope.STORE, "credentials that the store accepts", "renew them"),
     Kind.NO_PLACE: Meaning(
         Permanent, Scope.STORE, "a bucket or container of that name", "create it, or correct `[stores.NAME]`"
     ),
+    Kind.NO_ADDRESS: Meaning(Permanent, Scope.STORE, "settings that tell where the store is"),
     Kind.THROTTLED: Meaning(Transient, Scope.STORE, "a store with room for this request"),
     Kind.TOO_OFTEN: Meaning(
         Transient, Scope.TABLE, "an object that may be written again", "raise `min_publish_interval`"

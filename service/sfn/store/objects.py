@@ -48,6 +48,8 @@ class Kind(Enum):
     """The service does not accept who we are: keys that ended or are unknown, a clock that is wrong."""
     NO_PLACE = auto()
     """No such bucket, container or account, or none at that address."""
+    NO_ADDRESS = auto()
+    """Where the service is can't be told from the settings."""
     THROTTLED = auto()
     """Too much is asked of the service; nothing was changed."""
     TOO_OFTEN = auto()

@@ -56,18 +56,24 @@ class Proofs:
         self._proofs: dict[str, tuple[anyio.Lock, Proof]] = {}
 
     async def of(self, store: PointerStore, key: str) -> Guarantees:
-        """As `Proof.of`, of the bucket that a key lies in. Whoever asks at the same time shares one proof."""
+        """As `Proof.of`, of the bucket that a key lies in. Whoever asks at the same time shares one proof.
+
+        Only the proof itself can't be cancelled, not the wait for that of somebody else.
+        """
         bucket = key.split("/", 3)[2]
         lock, proof = self._proofs.setdefault(bucket, (anyio.Lock(), Proof(made_up=self._made_up, unsafe=self._unsafe)))
         async with lock:
-            return await proof.of(store, key)
+            # A store that deletes on no condition has its file put back: a stop must not come between.
+            with anyio.CancelScope(shield=True):
+                return await proof.of(store, key)
+        raise AssertionError("a shielded scope was cancelled")
 
 
 async def prove(store: PointerStore, key: str, *, made_up: str, unsafe: bool) -> Guarantees:
     """Try every condition on an existing file with the content that it has, so that no answer can change it.
 
     A delete comes last: only a store that is known to create without replacing gets its file back for certain. For the
-    moment in between the file of such a store is missing, so an adapter whose verbs can be cancelled shields the call.
+    moment in between the file of such a store is missing, so whoever may be cancelled shields the call.
     """
     held = await store.read(key)
     if held is None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from sfn.errors import Scope, Transient, Trouble, Unsure
+from sfn.errors import DeniedHere, DeniedNow, Scope, Trouble, Unsure
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import READ_AT_MOST, check_length
 from sfn.store.denials import Denials
@@ -113,10 +113,7 @@ class RemoteStore:
         return keys[:limit]
 
     async def prove(self, key: str) -> Guarantees:
-        # A store that deletes on no condition has its file put back: a stop must not come between.
-        with anyio.CancelScope(shield=True):
-            return await self._proofs.of(self, key)
-        raise AssertionError("a shielded scope was cancelled")
+        return await self._proofs.of(self, key)
 
     async def close(self) -> None:
         """As `Objects.close`."""
@@ -158,13 +155,15 @@ class RemoteStore:
         return Held(body, found.tag) if found is not None and found.mark == mark else Moved()
 
     def _trouble(self, verb: str, key: str, refused: Refused, *, changes: bool = False) -> Trouble:
-        meaning, scope = MEANINGS[refused.kind], None
+        meaning = MEANINGS[refused.kind]
+        error: type[Trouble] = meaning.error
+        scope = meaning.scope
         if refused.kind is Kind.DENIED:
             scope = self._denials.denied(verb, _folder(key))
-        error = meaning.error if scope in {None, Scope.TABLE} else Transient
+            error = DeniedHere if scope is Scope.TABLE else DeniedNow
         return (Unsure if changes and refused.kind is Kind.UNANSWERED else error)(
             key,
-            scope=scope or meaning.scope,
+            scope=scope,
             expected=meaning.expected.format(verb),
             found=refused.found,
             remedy=refused.remedy or meaning.remedy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sfn.errors import Permanent, Scope, SfnError
+from sfn.errors import Permanent, Scope
 from sfn.pointer.location import below, scheme_of
 from sfn.settings import StoreSettings
 from sfn.store.remote import RemoteStore, Service
@@ -32,7 +32,7 @@ class Remotes:
         """The store of one section.
 
         Raises:
-            SfnError: the packages that speak to it are not installed.
+            Permanent: scope store: the packages that speak to it are not installed.
         """
         settings = self._configured[name]
         store = self._store(f"stores.{name}.prefix", settings.scheme, settings, {})
@@ -43,8 +43,8 @@ class Remotes:
         """The store of a location, as whom a catalog vended it for; where it answers, a section may say that covers it.
 
         Raises:
-            Permanent: scope table: what was vended opens another kind of store.
-            SfnError: the packages that speak to it are not installed.
+            Permanent: scope table: what was vended opens another kind of store; scope store: the packages that speak
+                to it are not installed.
         """
         covering = [one for one in self._configured.values() if below(location, one.prefix)]
         settings = max(covering, key=lambda one: len(one.prefix), default=StoreSettings(prefix=location.rstrip("/")))
@@ -77,11 +77,12 @@ class Remotes:
             try:
                 self._makers[scheme] = _maker(scheme, self._pools)
             except ModuleNotFoundError as error:
-                raise SfnError(
+                raise Permanent(
                     where,
+                    scope=Scope.STORE,
                     expected=f"the packages that {scheme}: needs",
                     found=f"no module {error.name}",
-                    remedy=f"pip install 'iceberg-sfn[{_EXTRAS[scheme]}]'",
+                    remedy=f"pip install '.[{_EXTRAS[scheme]}]'",
                 ) from error
         return self._makers[scheme]
 

@@ -8,8 +8,8 @@ from typing import Final, NoReturn, TypeAlias, TypeVar
 
 from sfn.catalog import Vendor
 from sfn.clock import Clock
-from sfn.errors import LocationRefused, NotVended, Permanent, Scope, Transient, Unaccepted
-from sfn.pointer.location import below
+from sfn.errors import Denied, LocationRefused, NotVended, Permanent, Scope, Transient, Unaccepted
+from sfn.pointer.location import below, store_of
 from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
 from sfn.words import Grant, Held, Missing, TableName
 
@@ -18,6 +18,8 @@ T = TypeVar("T")
 Opened: TypeAlias = Callable[[Grant, str], PointerStore]
 """A store with the credentials of a grant, for a location; raises `Permanent` for what they do not say."""
 
+_Place: TypeAlias = tuple[str | TableName, str, PointerStore | None]
+"""The prefix of a grant, or the table that it was given for; the store; and the configured one, whose settings hold."""
 KEPT: Final = 4096
 """Grants that are known by their places, some kilobytes each; the least recently used go."""
 
@@ -41,7 +43,7 @@ class Vended:
     def __init__(self, vendor: Vendor, own: Stores, opened: Opened, clock: Clock, root: str = "") -> None:
         self._vendor, self._own, self._opened, self._clock, self._root = vendor, own, opened, clock, root
         self._known: OrderedDict[str, Grant] = OrderedDict()
-        self._stores: OrderedDict[str, tuple[Grant, PointerStore]] = OrderedDict()
+        self._stores: OrderedDict[_Place, tuple[Grant, PointerStore]] = OrderedDict()
 
     def of(self, table: TableName) -> Stores:
         """As the principal that the catalog makes us for one table."""
@@ -50,8 +52,11 @@ class Vended:
     async def do(self, table: TableName, location: str, verb: Callable[[PointerStore], Awaitable[T]]) -> T:
         """What a verb of the store of a location gives; asked once more with new credentials where those are refused.
 
+        Those that do not say what they are for may be for where a table lay, or for what it might be done before.
+
         Raises:
             Transient: scope catalog, where the store accepts none that the catalog vends.
+            Denied: it accepts them, and they are not for that.
             NotVended: the catalog has no such table, and no store is configured.
             Permanent: scope table, where it has, and vends none for that place.
         """
@@ -64,15 +69,16 @@ class Vended:
         if grant is None:
             return await verb(self._configured(location) or _nobodys(table, location, answer))
         try:
-            return await verb(self._store(grant, location))
-        except Unaccepted as refused:
-            self._known.pop(grant.prefix, None)
+            return await verb(self._store(table, grant, location))
+        except (Unaccepted, Denied) as refused:
+            if isinstance(refused, Unaccepted):
+                self._known.pop(grant.prefix, None)
             given = () if isinstance(answer, Missing) else answer
             newer = self._for(location, self._noted(await self._vendor.renewed(table, given)))
             if newer is None or newer == grant:
-                raise _unaccepted(table, refused) from refused
+                raise _unaccepted(table, refused) if isinstance(refused, Unaccepted) else refused from refused
         try:
-            return await verb(self._store(newer, location))
+            return await verb(self._store(table, newer, location))
         except Unaccepted as refused:
             raise _unaccepted(table, refused) from refused
 
@@ -97,12 +103,14 @@ class Vended:
         known = (self._known[place] for place in _above(location) if place in self._known)
         return next((grant for grant in known if grant.expires_at is not None and grant.expires_at > now), None)
 
-    def _store(self, grant: Grant, location: str) -> PointerStore:
-        """A store remembers what it was asked: the same one as long as the grant is the same."""
-        before, store = self._stores.pop(grant.prefix, (None, None))
+    def _store(self, table: TableName, grant: Grant, location: str) -> PointerStore:
+        """A store remembers what it was asked: the same one as long as the grant is the same, and where it answers."""
+        whose = grant.prefix or table
+        kept = whose, store_of(location), self._configured(location)
+        before, store = self._stores.pop(kept, (None, None))
         if store is None or before != grant:
             store = self._opened(grant, location)
-        self._stores[grant.prefix] = grant, store
+        self._stores[kept] = grant, store
         if len(self._stores) > KEPT:
             self._stores.popitem(last=False)
         return store

@@ -15,8 +15,7 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 LOOK_AFTER: Final = 60.0
-"""Seconds from one look to the next. The libraries renew what ends within minutes, and for every single request what
-never lasts longer."""
+"""Seconds from one look to the next: whoever is asked looks for others minutes before what it found ends."""
 
 
 class Chained(Generic[C, T]):

@@ -51,10 +51,14 @@ class AddressBook:
         self._made: dict[Place, Addresses] = {}
 
     async def at(self, place: Place) -> Addresses:
-        """Of one place."""
+        """Of one place.
+
+        Raises:
+            Refused: there is no such profile, or AWS's own configuration can't be read.
+        """
         async with self._making:
             if place not in self._made:
-                self._made[place] = await to_thread.run_sync(Addresses, place)
+                self._made[place] = await to_thread.run_sync(_made, place)
         return self._made[place]
 
 
@@ -89,3 +93,12 @@ class Addresses:
         except BotoCoreError as error:
             raise Refused(Kind.NO_PLACE, f"the bucket name {bucket!r} ({type(error).__name__})") from error
         return url.partition("?")[0].removesuffix(_KEY)
+
+
+def _made(place: Place) -> Addresses:
+    try:
+        return Addresses(place)
+    except BotoCoreError as error:
+        named = f"profile {place.profile}" if place.profile else "AWS's own configuration"
+        remedy = "correct `profile`, AWS_PROFILE or the shared files (`aws configure list` shows what they say)"
+        raise Refused(Kind.NO_ADDRESS, f"{named} without them ({error})", remedy) from error

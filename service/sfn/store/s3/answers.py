@@ -10,6 +10,23 @@ from xml.etree import ElementTree as ET
 from sfn.store.objects import Kind, Page, Refused
 from sfn.store.pool import Reply
 
+_THROTTLES: Final = (
+    "BandwidthLimitExceeded",
+    "EC2ThrottledException",
+    "LimitExceededException",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "SlowDown",
+    "ThrottledException",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequests",
+    "TooManyRequestsException",
+    "TransactionInProgressException",
+)
+"""As botocore has them: what speaks S3's protocol says it in the words of AWS's other services too."""
 _KINDS: Final = {
     "NoSuchKey": Kind.MISSING,
     "NoSuchBucket": Kind.NO_PLACE,
@@ -18,8 +35,10 @@ _KINDS: Final = {
     "OperationAborted": Kind.MOVED,
     "AccessDenied": Kind.DENIED,
     "ExpiredToken": Kind.UNKNOWN,
+    "ExpiredTokenException": Kind.UNKNOWN,
     "InvalidAccessKeyId": Kind.UNKNOWN,
     "InvalidToken": Kind.UNKNOWN,
+    "InvalidTokenId": Kind.UNKNOWN,
     "RequestExpired": Kind.UNKNOWN,
     "RequestTimeTooSkewed": Kind.UNKNOWN,
     "SignatureDoesNotMatch": Kind.UNKNOWN,
@@ -29,9 +48,13 @@ _KINDS: Final = {
     "PermanentRedirect": Kind.NO_PLACE,
     "TemporaryRedirect": Kind.NO_PLACE,
     "AuthorizationHeaderMalformed": Kind.NO_PLACE,
-    "SlowDown": Kind.THROTTLED,
-    "TooManyRequests": Kind.THROTTLED,
+    "BadDigest": Kind.UNANSWERED,
+    "IncompleteBody": Kind.UNANSWERED,
+    "PriorRequestNotComplete": Kind.UNANSWERED,
+    "RequestTimeout": Kind.UNANSWERED,
+    "RequestTimeoutException": Kind.UNANSWERED,
     "NotImplemented": Kind.INCAPABLE,
+    **dict.fromkeys(_THROTTLES, Kind.THROTTLED),
 }
 _REMEDIES: Final = {
     "RequestTimeTooSkewed": "set this machine's clock: it is more than 15 minutes off",
@@ -39,26 +62,21 @@ _REMEDIES: Final = {
     "AuthorizationHeaderMalformed": "set `stores.NAME.region` to the bucket's",
 }
 _BY_STATUS: Final = {
-    HTTPStatus.PRECONDITION_FAILED: Kind.MOVED,
-    HTTPStatus.FORBIDDEN: Kind.DENIED,
     HTTPStatus.UNAUTHORIZED: Kind.UNKNOWN,
+    HTTPStatus.FORBIDDEN: Kind.DENIED,
+    HTTPStatus.REQUEST_TIMEOUT: Kind.UNANSWERED,
+    HTTPStatus.PRECONDITION_FAILED: Kind.MOVED,
+    HTTPStatus.TOO_EARLY: Kind.UNANSWERED,
     HTTPStatus.TOO_MANY_REQUESTS: Kind.THROTTLED,
-    HTTPStatus.MOVED_PERMANENTLY: Kind.NO_PLACE,
-    HTTPStatus.NOT_FOUND: Kind.NO_PLACE,
 }
-"""Of an answer whose body is no error of S3's: a proxy's, or what else answers at that address."""
+"""Of an answer whose code we do not know, or that has none."""
 
 
 def refused(reply: Reply) -> Refused:
     """Why a request came to nothing."""
     root = _parsed(reply.body)
     code = "" if root is None else _text(root, "Code")
-    kind = _KINDS.get(code)
-    if kind is None and reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        kind = Kind.UNANSWERED
-    if kind is None:
-        # A code that we do not know is a refusal for good, but for what its status says.
-        kind = _BY_STATUS.get(HTTPStatus(reply.status), Kind.UNFIT) if not code else _kind_of(reply.status)
+    kind = _KINDS.get(code) or _kind_of(reply.status, code)
     found = f"status {reply.status}, {code or 'without an error of S3'}"
     return Refused(kind, found, _REMEDIES.get(code, ""), _seconds(reply.headers.get("Retry-After")))
 
@@ -81,18 +99,17 @@ def page(reply: Reply, home: str) -> Page:
     return Page(tuple(home + name for name in names), more or None)
 
 
-def _kind_of(status: int) -> Kind:
-    match status:
-        case HTTPStatus.FORBIDDEN:
-            return Kind.DENIED
-        case HTTPStatus.PRECONDITION_FAILED | HTTPStatus.CONFLICT:
-            return Kind.MOVED
-        case HTTPStatus.UNAUTHORIZED:
-            return Kind.UNKNOWN
-        case HTTPStatus.TOO_MANY_REQUESTS:
-            return Kind.THROTTLED
-        case _:
-            return Kind.UNFIT
+def _kind_of(status: int, code: str) -> Kind:
+    if status in _BY_STATUS:
+        return _BY_STATUS[HTTPStatus(status)]
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Kind.UNANSWERED
+    if status == HTTPStatus.CONFLICT and code:
+        return Kind.MOVED
+    # A redirect leads to who knows where, and it is not S3 that misses something without a word for it.
+    if status < HTTPStatus.BAD_REQUEST or (status == HTTPStatus.NOT_FOUND and not code):
+        return Kind.NO_PLACE
+    return Kind.UNFIT
 
 
 def _parsed(body: bytes) -> ET.Element | None:

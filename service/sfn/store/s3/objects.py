@@ -6,6 +6,7 @@ endpoints are used all the same.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +28,7 @@ MADE_UP: Final = f'"{"0" * 32}"'
 """An entity tag that no content has."""
 _MARK: Final = "x-amz-meta-sfn-write"
 _REGION: Final = "x-amz-bucket-region"
+_TAG: Final = re.compile(r"(?!\*\Z)[\x21-\x7e]+")
 
 
 class S3Objects:
@@ -44,7 +46,7 @@ class S3Objects:
 
     async def get(self, key: str, most: int) -> Found:
         reply = await self._answered("GET", key, most=most)
-        return Found(reply.body, reply.headers.get("ETag", ""), reply.headers.get(_MARK))
+        return Found(reply.body, _tagged(reply), reply.headers.get(_MARK))
 
     async def part(self, key: str, start: int, most: int) -> bytes:
         reply = await self._sent("GET", key, {"range": f"bytes={start}-{start + most - 1}"}, most=most)
@@ -55,7 +57,7 @@ class S3Objects:
         return _accepted(reply).body
 
     async def put(self, key: str, body: bytes, replacing: str | None, mark: str) -> str:
-        condition = {"if-none-match": "*"} if replacing is None else {"if-match": replacing}
+        condition = {"if-none-match": "*"} if replacing is None else _only(replacing)
         headers = {
             "cache-control": "no-store",
             "content-type": media_type(key),
@@ -63,11 +65,10 @@ class S3Objects:
             "content-md5": b64encode(md5(body, usedforsecurity=False).digest()).decode(),
             _MARK: mark,
         }
-        reply = await self._answered("PUT", key, headers | condition, body)
-        return reply.headers.get("ETag", "")
+        return _tagged(await self._answered("PUT", key, {**headers, **condition}, body))
 
     async def delete(self, key: str, expected: str) -> None:
-        await self._answered("DELETE", key, {"if-match": expected})
+        await self._answered("DELETE", key, _only(expected))
 
     async def page(self, prefix: str, most: int, begin: str | None) -> Page:
         bucket, path = _split(prefix)
@@ -130,6 +131,20 @@ def _accepted(reply: Reply) -> Reply:
     if reply.status not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT, HTTPStatus.NO_CONTENT}:
         raise answers.refused(reply)
     return reply
+
+
+def _only(tag: str) -> Mapping[str, str]:
+    """The condition that an object has this tag; a star would be that it has any, and many take nothing for none."""
+    if _TAG.fullmatch(tag) is None:
+        raise Refused(Kind.MOVED, f"a tag that is no entity tag ({len(tag)} characters)")
+    return {"if-match": tag}
+
+
+def _tagged(reply: Reply) -> str:
+    tag = reply.headers.get("ETag", "")
+    if _TAG.fullmatch(tag) is None:
+        raise Refused(Kind.UNANSWERED, "an answer that has no ETag")
+    return tag
 
 
 def _split(key: str) -> tuple[str, str]:
