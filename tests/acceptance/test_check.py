@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.command import place, sfn
 from tests.integration.lake import lake
 from tests.integration.process import configure
@@ -83,3 +85,27 @@ async def test_wrong_settings_are_findings_too_and_2(tmp_path: Path) -> None:
     exact = await sfn("check", "--json", "--config", str(file))
     assert exact.status == 2
     assert '"severity": "error"' in exact.out
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        (
+            "receiver",
+            "--roles: expected worker among them, as one process alone has an inbox in SQLite, found receiver",
+        ),
+        ("reciever", "--roles: expected some of receiver, worker, admin, found 'reciever'"),
+    ],
+)
+async def test_roles_that_would_not_be_served_are_findings_and_2(tmp_path: Path, roles: str, said: str) -> None:
+    file = tmp_path / "sfn.toml"
+    file.write_text("[catalogs.prod]\nuri = 'http://127.0.0.1:1'\n")
+    named = await sfn("check", "--config", str(file), "--roles", roles)
+    assert (named.status, named.err) == (2, "")
+    first, remedy, last = named.out.splitlines()
+    assert first == f"error    {said}"
+    assert remedy.startswith("         → ")
+    assert last == "1 error, 0 warnings"
+    surroundings = await sfn("check", "--config", str(file), environ={"SFN_ROLES": roles})
+    assert surroundings == named
+    assert (await sfn("serve", "--config", str(file), "--roles", roles)).status == 2

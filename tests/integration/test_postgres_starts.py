@@ -94,6 +94,11 @@ async def test_a_missing_database_ends_a_start(ground: Ground) -> None:
     assert (type(error), "3D000" in str(error), "CREATE DATABASE" in error.remedy) == (Broken, True, True)
 
 
+async def test_a_server_that_speaks_no_tls_ends_a_start_that_asks_for_it(postgres: Postgres, database: str) -> None:
+    error = await refused(Server(f"{postgres.dsn(database)}?sslmode=require"))
+    assert (type(error), "ssl = on" in error.remedy) == (Broken, True)
+
+
 async def test_a_password_comes_from_a_file_that_is_read_for_each_connection(ground: Ground, tmp_path: Path) -> None:
     file = tmp_path / "password"
     server = Server(ground.server("").url, file)
@@ -170,7 +175,7 @@ async def test_a_missing_package_is_named_with_the_command_that_installs_it() ->
     ran = await anyio.run_process([sys.executable, "-c", script], check=False)
     told = ran.stderr.decode()
     assert "postgresql://a@b/c: expected the package asyncpg" in told
-    assert "pip install 'iceberg-sfn[postgres]'" in told
+    assert "pip install '.[postgres]'" in told
     assert "s3cret" not in told
 
 

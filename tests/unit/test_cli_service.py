@@ -82,7 +82,8 @@ def test_a_503_that_says_when_is_asked_again(server: AdminServer, service: Servi
 
 def test_it_is_not_asked_for_ever(server: AdminServer, service: Service) -> None:
     server.tell("GET /admin/v1/status", Reply(503, {"detail": "the inbox is full"}, {"Retry-After": "1"}))
-    assert "found status 503: the inbox is full" in refusal(service)
+    said = refusal(service)
+    assert "found status 503: the inbox is full; see what is wrong: `sfn check` says it, or the service's log" in said
     assert len(server.asked) == TRIES
 
 

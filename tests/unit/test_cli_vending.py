@@ -19,10 +19,12 @@ from sfn.publish.policy import OnDrop
 from sfn.store.memory import MemoryStore
 from sfn.store.router import Router
 from sfn.words import Grant, Missing, TableName
+from sfn.work.vended import Vended
 from tests.unit.settings_ground import Ground
 from tests.unit.test_cli_catalog_check import LOCAL, ORDERS, Known
 
 VENDED = f"{LOCAL}vended_credentials = true\n"
+ORDERS_AT = "s3://lake/wh/orders"
 GRANT = Grant("s3://lake/orders", {"s3.access-key-id": "s3cret"})
 
 
@@ -147,18 +149,49 @@ async def test_signatures_over_plain_http_are_warned_of(catalog: Vending, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("on_drop", "prefix", "severity", "said"),
+    ("on_drop", "prefix", "places", "severity", "said"),
     [
-        (OnDrop.KEEP, None, Severity.OK, "stay as they are"),
-        (OnDrop.TOMBSTONE, "s3://lake/wh", Severity.OK, "with its store's own keys"),
-        (OnDrop.TOMBSTONE, "s3://lake/other", Severity.WARNING, "no store covers s3://lake/wh/orders"),
-        (OnDrop.DELETE, None, Severity.WARNING, "can't be ended"),
+        (OnDrop.KEEP, None, [ORDERS_AT], Severity.OK, "stay as they are"),
+        (OnDrop.KEEP, None, [], Severity.OK, "stay as they are"),
+        (OnDrop.TOMBSTONE, "s3://lake/wh", [ORDERS_AT], Severity.OK, "with its store's own keys"),
+        (OnDrop.TOMBSTONE, "s3://lake/wh", [], Severity.OK, "no table tells yet whether one does"),
+        (OnDrop.TOMBSTONE, "s3://lake/other", [ORDERS_AT], Severity.WARNING, f"no store covers {ORDERS_AT}"),
+        (OnDrop.DELETE, None, [ORDERS_AT], Severity.WARNING, "can't be ended"),
+        (OnDrop.DELETE, None, [], Severity.WARNING, "no store covers its place: its files there can't be ended"),
     ],
 )
 def test_what_becomes_of_a_dropped_tables_files_is_told(
-    on_drop: OnDrop, prefix: str | None, severity: Severity, said: str
+    on_drop: OnDrop, prefix: str | None, places: Sequence[str], severity: Severity, said: str
 ) -> None:
     own = Router({} if prefix is None else {prefix: MemoryStore()})
-    finding = left_behind("catalogs.prod", on_drop, own, ["s3://lake/wh/orders"])
+    finding = left_behind("catalogs.prod", on_drop, own, places, has_stores=prefix is not None)
     assert (finding.where, finding.severity) == ("catalogs.prod.on_drop", severity)
     assert said in finding.text
+
+
+async def dropped(catalog: Vending, folder: Path, text: str = VENDED) -> Finding:
+    """What is said of dropped tables, with stores that the catalog opens and none of our own."""
+    settings, own = Ground(folder).load(text), Router({})
+    vended = Vended(catalog, own, lambda _grant, _location: MemoryStore(), SystemClock())
+    check = CatalogCheck("prod", catalog, own, settings, thorough=True, lag=assumed(settings), vended=vended)
+    (finding,) = [one async for one in check.findings() if one.where == "catalogs.prod.on_drop"]
+    return finding
+
+
+async def test_tables_whose_files_cannot_be_read_are_no_proof_of_a_store(catalog: Vending, tmp_path: Path) -> None:
+    # Nothing is vended, so that none can be.
+    finding = await dropped(catalog, tmp_path)
+    assert finding.severity is Severity.WARNING
+    assert "no store covers file:///warehouse/orders/orders: " in finding.text
+
+
+async def test_a_catalog_without_tables_is_no_proof_of_a_store(catalog: Vending, tmp_path: Path) -> None:
+    finding = await dropped(catalog, tmp_path, f"{VENDED}exclude = ['**']\n")
+    assert (finding.severity, "no store covers its place" in finding.text) == (Severity.WARNING, True)
+
+
+async def test_a_table_that_cannot_be_loaded_is_no_proof_of_a_store(catalog: Vending, tmp_path: Path) -> None:
+    refusal = Transient("t", scope=Scope.TABLE, expected="the table", found="403")
+    catalog.refused = dict.fromkeys([FIRST, TableName("prod", ("items",), "items")], refusal)
+    finding = await dropped(catalog, tmp_path)
+    assert (finding.severity, "no store covers its place" in finding.text) == (Severity.WARNING, True)

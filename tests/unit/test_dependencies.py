@@ -91,3 +91,17 @@ def test_reading_tables_needs_what_is_imported_for_it() -> None:
 def test_the_demo_needs_what_it_imports_beside() -> None:
     needed = (imported(DEMO) - imported(SERVICE) - SESSIONS) | EXTENSIONS
     assert declared(PROJECT["optional-dependencies"]["demo"]) == needed
+
+
+def test_what_it_says_to_install_is_there_to_be_installed() -> None:
+    """It is on no index: only a clone of it has extras, and those alone that it names."""
+    pages = [*PACKAGE.rglob("*.py"), *ROOT.glob("service/*.md"), *ROOT.glob("deploy/*.toml"), ROOT / "README.md"]
+    texts = {page: page.read_text() for page in pages}
+    assert [page for page, text in texts.items() if f"{PROJECT['name']}[" in text] == []
+    told = {
+        extra
+        for text in texts.values()
+        for named in re.findall(r"'\.\[([a-z0-9,]+)\]'", text)
+        for extra in named.split(",")
+    }
+    assert {"s3", "postgres"} <= told <= set(PROJECT["optional-dependencies"])

@@ -1,4 +1,5 @@
-"""`deploy/sfn.example.toml`: it loads as it stands, names every key, and shows the defaults as they are.
+"""`deploy/sfn.example.toml`: it loads as it stands, names every key, and shows the defaults as they are; and the table
+of OPERATING.md has every key too.
 
 A line that begins with `#` and no space after it is a setting that is not set.
 """
@@ -19,7 +20,8 @@ from pydantic.fields import FieldInfo
 from sfn.settings import Settings, load
 from sfn.wiring import sources
 
-FILE = Path(__file__).parents[2] / "deploy" / "sfn.example.toml"
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "deploy" / "sfn.example.toml"
 LINES = FILE.read_text().splitlines()
 TABLE = re.compile(r"(#?)\[(.+)\]")
 KEY = re.compile(r"(#?)([a-z0-9_]+) = (.+)")
@@ -84,6 +86,19 @@ DEFAULTS = [key for key in SHOWN if key.name in FIELDS and not key.is_set and de
 
 def test_every_key_is_in_it_once_and_no_other() -> None:
     assert sorted(key.name for key in SHOWN) == sorted(set(FIELDS) - {WITHOUT_VALUE})
+
+
+def tabled() -> Iterator[str]:
+    """The keys in the table of settings, such as `catalogs.uri`: the first of a row names the section of the others."""
+    text = (ROOT / "service" / "OPERATING.md").read_text().partition("\n## Settings\n")[2].partition("\n## ")[0]
+    for keys in re.findall(r"^\| (`[a-z]+\..*?) \|", text, re.MULTILINE):
+        first, *others = re.findall(r"`(.+?)`", keys)
+        section, _, key = first.replace(".NAME.", ".").partition(".")
+        yield from (f"{section}.{one}" for one in (key, *others))
+
+
+def test_every_key_is_in_the_table_for_operators_once_and_no_other() -> None:
+    assert sorted(tabled()) == sorted(FIELDS)
 
 
 def test_every_line_is_a_remark_a_table_or_a_key() -> None:

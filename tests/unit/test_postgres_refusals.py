@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sfn.errors import Broken, Permanent, Scope, SfnError, Transient, Unsure
-from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, UNCERTAIN, UNREACHABLE, UNTRUSTED, Fault
+from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, NO_TLS, UNCERTAIN, UNREACHABLE, UNTRUSTED, Fault
 from sfn.inbox.postgres.refusals import refusal
 
 WHERE = "postgresql://h/db"
@@ -56,6 +56,7 @@ def test_what_may_have_been_done_is_said_to_be_so() -> None:
         ("3D000", "CREATE DATABASE"),
         ("42501", "GRANT CREATE"),
         (MISCONFIGURED, "percent-encoded"),
+        (NO_TLS, "ssl = on"),
         (UNTRUSTED, "sslrootcert"),
     ],
 )

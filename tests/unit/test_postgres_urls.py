@@ -59,6 +59,25 @@ def test_a_url_that_may_be_misunderstood_is_refused_and_not_repeated(ground: Gro
     assert "s3cret" not in problems
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("sslmod=verify-full", "the unknown sslmod; did you mean sslmode?"),
+        ("sslmode=require&zeal=1&SSLMODE=x", "the unknown zeal, SSLMODE"),
+        ("password=s3&cret=x", "the unknown password; give the password before the host, or in inbox.password_file"),
+        ("zeal=1&sslpassword=s3&cret=x", "the unknown zeal, sslpassword"),
+        ("cret=x@h", "another one"),
+        ("s%33cret=x", "another one"),
+        (f"{'s' * 41}=x", "another one"),
+    ],
+)
+def test_a_parameter_that_is_not_known_is_named_but_no_part_of_a_password(
+    ground: Ground, query: str, found: str
+) -> None:
+    problem = ground.problem(f"{CATALOG}[inbox]\nurl = 'postgresql://h/db?{query}'\n")
+    assert problem.endswith(f", target_session_attrs, user, found {found}")
+
+
 def test_a_password_goes_with_a_database_only(ground: Ground) -> None:
     problems = str(ground.problems(f"{CATALOG}[inbox]\npassword_file = '/run/secrets/password'\n"))
     assert "[inbox] password_file: expected no such key with an inbox in SQLite" in problems

@@ -24,32 +24,47 @@ def check(
     thorough: Annotated[
         bool, typer.Option("--all", help="Look at every table, not at one of each namespace, of twenty at most.")
     ] = False,
+    roles: options.Roles = "receiver,worker,admin",
     as_json: options.AsJson = False,
     config: options.Config = None,
 ) -> None:
     """Prove a configuration before it is served: every finding with its remedy.
 
-    Looked at are the settings, files of tokens, the inbox's folder, the address, each catalog (reached, who we are,
-    listed, a sample of its tables loaded, and whether their metadata files live as long as ours may be late) and each
-    store (written, swapped and deleted on conditions). Nothing is changed but for probes, which are removed again.
+    Looked at are the settings and the roles, files of tokens, the inbox's folder, the address, each catalog (reached,
+    who we are, listed, a sample of its tables loaded, and whether their metadata files live as long as ours may be
+    late) and each store (written, swapped and deleted on conditions). Nothing is changed but for probes, which are
+    removed again.
 
     Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
     """
     from sfn.cli.checks.findings import Severity, fine, wrong
-    from sfn.settings import Misconfigured, load
-    from sfn.wiring import sources
+    from sfn.errors import SfnError
+    from sfn.settings import Misconfigured
 
     try:
-        settings = load(config)
-        sources.check(settings)
-    except Misconfigured as error:
-        _finish([wrong(problem.where, problem) for problem in error.problems], as_json=as_json, shown=False)
+        settings = _loaded(config, roles)
+    except SfnError as error:
+        problems = error.problems if isinstance(error, Misconfigured) else (error,)
+        _finish([wrong(problem.where, problem) for problem in problems], as_json=as_json, shown=False)
         raise typer.Exit(WRONG_USAGE) from None
     first = fine("settings", f"{config or 'environment and defaults'}: {_extent(settings)}")
     found = _run(settings, first, config, thorough=thorough, as_json=as_json)
     _finish(found, as_json=as_json, shown=True)
     if any(one.severity is Severity.ERROR for one in found):
         raise typer.Exit(FAILED)
+
+
+def _loaded(config: Path | None, roles: str) -> Settings:
+    """The settings, as `sfn serve` would take them."""
+    from sfn.settings import load
+    from sfn.settings.roles import check_roles, roles_of
+    from sfn.wiring import sources
+
+    chosen = roles_of(roles)
+    settings = load(config)
+    check_roles(chosen, settings)
+    sources.check(settings)
+    return settings
 
 
 def _run(settings: Settings, first: Finding, config: Path | None, *, thorough: bool, as_json: bool) -> list[Finding]:

@@ -235,7 +235,7 @@ class Service:
                 remedy = "give --token-file, or the --config of that very service"
             case HTTPStatus.SERVICE_UNAVAILABLE:
                 expected = f"an answer within {TRIES} tries"
-                remedy = "try again later; `sfn status` says what is wrong"
+                remedy = "see what is wrong: `sfn check` says it, or the service's log"
             case HTTPStatus.CONFLICT:
                 return Contradicted(where, expected="what fits what the service knows", found=problem)
             case _:

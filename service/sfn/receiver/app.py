@@ -103,7 +103,7 @@ def _answer_errors(api: FastAPI, on_broken: Callable[[Broken], None]) -> None:
     async def transient(_: Request, error: Exception) -> Response:
         _log.warning("request not served", error=str(error))
         seconds = problem.whole_seconds(error.retry_after if isinstance(error, Transient) else None)
-        return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "try again later", {"Retry-After": str(seconds)})
+        return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "the inbox can't answer now", {"Retry-After": str(seconds)})
 
     async def broken(_: Request, error: Exception) -> Response:
         if isinstance(error, Broken):

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from sfn.errors import SfnError, nearest
 from sfn.settings.model import Settings
 from sfn.settings.sources import Sources, variable
+from sfn.settings.texts import Unknown
 
 _SECRET: Final = frozenset({"token", "credential", "secrets", "headers", "properties", "uri", "oauth2_uri"})
 """Keys whose values no message may repeat."""
@@ -64,6 +65,9 @@ def _complaint(details: ErrorDetails, sources: Sources) -> SfnError:
     if keys[-1] == _OF_THE_KEY:
         expected = "a name of letters, digits, '_', '-' and '.', at most 64"
         return SfnError(sources.place(keys[:-1]), expected=expected, found="another one")
+    error = details.get("ctx", {}).get("error")
+    if isinstance(error, Unknown):
+        return SfnError(sources.place(keys), expected=str(error), found=error.found, remedy=error.remedy)
     found = _found(keys, kind, details["input"])
     return SfnError(sources.place(keys), expected=_expected(details), found=found, remedy=_remedy(details, keys))
 

@@ -1,12 +1,15 @@
 """Strings with a shape, and lists and tables that came as a string from the environment.
 
-Each function raises `ValueError` with what it expected, never with what it was given: that may be a secret.
+Each function raises `ValueError` with what it expected, never with what it was given: that may be a secret; but for
+`Unknown`, which names keys.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -35,6 +38,20 @@ _LIBPQ: Final = frozenset(
 """Parameters of a URL that are passed on; no secret is among them."""
 _PORTS: Final = 65_535
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_KEY: Final = re.compile(r"[A-Za-z_]{1,40}")
+
+
+class Unknown(ValueError):
+    """A key that is not known, where keys and values are parts of one text.
+
+    Attributes:
+        found: in words that tell no secret.
+        remedy: what to write instead, where that can be told.
+    """
+
+    def __init__(self, expected: str, found: str, remedy: str = "") -> None:
+        super().__init__(expected)
+        self.found, self.remedy = found, remedy
 
 
 def array(value: object) -> object:
@@ -116,7 +133,7 @@ def postgres_url(value: str) -> str:
     if not right:
         raise ValueError("postgresql://user:password@host:port/database, with special characters percent-encoded")
     if not options.keys() <= _LIBPQ:
-        raise ValueError(f"no other parameters of the database than {', '.join(sorted(_LIBPQ))}")
+        raise _unknown(urlsplit(value).query, options)
     if options.get("sslmode", "prefer") not in _SSL_MODES:
         raise ValueError(f"one of these values of sslmode: {', '.join(_SSL_MODES)}")
     if not re.fullmatch(r"[1-9]\d?", options.get("connect_timeout", "5")):
@@ -145,6 +162,30 @@ def _host(text: str) -> str | None:
     if found is None:
         raise ValueError(text)
     return found[1]
+
+
+def _unknown(query: str, options: Mapping[str, str]) -> Unknown:
+    """What is said of parameters that are not passed on."""
+    expected = f"no other parameters of the database than {', '.join(sorted(_LIBPQ))}"
+    names = list(_named(options))
+    # Before an @ a password may stand that is not percent-encoded.
+    if not names or "@" in query:
+        return Unknown(expected, "another one")
+    if "password" in names:
+        remedy = "give the password before the host, or in inbox.password_file"
+    else:
+        close = get_close_matches(names[0].lower(), sorted(_LIBPQ), n=1)
+        remedy = f"did you mean {close[0]}?" if close else ""
+    return Unknown(expected, f"the unknown {', '.join(names)}", remedy)
+
+
+def _named(options: Mapping[str, str]) -> Iterator[str]:
+    """The keys that are not known and may be told: what follows a password may be a part of it."""
+    for key in options:
+        if key not in _LIBPQ and _KEY.fullmatch(key):
+            yield key
+        if "password" in key.lower():
+            return
 
 
 def _inline(text: str, expected: str) -> object:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AsyncExitStack, aclosing
 
 import anyio.to_thread
 
 from sfn.cli.answers import Status
 from sfn.cli.checks.catalogs import CatalogCheck
-from sfn.cli.checks.findings import Finding, fine, wrong
+from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.cli.checks.parties import parties
 from sfn.cli.checks.place import inbox, listener
-from sfn.cli.checks.retention import assumed, observed, outlived
+from sfn.cli.checks.retention import Lag, assumed, observed, outlived
 from sfn.cli.checks.stores import root, store
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
@@ -43,18 +44,57 @@ async def findings(
     standing = await anyio.to_thread.run_sync(running) if may_run else None
     for finding in listener(settings, is_running=holder is not None or standing is not None):
         yield finding
-    clock, worst = SystemClock(), assumed(settings)
-    lags = {one.name: observed(one, settings, clock.now()) for one in standing.catalogs} if standing is not None else {}
+    now = SystemClock().now()
+    lags = {one.name: observed(one, settings, now) for one in standing.catalogs} if standing is not None else {}
     if settings.lacks_stores:
         remedy = 'set one: [stores.NAME] prefix = "/…"'
         yield wrong("stores", SfnError("stores", expected="one at least", found="none", remedy=remedy))
-    locations: list[str] = []
-    async with AsyncExitStack() as stack:
+    if closed := await _closed(settings):
+        for finding in _left_out(settings, closed):
+            yield finding
+        return
+    async with aclosing(_reached(settings, lacking, lags, thorough=thorough)) as rest:
+        async for finding in rest:
+            yield finding
+
+
+async def _closed(settings: Settings) -> Mapping[str, Finding]:
+    """The stores that can't be opened, as their packages are missing, each with why."""
+    found: dict[str, Finding] = {}
+    for name, one in settings.stores.items():
         try:
-            shelf = await stack.enter_async_context(places.shelf(settings))
+            async with places.shelf(settings.model_copy(update={"stores": {name: one}})):
+                pass
         except SfnError as error:
-            yield wrong(error.where, error)
-            return
+            found[name] = wrong(error.where, error)
+    return found
+
+
+def _left_out(settings: Settings, closed: Mapping[str, Finding]) -> Iterator[Finding]:
+    """Why stores can't be opened; and all that is not looked at then: without each of them tables have no place."""
+    yield from closed.values()
+    said = "not looked at: not all of the stores can be opened"
+    remedy = f"see to {', '.join(f'stores.{name}' for name in closed)} first, and check again"
+    for name in sorted(settings.catalogs.keys() - settings.told):
+        yield doubtful(f"catalogs.{name}", said, remedy)
+    for name in sorted(settings.stores.keys() - closed.keys()):
+        yield doubtful(f"stores.{name}", said, remedy)
+    for name, ours in settings.catalogs.items():
+        yield from outlived(name, ours)
+
+
+async def _reached(
+    settings: Settings, lacking: AbstractSet[str], lags: Mapping[str, Lag], *, thorough: bool
+) -> AsyncGenerator[Finding]:
+    """What catalogs and stores say themselves.
+
+    Args:
+        lacking: settings of files that can't be read.
+        lags: how late the files of catalogs are, as far as a running service says it.
+    """
+    clock, worst, locations = SystemClock(), assumed(settings), list[str]()
+    async with AsyncExitStack() as stack:
+        shelf = await stack.enter_async_context(places.shelf(settings))
         router = Router(shelf.stores)
         vended = vending(settings, router, shelf, clock)
         for name, catalog in sources.adapters(settings, clock, router.part).items():

@@ -75,6 +75,8 @@ class CatalogCheck:
         self._complete, self._is_misnamed = True, False
         self._asks_for_grants = settings.catalogs[name].vended_credentials
         self.places: list[str] = []
+        self._known: list[str] = []
+        """Where tables lie, whether their files can be read or not."""
 
     async def findings(self) -> AsyncIterator[Finding]:
         """All that is found, until the catalog as a whole fails."""
@@ -161,6 +163,7 @@ class CatalogCheck:
         try:
             checked(answer.table.metadata_location, policy.allowed)
             place = checked(answer.table.location, policy.allowed)
+            self._known.append(place)
             site, uuid = policy.site(table, place), answer.table.uuid
             stores = self._stores if self._vended is None else self._vended.of(table)
             own = await learnt(lambda facts: Inventory(facts, policy, table).slot(site, uuid), stores, self._catalog)
@@ -192,6 +195,7 @@ class CatalogCheck:
         if not self._looked:
             remedy = "check warehouse, include and exclude, and what our principal may list"
             yield doubtful(self._where, "lists no table that would get files", remedy)
+            yield from self._of_dropped(policy)
             return
         yield fine(self._where, self._extent())
         if self._refused and not self.places:
@@ -199,8 +203,7 @@ class CatalogCheck:
             found = f"none of the {self._refused:,} looked at"
             remedy = f"set stores.NAME.prefix to where they lie, or {self._where}.allowed_locations"
             yield wrong(self._where, SfnError(self._where, expected=expected, found=found, remedy=remedy))
-        if self._vended is not None:
-            yield left_behind(self._where, policy.on_drop, self._stores, self.places)
+        yield from self._of_dropped(policy)
         for owner, number in self._owners.items():
             if owner == policy.catalog_id:
                 yield fine(self._where, f"SFN files beside the {self._looked:,} looked at: {number:,} ours")
@@ -211,3 +214,8 @@ class CatalogCheck:
                 )
                 found = f"{number:,} of the catalog_id {owner}, foreign to us and never replaced"
                 yield doubtful(self._where, f"SFN files beside the {self._looked:,} looked at: {found}", remedy)
+
+    def _of_dropped(self, policy: Policy) -> Iterator[Finding]:
+        if self._vended is not None:
+            has_stores = bool(self._settings.stores)
+            yield left_behind(self._where, policy.on_drop, self._stores, self._known, has_stores=has_stores)

@@ -52,22 +52,27 @@ async def vending(where: str, catalog: Vendor, table: TableName, now: datetime) 
     return fine(where, f"credentials are vended: {', '.join(_described(grant, now) for grant in grants)}")
 
 
-def left_behind(where: str, on_drop: OnDrop, own: Stores, places: Sequence[str]) -> Finding:
+def left_behind(where: str, on_drop: OnDrop, own: Stores, places: Sequence[str], *, has_stores: bool) -> Finding:
     """What becomes of the files of dropped tables, for which nothing is vended.
 
     Args:
         where: the catalog's place in the findings.
         own: the configured stores.
-        places: canonical locations of tables.
+        places: canonical locations of tables; none where none could be loaded.
+        has_stores: there are any of those stores.
     """
     where = f"{where}.on_drop"
     if on_drop is OnDrop.KEEP:
         return fine(where, "nothing is vended for a dropped table: its files stay as they are, as on_drop says")
     bare = [place for place in places if not _covers(own, place)]
-    if not bare:
+    if has_stores and not places:
+        said = "its files are reached where a store covers them; no table tells yet whether one does"
+        return fine(where, f"nothing is vended for a dropped table: {said}")
+    if has_stores and not bare:
         return fine(where, "nothing is vended for a dropped table: its files are reached with its store's own keys")
     remedy = 'configure a store that covers them, with keys of its own: [stores.NAME] prefix; or set on_drop = "keep"'
-    text = f"nothing is vended for a dropped table, and no store covers {bare[0]}: its files there can't be ended"
+    place = bare[0] if bare else "its place"
+    text = f"nothing is vended for a dropped table, and no store covers {place}: its files there can't be ended"
     return doubtful(where, text, remedy)
 
 

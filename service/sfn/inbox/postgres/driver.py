@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio.to_thread
 import asyncpg
 
-from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, UNREACHABLE, UNTRUSTED, Fault, Gone
+from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, NO_TLS, UNREACHABLE, UNTRUSTED, Fault, Gone
 from sfn.inbox.postgres.server import Server
 
 STATEMENTS_KEPT: Final = 256
@@ -120,7 +120,9 @@ async def connect(server: Server, *, prepares: bool) -> Connection:
     except asyncpg.TargetServerAttributeNotMatched as error:
         raise Fault("25006", _text(error)) from None
     except OSError as error:
-        raise Fault(UNREACHABLE, _text(error)) from None
+        # The driver has no class of its own for it.
+        has_no_tls = isinstance(error, ConnectionError) and "rejected SSL upgrade" in str(error)
+        raise Fault(NO_TLS if has_no_tls else UNREACHABLE, _text(error)) from None
     except (asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError) as error:
         # What it says may repeat what it was given.
         raise Fault(MISCONFIGURED, type(error).__name__) from None

@@ -18,7 +18,7 @@ from sfn.inbox.postgres.server import Server
 from sfn.inbox.postgres.tables import KnownLanes, Sql
 from sfn.inbox.postgres.transactions import SETTLED, Transactions
 
-EXTRA: Final = "pip install 'iceberg-sfn[postgres]'"
+EXTRA: Final = "pip install '.[postgres]'"
 OLDEST: Final = 130_000
 """The lowest `server_version_num` that is known to have all that is used."""
 START_PATIENCE: Final = 30.0

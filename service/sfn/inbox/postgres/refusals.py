@@ -7,7 +7,7 @@ from typing import Final
 
 from sfn.errors import Broken, Permanent, Scope, SfnError, Transient, Unsure
 from sfn.inbox.commits import RETRY_AFTER
-from sfn.inbox.postgres.faults import LOGIN_FILE, LOST, MISCONFIGURED, UNCERTAIN, UNREACHABLE, UNTRUSTED, Fault
+from sfn.inbox.postgres.faults import LOGIN_FILE, LOST, MISCONFIGURED, NO_TLS, UNCERTAIN, UNREACHABLE, UNTRUSTED, Fault
 
 _WAIT: Final = "it is tried again; see whether the server runs and is reached"
 _ROOM: Final = "free some room on the disk of the database's server"
@@ -41,6 +41,7 @@ _AT_A_START: Final = {
     "42501": _GRANT,
     MISCONFIGURED: "set `inbox.url` to postgresql://user:password@host:port/database, percent-encoded",
     LOGIN_FILE: "let the service's user read `inbox.password_file`",
+    NO_TLS: "set ssl = on at the server, or another sslmode in `inbox.url`",
     UNTRUSTED: "set sslrootcert in `inbox.url` to the certificates that signed the server's, or to system",
 }
 """The same, where a start is refused: a configuration is wrong. A process that runs already waits until it is right."""

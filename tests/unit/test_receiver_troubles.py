@@ -1,0 +1,41 @@
+"""What the listener's other routes answer while the inbox is in trouble."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from fastapi import APIRouter
+from structlog.testing import capture_logs
+
+from sfn.errors import Broken, Scope, Transient
+from sfn.receiver.app import application
+from sfn.receiver.readiness import Readiness
+
+
+async def answered(error: Exception) -> httpx.Response:
+    """The answer of a route that raises."""
+    router = APIRouter()
+
+    @router.get("/status")
+    async def _() -> None:
+        raise error
+
+    app = application(None, Readiness(), version="1", on_broken=lambda _: None, routers=[router])
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://sfn") as client:
+        return await client.get("/status")
+
+
+@pytest.mark.parametrize(("wait", "header"), [(2.2, "3"), (None, "1")])
+async def test_an_inbox_that_is_away_is_named_and_why_is_for_the_log(wait: float | None, header: str) -> None:
+    trouble = Transient("db", scope=Scope.INBOX, expected="an answer", found="s3cret", retry_after=wait)
+    with capture_logs() as logs:
+        reply = await answered(trouble)
+    assert (reply.status_code, reply.headers["retry-after"]) == (503, header)
+    assert reply.json()["detail"] == "the inbox can't answer now"
+    assert [(entry["event"], entry["error"]) for entry in logs] == [("request not served", str(trouble))]
+
+
+async def test_an_inbox_that_broke_ends_the_process() -> None:
+    reply = await answered(Broken("inbox", expected="a disk", found="none"))
+    assert (reply.status_code, reply.json()["detail"]) == (503, "the service is restarting")
