@@ -13,8 +13,8 @@ from botocore.exceptions import CredentialRetrievalError
 from sfn.aws import Chain
 from sfn.errors import NoCredentials
 
-LIMIT = 0.3
-"""Seconds: of a look."""
+LIMIT = 1.0
+"""Seconds that a look may take: so many that the half of it is more than a busy machine loses."""
 
 
 class Source:
