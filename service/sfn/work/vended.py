@@ -52,7 +52,7 @@ class Vended:
     async def do(self, table: TableName, location: str, verb: Callable[[PointerStore], Awaitable[T]]) -> T:
         """What a verb of the store of a location gives; asked once more with new credentials where those are refused.
 
-        Those that do not say what they are for may be for where a table lay, or for what it might be done before.
+        What is denied may be permitted by newer ones: a table lies elsewhere now, or more was granted since.
 
         Raises:
             Transient: scope catalog, where the store accepts none that the catalog vends.
@@ -76,7 +76,9 @@ class Vended:
             given = () if isinstance(answer, Missing) else answer
             newer = self._for(location, self._noted(await self._vendor.renewed(table, given)))
             if newer is None or newer == grant:
-                raise _unaccepted(table, refused) if isinstance(refused, Unaccepted) else refused from refused
+                if isinstance(refused, Denied):
+                    raise
+                raise _unaccepted(table, refused) from refused
         try:
             return await verb(self._store(table, newer, location))
         except Unaccepted as refused:
