@@ -30,12 +30,11 @@
     │   ├ Transient         try again later
     │   │   ├ Unsure        may have been applied: forget what was remembered, read again
     │   │   ├ Unaccepted    nothing was done: who asked is not known, or not any more
-    │   │   └ DeniedNow     (a `Denied`) may be the whole store's trouble
-    │   ├ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
-    │   │   ├ LocationRefused
-    │   │   ├ NotVended     nobody has credentials for what a dropped table left behind
-    │   │   └ DeniedHere    (a `Denied`) is this table's alone
-    │   └ Denied            nothing was done: who asked is known, and may not
+    │   │   └ DeniedNow     nothing was done: who asked is known and may not, and perhaps nobody may
+    │   └ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
+    │       ├ LocationRefused
+    │       ├ NotVended     nobody has credentials for what a dropped table left behind
+    │       └ DeniedHere    nothing was done: who asked is known and may not, here
     └ Broken                the process must end: fsync error, lost lock, newer schema
 
 A lost race is no error but an answer (`sfn.store.Moved`).
@@ -46,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -235,16 +234,16 @@ class NotVended(Permanent):
     """A file of a table that its catalog does not have (any more), and so vends no credentials for."""
 
 
-class Denied(Trouble):
-    """A store does not permit it to who asks: what was vended later may be for more."""
+class DeniedNow(Transient):
+    """A store does not permit it to who asks, and perhaps to nobody: a policy may be wrong for a while."""
 
 
-class DeniedNow(Transient, Denied):
-    """It may be denied to everybody: a policy is wrong."""
+class DeniedHere(Permanent):
+    """A store does not permit it to who asks, and permits the same elsewhere."""
 
 
-class DeniedHere(Permanent, Denied):
-    """The same is permitted elsewhere."""
+DENIED: Final = (DeniedNow, DeniedHere)
+"""Credentials that are vended later may be for more."""
 
 
 class Broken(SfnError):

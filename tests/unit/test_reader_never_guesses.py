@@ -115,7 +115,7 @@ def test_who_has_no_uuid_is_followed_by_name_and_catalog_alone(place: Directory)
     assert sfn.resolve(place.path, "sales.orders").document.name == "other"
 
 
-@pytest.mark.parametrize("body", [b"", b"garbage", b"PAR1", b"[]"])
+@pytest.mark.parametrize("body", [b"", b"garbage", b"PAR1", b"[]", b'{"version": 1, "guid": null}'])
 @pytest.mark.parametrize("guid", [GUID, None])
 @pytest.mark.parametrize("ref", ["main", "audit"])
 def test_what_is_no_metadata_is_not_another_tables(place: Directory, body: bytes, guid: str | None, ref: str) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
-from sfn.errors import Denied, DeniedNow, NotVended, Permanent, Scope, Transient, Unaccepted
+from sfn.errors import DENIED, DeniedNow, NotVended, Permanent, Scope, Transient, Unaccepted
 from sfn.store import PointerStore
 from sfn.store.memory import MemoryStore
 from sfn.store.router import Router
@@ -156,7 +156,7 @@ async def test_what_is_denied_again_is_denied(vended: Vended, shop: Shop, clock:
     shop.elsewhere = {"first", "second"}
     shop.vends[TABLE] = (grant("", "first", clock),)
     shop.renews[TABLE] = (grant("", renewed, clock),)
-    with pytest.raises(Denied, match="AccessDenied"):
+    with pytest.raises(DENIED, match="AccessDenied"):
         await vended.of(TABLE).at(KEY).read(KEY)
 
 

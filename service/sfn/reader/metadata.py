@@ -54,6 +54,7 @@ class Logged(msgspec.Struct, rename="kebab", frozen=True):
 class Metadata(msgspec.Struct, rename="kebab", frozen=True):
     """What a reader needs of a table's metadata (Iceberg specification, "Table Metadata Fields")."""
 
+    format_version: int | None = None
     last_updated_ms: _Milliseconds | None = None
     table_uuid: str | None = None
     current_snapshot_id: int | None = None
@@ -157,9 +158,12 @@ async def contents(files: Files, key: str) -> Metadata | None:
     if body is None:
         return None
     try:
-        return msgspec.json.decode(body, type=Metadata)
+        found = msgspec.json.decode(body, type=Metadata)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise malformed(key, "an Iceberg metadata file", f"{type(error).__name__}: {error}") from None
+    if found.format_version is None and found.table_uuid is None:
+        raise malformed(key, "an Iceberg metadata file", "JSON without a format-version")
+    return found
 
 
 def no_such_ref(ref: str, there: Iterable[str], where: str) -> RefNotFound:

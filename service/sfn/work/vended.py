@@ -8,7 +8,7 @@ from typing import Final, NoReturn, TypeAlias, TypeVar
 
 from sfn.catalog import Vendor
 from sfn.clock import Clock
-from sfn.errors import Denied, LocationRefused, NotVended, Permanent, Scope, Transient, Unaccepted
+from sfn.errors import DENIED, LocationRefused, NotVended, Permanent, Scope, Transient, Unaccepted
 from sfn.pointer.location import below, store_of
 from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
 from sfn.words import Grant, Held, Missing, TableName
@@ -56,7 +56,7 @@ class Vended:
 
         Raises:
             Transient: scope catalog, where the store accepts none that the catalog vends.
-            Denied: it accepts them, and they are not for that.
+            DeniedNow, DeniedHere: it accepts them, and they are not for that.
             NotVended: the catalog has no such table, and no store is configured.
             Permanent: scope table, where it has, and vends none for that place.
         """
@@ -70,13 +70,13 @@ class Vended:
             return await verb(self._configured(location) or _nobodys(table, location, answer))
         try:
             return await verb(self._store(table, grant, location))
-        except (Unaccepted, Denied) as refused:
+        except (Unaccepted, *DENIED) as refused:
             if isinstance(refused, Unaccepted):
                 self._known.pop(grant.prefix, None)
             given = () if isinstance(answer, Missing) else answer
             newer = self._for(location, self._noted(await self._vendor.renewed(table, given)))
             if newer is None or newer == grant:
-                if isinstance(refused, Denied):
+                if isinstance(refused, DENIED):
                     raise
                 raise _unaccepted(table, refused) from refused
         try:
