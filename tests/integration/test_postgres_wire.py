@@ -137,15 +137,16 @@ async def test_a_server_that_falls_silent_holds_nobody_up_for_long(ground: Groun
         assert len(await claims(ground.inbox)) == 1
 
 
-async def test_what_a_firewall_forgot_costs_one_wait(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_firewall_forgot_costs_one_wait(ground: Ground) -> None:
     """Everything idle is silent then, and the next one of it would be too."""
     async with anyio.create_task_group() as tasks:
         for verb in (ground.inbox.retired, ground.inbox.retired, ground.inbox.check_version, ground.inbox.figures):
             tasks.start_soon(verb)
     ground.wire.forget()
-    monkeypatch.setattr(transactions, "PATIENCE", 0.5)
-    with pytest.raises(Unsure, match="no answer in time"):
-        await ground.inbox.put([Hint(named(0), "etl", "e1")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transactions, "PATIENCE", 0.5)
+        with pytest.raises(Unsure, match="no answer in time"):
+            await ground.inbox.put([Hint(named(0), "etl", "e1")])
     assert await ground.inbox.put([Hint(named(0), "etl", "e1")]) == Accepted(1, 0, 0)
 
 
