@@ -89,12 +89,14 @@ def measure(runs: int, rounds: int, folder: Path, say: Callable[[str], None]) ->
     except pytest.skip.Exception as error:
         raise Unmeasured(str(error)) from error
     taken: list[Run] = []
+    # As `sfn serve` has it.
+    run = partial(anyio.run, backend_options={"use_uvloop": True})
     with server:
         for number in range(runs):
             say(f"store: run {number + 1}/{runs}")
             bucket = server.bucket()
-            publishes = anyio.run(_published, server.url, f"s3://{bucket}/wh", folder / f"{number}.db", rounds)
-            taken.append(Run(publishes, anyio.run(_bare, server.url, bucket, rounds)))
+            publishes = run(_published, server.url, f"s3://{bucket}/wh", folder / f"{number}.db", rounds)
+            taken.append(Run(publishes, run(_bare, server.url, bucket, rounds)))
     return [
         Figure(
             name="s3_publish_vs_bare",
