@@ -129,8 +129,7 @@ class Chain:
     def _is_due(self) -> bool:
         if self._held is None or self._held.is_over:
             return True
-        is_free = anyio.current_time() >= self._rests_until and not self._looking.locked()
-        return is_free and self._held.is_due
+        return self._held.is_due and not self._looking.locked() and anyio.current_time() >= self._rests_until
 
     async def _look(self) -> None:
         # A thread that is given up may go on for long, and holds botocore's lock: the next look begins without it.

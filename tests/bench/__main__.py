@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,7 +28,7 @@ from tests.bench import (
     storing,
 )
 from tests.bench.record import ROOT, Figure, Record, Unmeasured
-from tests.bench.table import shown
+from tests.bench.table import say, shown
 
 _WIDE = 140
 """Columns where nobody's terminal says how many there are."""
@@ -46,16 +48,22 @@ def main() -> int:
     with TemporaryDirectory(dir=chosen.folder) as folder:
         for name in wanted:
             try:
-                found = parts[name](Path(folder) / name, _say)
+                found = _alone(parts[name], Path(folder) / name)
             except Unmeasured as error:
                 failed = True
-                _say(f"{name}: {error}\n")
+                say(f"{name}: {error}\n")
             else:
                 record.add(found)
                 figures += found
-    _say("")
+    say("")
     shown(figures, console)
     return failed or any(figure.kept is False and not figure.short for figure in figures)
+
+
+def _alone(part: Part, folder: Path) -> list[Figure]:
+    """Measure in a process of its own, which has nothing in memory from an earlier part."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as process:
+        return process.submit(part, folder, say).result()
 
 
 def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
@@ -100,14 +108,6 @@ def _arguments() -> argparse.Namespace:
     if unknown := set(chosen.parts) - set(names):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     return chosen
-
-
-def _say(text: str) -> None:
-    """How far it is: on a terminal in one line."""
-    if sys.stderr.isatty():
-        print(f"\r\033[2K{text}", end="", file=sys.stderr, flush=True)
-    else:
-        print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

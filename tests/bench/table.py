@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -47,3 +48,11 @@ def _verdict(figure: Figure) -> str:
 
 def _number(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def say(text: str) -> None:
+    """How far it is: on a terminal in one line."""
+    if sys.stderr.isatty():
+        print(f"\r\033[2K{text}", end="", file=sys.stderr, flush=True)
+    else:
+        print(text, file=sys.stderr, flush=True)

@@ -25,12 +25,15 @@ class Proof:
     Args:
         made_up: a tag in the store's own form that no file of it ever has.
         unsafe: `unsafe_unconditional_writes`: a store that ignores conditions is reported, not refused.
+
+    Attributes:
+        known: what was found out; None before.
     """
 
     def __init__(self, *, made_up: str = MADE_UP, unsafe: bool = False) -> None:
         self._made_up = made_up
         self._unsafe = unsafe
-        self._guarantees: Guarantees | None = None
+        self.known: Guarantees | None = None
 
     async def of(self, store: PointerStore, key: str) -> Guarantees:
         """What the store guarantees; found out on an existing file the first time. A failure is not remembered.
@@ -39,9 +42,9 @@ class Proof:
             Permanent: scope store, where a create-only write replaced a file or a made-up tag was accepted.
             Transient: scope table, where the file is missing or somebody deleted it meanwhile.
         """
-        if self._guarantees is None:
-            self._guarantees = await prove(store, key, made_up=self._made_up, unsafe=self._unsafe)
-        return self._guarantees
+        if self.known is None:
+            self.known = await prove(store, key, made_up=self._made_up, unsafe=self._unsafe)
+        return self.known
 
 
 class Proofs:
@@ -61,7 +64,11 @@ class Proofs:
         Only the proof itself can't be cancelled, not the wait for that of somebody else.
         """
         bucket = key.split("/", 3)[2]
-        lock, proof = self._proofs.setdefault(bucket, (anyio.Lock(), Proof(made_up=self._made_up, unsafe=self._unsafe)))
+        if bucket not in self._proofs:
+            self._proofs[bucket] = anyio.Lock(), Proof(made_up=self._made_up, unsafe=self._unsafe)
+        lock, proof = self._proofs[bucket]
+        if proof.known is not None:
+            return proof.known
         async with lock:
             # A store that deletes on no condition has its file put back: a stop must not come between.
             with anyio.CancelScope(shield=True):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from itertools import count
+from time import monotonic
 from typing import Final
-
-import anyio
 
 from sfn.errors import DeniedHere, DeniedNow, Scope, Trouble, Unsure
 from sfn.store import Gone, Guarantees, Moved
@@ -35,9 +34,7 @@ class Service:
         denials: what it permits.
     """
 
-    def __init__(
-        self, made_up: str, *, unsafe: bool = False, seconds: Callable[[], float] = anyio.current_time
-    ) -> None:
+    def __init__(self, made_up: str, *, unsafe: bool = False, seconds: Callable[[], float] = monotonic) -> None:
         self.proofs = Proofs(made_up=made_up, unsafe=unsafe)
         self.denials = Denials(seconds)
 
