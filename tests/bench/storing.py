@@ -135,11 +135,11 @@ async def _published(url: str, warehouse: str, database: Path, rounds: int) -> f
 
         async def line(name: TableName, commits: int) -> None:
             for _ in range(commits):
+                # There is no figure any more, and the next attempt may be far away.
+                if settled.other:
+                    return
                 await inbox.put([Hint(name, floor=catalog.commit(name).metadata_location)])
                 await settled.of(name)
-                if settled.other:
-                    # Its next attempt may be an hour away.
-                    return
 
         async with anyio.create_task_group() as running:
             running.start_soon(partial(worker.run, stop))

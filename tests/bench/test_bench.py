@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +26,7 @@ from tests.bench import (
     soak,
     storing,
 )
-from tests.bench.record import Figure, Goal, Record, Run, Unmeasured
+from tests.bench.record import ROOT, Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
 from tests.bench.soak import Sample
 from tests.bench.wrk import Answers, installed, load
@@ -121,6 +124,24 @@ def test_publish(tmp_path: Path) -> None:
 
 def test_store(tmp_path: Path) -> None:
     check(storing.measure(1, 2, tmp_path, quiet), {"s3_publish_vs_bare"})
+
+
+def test_a_publish_that_fails_ends_the_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def broken(_: str) -> AsyncIterator[object]:
+        yield object()
+
+    monkeypatch.setattr(storing, "s3_store", broken)
+    with pytest.raises(Unmeasured, match=r"a publish that was none: .*AttributeError"):
+        storing.measure(1, 2, tmp_path, quiet)
+
+
+def test_the_command_measures_and_keeps_the_figures(tmp_path: Path) -> None:
+    record = tmp_path / "bench.json"
+    command = [sys.executable, "-m", "tests.bench", "coalescing", "--events", "50", "--record", str(record)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [one["name"] for one in json.loads(record.read_text())] == ["coalesced_writes"]
 
 
 def test_filling(tmp_path: Path) -> None:

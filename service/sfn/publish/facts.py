@@ -167,17 +167,11 @@ class Facts:
 
     def look(self, table: TableName) -> Look:
         """The catalog's latest answer for a table."""
-        found = self.looks.get(table)
-        if found is None:
-            raise Lacking(LoadTable(table))
-        return found
+        return _known(self.looks.get(table), LoadTable(table))
 
     def file(self, key: str) -> Held | None:
         """The file at a key."""
-        seen = self.files.get(key)
-        if seen is None:
-            raise Lacking(ReadFiles((key,)))
-        return seen.held
+        return _known(self.files.get(key), ReadFiles((key,))).held
 
     def require_files(self, keys: Iterable[str]) -> None:
         """Have many files read at once that `file` is about to ask for: each question is a decision made anew."""
