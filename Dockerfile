@@ -6,15 +6,16 @@ WORKDIR /src
 # Before the code, so that a change of it alone fetches nothing anew. Wheels only: what a source distribution is built with
 # is in no lock.
 COPY deploy/build.lock deploy/image.lock deploy/
-RUN pip install --require-hashes --only-binary=:all: -r deploy/build.lock \
+RUN pip install --require-hashes --no-deps --only-binary=:all: -r deploy/build.lock \
  && python -m venv --without-pip /opt/sfn \
- && pip --python /opt/sfn install --require-hashes --only-binary=:all: --no-compile -r deploy/image.lock
+ && pip --python /opt/sfn install --require-hashes --no-deps --only-binary=:all: --no-compile -r deploy/image.lock
 
 # Compiled so that no start looks at the times of the sources, which a copy may change.
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
  && pip --python /opt/sfn install --no-deps --no-index --no-compile dist/*.whl \
+ && pip --python /opt/sfn check \
  && /opt/sfn/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/sfn/lib
 
 

@@ -118,3 +118,10 @@ def test_on_a_terminal_they_are_told_of_in_one_line_that_is_written_anew(fetchin
     told = line.split("\r")
     assert (told[0], told[1]) == ("\x1b[K  package 1: a (41.5 MB)", "\x1b[K  package 2: b_c (1 kB)")
     assert (len(told), told[-1], rest) == (52, "\x1b[K  … and installing them", "")
+
+
+@pytest.mark.parametrize("name", ["Makefile", "Dockerfile"])
+def test_what_a_lock_has_is_all_that_is_installed(name: str) -> None:
+    installs = [line for line in MAKEFILE.with_name(name).read_text().splitlines() if "--require-hashes" in line]
+    assert installs
+    assert all("--no-deps" in line for line in installs)
