@@ -4,6 +4,7 @@ from sfn.words.answer import Answer, Hearing, Loaded, Missing, NotModified, Unhe
 from sfn.words.claim import Claim, Held, Lane, Memo, Published, Slots, Story, Urgency, Wish
 from sfn.words.grant import Grant
 from sfn.words.hint import BODY_KEPT, Accepted, Hint, Undecodable
+from sfn.words.intent import Answered, Intent
 from sfn.words.outcome import (
     Ask,
     Backward,
@@ -27,6 +28,7 @@ __all__ = [
     "BODY_KEPT",
     "Accepted",
     "Answer",
+    "Answered",
     "Ask",
     "Backward",
     "Birth",
@@ -40,6 +42,7 @@ __all__ = [
     "Hearing",
     "Held",
     "Hint",
+    "Intent",
     "Known",
     "Lane",
     "Later",
