@@ -19,7 +19,9 @@ import gc
 import math
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import timedelta
 from signal import SIGINT, SIGTERM, Signals
 from typing import Final
@@ -29,6 +31,7 @@ import structlog
 
 from sfn import telemetry
 from sfn.errors import Broken, SfnError, Trouble
+from sfn.receiver.app import Application
 from sfn.receiver.listening import bound
 from sfn.receiver.server import Server
 from sfn.settings import Settings
@@ -83,11 +86,12 @@ async def _serve(settings: Settings, through: assembly.Adapter | None, roles: fr
     with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
         failure = Failure()
         # Who can't listen leaves the inbox alone.
-        with bound(settings.listener.host, settings.listener.port) as listener:
+        with bound(settings.listener.host, settings.listener.port) as listener, ExitStack() as others:
             async with assembly.assembled(settings, failure.tell, through, roles) as service:
                 announce(settings, listener, roles)
                 drain = settings.listener.drain
-                await Daemon(service, listener, drain, failure).run(_heeded_in_time(signals, drain))
+                doors = [Door(listener, service.application), *_gates(service, settings, others)]
+                await Daemon(service, doors, drain, failure).run(_heeded_in_time(signals, drain))
         _log.info("ended")
 
 
@@ -101,6 +105,30 @@ async def _heeded_in_time(signals: AsyncIterator[Signals], drain: timedelta) -> 
     async for number in signals:
         faulthandler.dump_traceback_later(drain.total_seconds() + CLOSING, exit=True)
         yield number
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where requests come in.
+
+    Attributes:
+        listener: a bound socket; its server closes it.
+        application: what answers there.
+    """
+
+    listener: socket.socket
+    application: Application
+
+
+def _gates(service: assembly.Service, settings: Settings, opened: ExitStack) -> Iterator[Door]:
+    """The gateways' own listeners."""
+    for own in service.gates.own:
+        listener = opened.enter_context(bound(own.host, own.port))
+        port = listener.getsockname()[1]
+        _log.info(
+            "gateway", name=own.name, url=f"{settings.listener.scheme}://{_authority(own.host)}:{port}", port=port
+        )
+        yield Door(listener, own.application)
 
 
 class Failure:
@@ -131,16 +159,16 @@ class Daemon:
 
     Args:
         service: the parts, opened.
-        listener: a bound socket; the server closes it.
+        doors: where requests come in, events through the first.
         drain: how long a stop waits for what runs.
         failure: what a request found broken.
     """
 
-    def __init__(self, service: assembly.Service, listener: socket.socket, drain: timedelta, failure: Failure) -> None:
-        self._service, self._listener, self._drain, self._failure = service, listener, drain, failure
+    def __init__(self, service: assembly.Service, doors: Sequence[Door], drain: timedelta, failure: Failure) -> None:
+        self._service, self._drain, self._failure = service, drain, failure
         self._stop = anyio.Event()
         self._give_up_at = math.inf
-        self._server = Server(service.application, service.certificate)
+        self._servers = [(Server(door.application, service.certificate), door.listener) for door in doors]
 
     async def run(self, signals: AsyncIterator[Signals]) -> None:
         """Until a signal and the drain that follows it.
@@ -154,15 +182,19 @@ class Daemon:
             siblings.start_soon(self._service.tend)
             for file in self._service.tokens:
                 siblings.start_soon(file.watch)
+            for chore in self._service.gates.chores:
+                siblings.start_soon(chore)
             siblings.start_soon(self._ask_for_sweeps)
             siblings.start_soon(self._become_ready)
             async with anyio.create_task_group() as serving:
-                serving.start_soon(self._listen)
+                for server, listener in self._servers:
+                    serving.start_soon(self._listen, server, listener)
                 await (self._service.worker.run(self._stop) if self._service.works else self._stop.wait())
                 # Only now: whoever asks during the drain is told of it, not refused.
                 left = self._give_up_at - anyio.current_time()
-                self._server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
-                self._server.should_exit = True
+                for server, _ in self._servers:
+                    server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
+                    server.should_exit = True
             siblings.cancel_scope.cancel()
 
     async def _heed(self, signals: AsyncIterator[Signals]) -> None:
@@ -175,13 +207,14 @@ class Daemon:
             self._service.readiness.drain()
             self._stop.set()
 
-    async def _listen(self) -> None:
-        await self._server.serve(sockets=[self._listener])
+    async def _listen(self, server: Server, listener: socket.socket) -> None:
+        await server.serve(sockets=[listener])
         if not self._stop.is_set():
             raise Broken("listener", expected="a server that runs until it is told to end", found="one that ended")
 
     async def _become_ready(self) -> None:
-        await self._server.up.wait()
+        for server, _ in self._servers:
+            await server.up.wait()
         _spare_the_collector()
         self._service.readiness.clear(assembly.STARTING)
         _log.info("ready")
@@ -212,8 +245,7 @@ def _spare_the_collector() -> None:
 def announce(settings: Settings, listener: socket.socket, roles: frozenset[Role] = ALL) -> None:
     """Log where it listens, and what an operator may not have meant."""
     port = listener.getsockname()[1]
-    host = settings.listener.host
-    address = host if ":" not in host or host.startswith("[") else f"[{host}]"
+    address = _authority(settings.listener.host)
     scheme = settings.listener.scheme
     if scheme == "http" and not settings.listener.is_loopback:
         _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front", remedy=_TLS)
@@ -223,6 +255,10 @@ def announce(settings: Settings, listener: socket.socket, roles: frozenset[Role]
         _log.warning("no store is configured: no table can be published", remedy="set [stores.NAME] prefix")
     parts = {} if roles == ALL else {"roles": sorted(roles)}
     _log.info("listening", url=f"{scheme}://{address}:{port}", port=port, catalogs=sorted(settings.catalogs), **parts)
+
+
+def _authority(host: str) -> str:
+    return host if ":" not in host or host.startswith("[") else f"[{host}]"
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

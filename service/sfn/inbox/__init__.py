@@ -15,13 +15,13 @@ from datetime import datetime
 from typing import Protocol
 
 from sfn.inbox.letters import Letter, Order
-from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, TableName, Told, Undecodable
+from sfn.words import Accepted, Answered, Claim, Hint, Intent, Known, Outcome, Slots, Step, TableName, Told, Undecodable
 
 
 class Intake(Protocol):
     """For the receiver: how notes come in."""
 
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Hint | Undecodable | Intent | Answered]) -> Accepted:
         """Take all notes or none, in one transaction that is on disk when this returns.
 
         What could not be decoded becomes a dead letter; of a sender with too many of them the oldest goes.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from sfn.dialects import Arrived, Decoded, decode
-from sfn.words import CatalogName, Hint, TableName
+from sfn.words import CatalogName, Hint, Subject, TableName
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Concern:
         What is told of a catalog that nobody can ask always does: the table may get files again, once its catalog comes
         back or the settings change, and then nobody could tell where it is.
         """
-        return [hint for hint in hints if self._matters(hint)]
+        return [hint for hint in hints if self.matters(hint.subject)]
 
-    def _matters(self, hint: Hint) -> bool:
-        name = hint.subject
+    def matters(self, name: Subject) -> bool:
+        """Whether what is told of a table or a catalog matters."""
         return isinstance(name, CatalogName) or name.catalog in self.told or self.covers(name)

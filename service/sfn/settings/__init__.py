@@ -20,6 +20,7 @@ from sfn.settings.catalogs import CatalogSettings
 from sfn.settings.client import ClientSettings, load_client, without_any
 from sfn.settings.complaints import complaints
 from sfn.settings.consistency import inconsistencies
+from sfn.settings.gateways import GatewaySettings
 from sfn.settings.inbox import InboxSettings
 from sfn.settings.listener import ListenerSettings
 from sfn.settings.misconfigured import Misconfigured
@@ -56,6 +57,7 @@ __all__ = [
     "AdminSettings",
     "CatalogSettings",
     "ClientSettings",
+    "GatewaySettings",
     "InboxSettings",
     "ListenerSettings",
     "Misconfigured",

@@ -9,6 +9,7 @@ from sfn.settings.asking import misasked
 from sfn.settings.model import Settings
 from sfn.settings.parties import SenderSettings
 from sfn.settings.placing import misplaced
+from sfn.settings.routing import misrouted
 from sfn.settings.sources import Sources, variable
 from sfn.settings.storing import misstored
 
@@ -27,6 +28,7 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
         *_retry(settings, sources),
         *misstored(settings, sources),
         *misplaced(settings, sources),
+        *misrouted(settings, sources),
     )
 
 

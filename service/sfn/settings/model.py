@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from sfn.settings.catalogs import CatalogSettings
+from sfn.settings.gateways import GatewaySettings
 from sfn.settings.inbox import InboxSettings
 from sfn.settings.kinds import Name
 from sfn.settings.listener import ListenerSettings
@@ -32,6 +33,7 @@ class Settings(Section):
     senders: Mapping[Name, SenderSettings] = Field(default_factory=dict)
     catalogs: Mapping[Name, CatalogSettings] = Field(default_factory=dict)
     stores: Mapping[Name, StoreSettings] = Field(default_factory=dict)
+    gateway: Mapping[Name, GatewaySettings] = Field(default_factory=dict)
     admin: AdminSettings = AdminSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
@@ -55,3 +57,18 @@ class Settings(Section):
             return named.catalogs
         ours = [named.catalog] if named.catalog is not None else self.catalogs
         return {catalog: catalog for catalog in ours}
+
+    def behind(self, gateway: str) -> Mapping[str, str]:
+        """The catalogs behind a configured gateway: the prefix that each has its clients use, and our name of it.
+
+        A gateway that names none has the one of its own name behind it, or the only one that there is, under any
+        prefix: that is "". Empty: there are several.
+        """
+        named = self.gateway[gateway]
+        if named.catalogs:
+            return named.catalogs
+        if named.catalog is not None:
+            return {"": named.catalog}
+        if gateway in self.catalogs:
+            return {"": gateway}
+        return {"": next(iter(self.catalogs))} if len(self.catalogs) == 1 else {}

@@ -19,6 +19,8 @@ class Role(StrEnum):
     """Sweeps, asks the catalogs, writes files."""
     ADMIN = "admin"
     """Answers operators, if they have a token."""
+    GATEWAY = "gateway"
+    """Stands before catalogs, if gateways are configured."""
 
 
 ALL: Final = frozenset(Role)

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
+from sfn.telemetry.passing import Gateways
 from sfn.telemetry.work import Work
 from sfn.words import Accepted
 
@@ -30,15 +31,19 @@ class Metrics:
         version: of this service.
         catalogs: the configured ones.
         dialects: the event formats that are known.
+        gateways: the configured ones.
 
     Attributes:
         registry: what a scrape reads.
         events: for the receiver.
         commits: for the inbox.
         work: for the worker.
+        gateways: for the gateways.
     """
 
-    def __init__(self, *, version: str, catalogs: Collection[str], dialects: Collection[str] = ()) -> None:
+    def __init__(
+        self, *, version: str, catalogs: Collection[str], dialects: Collection[str] = (), gateways: Collection[str] = ()
+    ) -> None:
         # The library has this for the whole process: a second series a counter, that says when it was made.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
@@ -48,6 +53,7 @@ class Metrics:
         self.events = Events(self.registry, dialects)
         self.commits = Commits(self.registry)
         self.work = Work(self.registry, catalogs)
+        self.gateways = Gateways(self.registry, gateways)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from sfn.telemetry.metrics import Metrics
 from sfn.wiring import inboxes
 from sfn.wiring.admission import Admission, admission, certificate
 from sfn.wiring.events import concern, understood
+from sfn.wiring.gateways import Gates, gates
 from sfn.wiring.metering import Metering
 from sfn.wiring.places import shelf
 from sfn.wiring.reached import Reached, vending
@@ -69,6 +70,7 @@ class Service:
         certificate: what the listener shows; None without TLS.
         tokens: files of tokens, for somebody to watch.
         works: the worker is to run; else other processes turn hints into files.
+        gates: the gateways.
     """
 
     application: Application
@@ -80,6 +82,7 @@ class Service:
     certificate: Certificate | None = None
     tokens: tuple[TokenFile, ...] = ()
     works: bool = True
+    gates: Gates = Gates()
 
 
 @asynccontextmanager
@@ -125,8 +128,13 @@ async def assembled(
             retirement=retirement,
             roles=frozenset() if roles == ALL else roles,
         )
+        matters = concern(settings, retirement).matters
+        gated = gates(settings if Role.GATEWAY in roles else None, inbox, matters, on_broken, metering.metrics.gateways)
+        for proxy in gated.proxies:
+            stack.push_async_callback(proxy.close)
+        application = _application(settings, admitted, inbox, readiness, process, on_broken, metering)
         yield Service(
-            application=_application(settings, admitted, inbox, readiness, process, on_broken, metering),
+            application=gated.before(application),
             readiness=readiness,
             worker=worker,
             intake=inbox,
@@ -135,6 +143,7 @@ async def assembled(
             certificate=shown,
             tokens=admitted.files,
             works=Role.WORKER in roles,
+            gates=gated,
         )
 
 

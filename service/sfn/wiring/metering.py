@@ -31,7 +31,7 @@ class Metering:
 
     def __init__(self, settings: Settings, version: str, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
-        self.metrics = Metrics(version=version, catalogs=settings.catalogs, dialects=NAMES)
+        self.metrics = Metrics(version=version, catalogs=settings.catalogs, dialects=NAMES, gateways=settings.gateway)
 
     def routes(
         self,

@@ -1,0 +1,65 @@
+"""A request's body on its way to the catalog: never more of it in memory than what somebody has to read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class Gone(Exception):
+    """The client went away in the middle of its body."""
+
+
+class Body:
+    """A body as it comes in.
+
+    Args:
+        receive: ASGI's.
+        awaited: whether the request has a body, by its header.
+    """
+
+    def __init__(self, receive: Receive, *, awaited: bool) -> None:
+        self._receive = receive
+        self._more = awaited
+        self._held: list[bytes] = []
+
+    async def within(self, limit: int) -> bytes | None:
+        """All of the body, if it is no longer than so many bytes; what was read of it is sent on all the same.
+
+        Raises:
+            Gone: the client went away.
+        """
+        size = sum(map(len, self._held))
+        while self._more and size <= limit:
+            part = await self._next()
+            self._held.append(part)
+            size += len(part)
+        return None if self._more or size > limit else b"".join(self._held)
+
+    async def outgoing(self) -> bytes | AsyncIterator[bytes] | None:
+        """The body for the catalog: at once where all of it has come; None for none.
+
+        Raises:
+            Gone: the client went away.
+        """
+        if self._more and not self._held:
+            self._held.append(await self._next())
+        if self._more:
+            return self._parts()
+        return b"".join(self._held) if self._held else None
+
+    async def _parts(self) -> AsyncIterator[bytes]:
+        while self._held:
+            yield self._held.pop(0)
+        while self._more:
+            yield await self._next()
+
+    async def _next(self) -> bytes:
+        message = await self._receive()
+        if message["type"] != "http.request":
+            raise Gone
+        self._more = message.get("more_body", False)
+        part: bytes = message.get("body", b"")
+        return part

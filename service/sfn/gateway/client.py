@@ -1,0 +1,105 @@
+"""The client's side of a request that passes: what it asked for, and how it is answered (ASGI 3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from sfn import iceberg_errors
+from sfn.gateway.body import Body, Receive
+from sfn.gateway.fields import Fields, Front, front, value
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_UPWARDS: Final = re.compile(r"(?:^|/|\\|%2f|%5c)(?:\.|%2e){2}(?:/|\\|%2f|%5c|;|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request.
+
+    Attributes:
+        method: HTTP's.
+        path: behind the gateway's own, percent-encoded as it came.
+        query: what stands behind the question mark, likewise.
+        fields: the header, names in lower case.
+        seen: how the client reached us.
+        peer: its address; None where the server does not know it.
+        body: what it sends.
+    """
+
+    method: str
+    path: str
+    query: str
+    fields: Fields
+    seen: Front
+    peer: str | None
+    body: Body
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+    @property
+    def leads_upwards(self) -> bool:
+        """Whether a server might take the path for one outside of the address that it is put behind."""
+        return _UPWARDS.search(self.path) is not None
+
+
+def asked(scope: Scope, receive: Receive, root: str, public: Front | None) -> Asked:
+    """The request of a scope.
+
+    Args:
+        scope: ASGI's, of type `http`.
+        receive: ASGI's.
+        root: the gateway's own path.
+        public: how clients reach us, where that is configured.
+    """
+    fields: Fields = scope["headers"]
+    client = scope.get("client")
+    length = value(fields, b"content-length")
+    awaited = length not in {None, "0"} or value(fields, b"transfer-encoding") is not None
+    return Asked(
+        method=scope["method"],
+        path=scope["raw_path"].decode("latin-1")[len(root) :],
+        query=scope["query_string"].decode("latin-1"),
+        fields=fields,
+        seen=public or front(fields, scope["scheme"], root),
+        peer=client[0] if client else None,
+        body=Body(receive, awaited=awaited),
+    )
+
+
+class Replying:
+    """One answer.
+
+    Attributes:
+        begun: its status is sent; another one can't be any more.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+
+    async def begin(self, status: int, fields: Iterable[tuple[bytes, bytes]]) -> None:
+        """Send the header."""
+        self.begun = True
+        await self._send({"type": "http.response.start", "status": status, "headers": list(fields)})
+
+    async def part(self, content: bytes, *, more: bool = True) -> None:
+        """Send a part of the body."""
+        await self._send({"type": "http.response.body", "body": content, "more_body": more})
+
+    async def whole(self, status: int, content: bytes, fields: Iterable[tuple[bytes, bytes]]) -> None:
+        """Send an answer at once."""
+        await self.begin(status, [*fields, (b"content-length", b"%d" % len(content))])
+        await self.part(content, more=False)
+
+    async def error(self, status: int, message: str, fields: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """Send an error of our own."""
+        kind = (b"content-type", iceberg_errors.MEDIA_TYPE.encode())
+        await self.whole(status, iceberg_errors.document(status, message), [*fields, kind])

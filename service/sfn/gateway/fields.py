@@ -1,0 +1,133 @@
+"""Header fields on their way through: which go on, and what the catalog is told of who asked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
+"""Names in any case, in the order of arrival."""
+
+HOP_BY_HOP: Final = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""They speak of one connection (RFC 9110, section 7.6.1)."""
+
+_OURS: Final = frozenset(
+    {
+        b"host",
+        b"expect",
+        b"x-forwarded-for",
+        b"x-forwarded-host",
+        b"x-forwarded-port",
+        b"x-forwarded-prefix",
+        b"x-forwarded-proto",
+    }
+)
+"""Of a request: they are made anew, or were answered here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """How a client reached us: what links in answers must begin with.
+
+    Attributes:
+        scheme: `http` or `https`.
+        authority: host, and port where it is not the scheme's.
+        prefix: of the path, without a slash in the end.
+    """
+
+    scheme: str
+    authority: str
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        """All of it."""
+        return f"{self.scheme}://{self.authority}{self.prefix}"
+
+    @property
+    def port(self) -> str:
+        """The port."""
+        tail = self.authority.rpartition("]")[2].rpartition(":")
+        return tail[2] if tail[1] else ("443" if self.scheme == "https" else "80")
+
+
+def front(fields: Fields, scheme: str, prefix: str) -> Front:
+    """How a client reached us, by what it and the proxies before us say.
+
+    Whoever makes this up is told links that are made up, and nobody else is.
+
+    Args:
+        fields: of the request.
+        scheme: of the connection.
+        prefix: of the path that is ours.
+    """
+    said = {name.lower(): value.decode("latin-1").partition(",")[0].strip() for name, value in fields}
+    return Front(
+        said.get(b"x-forwarded-proto") or scheme,
+        said.get(b"x-forwarded-host") or said.get(b"host", ""),
+        said.get(b"x-forwarded-prefix", "").rstrip("/") + prefix,
+    )
+
+
+def to_catalog(fields: Fields, seen: Front, peer: str | None) -> list[tuple[bytes, bytes]]:
+    """A request's fields for the catalog, but for `Host`.
+
+    Args:
+        fields: as they came.
+        seen: how the client reached us.
+        peer: the client's address; None where the server does not know it.
+    """
+    kept = _passing(fields, _OURS)
+    chain = [value for name, value in fields if name.lower() == b"x-forwarded-for"]
+    if peer is not None:
+        chain.append(peer.encode())
+    kept += [
+        (b"X-Forwarded-Host", seen.authority.encode("latin-1")),
+        (b"X-Forwarded-Proto", seen.scheme.encode("latin-1")),
+        (b"X-Forwarded-Port", seen.port.encode("latin-1")),
+        (b"X-Forwarded-Prefix", seen.prefix.encode("latin-1")),
+    ]
+    if chain:
+        kept.append((b"X-Forwarded-For", b", ".join(chain)))
+    return kept
+
+
+def to_client(fields: Fields, *, bodiless: bool) -> list[tuple[bytes, bytes]]:
+    """An answer's fields for the client. The server that speaks to it stamps the date.
+
+    Args:
+        fields: as they came.
+        bodiless: the status allows no body: no length is told.
+    """
+    dropped = {b"date", b"content-length"} if bodiless else {b"date"}
+    return _passing(fields, dropped)
+
+
+def value(fields: Fields, wanted: bytes) -> str | None:
+    """The first value of a field, None where there is none.
+
+    Args:
+        wanted: its name in lower case.
+    """
+    return next((found.decode("latin-1").strip() for name, found in fields if name.lower() == wanted), None)
+
+
+def _passing(fields: Fields, dropped: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+    without = HOP_BY_HOP | set(dropped)
+    listed = [value for name, value in fields if name.lower() == b"connection"]
+    if listed:
+        without |= {word.strip().lower() for value in listed for word in value.split(b",")}
+    return [(name, value) for name, value in fields if name.lower() not in without]

@@ -1,0 +1,135 @@
+"""The tables that a change names, in its path and in its body. Pure.
+
+What can't be told here is no reason to refuse: the catalog may know better. It is a change of anything then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, assert_never
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from sfn.dialects.fields import MAX_LEVELS, checked
+from sfn.errors import Rejected
+from sfn.gateway.recognise import Change, Kind
+from sfn.words import TableName
+
+DEFAULT_SEPARATOR: Final = "%1F"
+"""Between namespace levels where the catalog names no other (REST specification, `namespace` parameter)."""
+_JAVA_SEPARATOR: Final = "%2E"
+MOST_TABLES: Final = 1_000
+"""Most tables of one transaction that are noted one by one."""
+
+
+class Unnamed(Exception):
+    """Which tables are meant can't be told."""
+
+
+class _Identifier(msgspec.Struct):
+    namespace: list[str]
+    name: str
+
+
+class _Named(msgspec.Struct, rename="kebab"):
+    """The body of a create or register request, as far as it matters."""
+
+    name: str
+    stage_create: bool | None = None
+
+
+class _Rename(msgspec.Struct):
+    source: _Identifier
+    destination: _Identifier
+
+
+class _TableChange(msgspec.Struct):
+    identifier: _Identifier
+
+
+class _Transaction(msgspec.Struct, rename="kebab"):
+    table_changes: list[_TableChange]
+
+
+_named: Final = msgspec.json.Decoder(_Named)
+_rename: Final = msgspec.json.Decoder(_Rename)
+_transaction: Final = msgspec.json.Decoder(_Transaction)
+
+
+def tables(change: Change, body: bytes, catalog: str, separator: str | None) -> tuple[TableName, ...]:
+    """The tables that a change may touch: of a rename the old name and the new one, of a staged create none.
+
+    Of a path that catalogs read differently it is each table that one of them would read: a look at a table that is not
+    there costs a request.
+
+    Args:
+        change: what the path said.
+        body: all of the request's body, where the kind is of `NAMED_IN_BODY`; else it is not looked at.
+        catalog: our name of the catalog.
+        separator: what the catalog has between the levels of a namespace, as its configuration says it; None where
+            that is not known.
+
+    Raises:
+        Unnamed: it can't be told.
+    """
+    try:
+        return tuple(dict.fromkeys(_tables(change, body, catalog, separator)))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Rejected) as error:
+        raise Unnamed from error
+
+
+def _tables(change: Change, body: bytes, catalog: str, separator: str | None) -> Iterator[TableName]:
+    match change.kind:
+        case Kind.NAMESPACE:
+            raise Unnamed
+        case Kind.RENAME:
+            rename = _rename.decode(body)
+            yield from (_table(catalog, one.namespace, one.name) for one in (rename.source, rename.destination))
+        case Kind.TRANSACTION:
+            changes = _transaction.decode(body).table_changes
+            if len(changes) > MOST_TABLES:
+                raise Unnamed
+            yield from (_table(catalog, one.identifier.namespace, one.identifier.name) for one in changes)
+        case Kind.CREATE | Kind.REGISTER:
+            named = _named.decode(body)
+            if not named.stage_create:
+                yield from (_table(catalog, some, named.name) for some in levels(change.namespace or "", separator))
+        case Kind.COMMIT | Kind.DROP | Kind.UNREGISTER:
+            name = _decoded(change.table or "")
+            yield from (_table(catalog, some, name) for some in levels(change.namespace or "", separator))
+        case _:
+            assert_never(change.kind)
+
+
+def levels(segment: str, separator: str | None) -> list[list[str]]:
+    """The levels of a namespace in a path, in every way that a catalog may read it; mostly there is one.
+
+    What the specification puts between levels no name can hold. A separator of the catalog's own may stand in a name
+    too: Iceberg's Java server splits the segment as it came, and takes `a.b` for one level where `%2E` is its
+    separator; others decode it first.
+
+    Args:
+        segment: of the path, percent-encoded as it came.
+        separator: as of `tables`; not known it is taken for the one of Iceberg's Java server.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    whole, standard, own = _decoded(segment), _decoded(DEFAULT_SEPARATOR), separator or _JAVA_SEPARATOR
+    if standard in whole or _decoded(own) == standard:
+        return [whole.split(standard)]
+    undecoded = [_decoded(level) for level in segment.split(own)]
+    decoded = whole.split(_decoded(own))
+    return [undecoded] if undecoded == decoded else [undecoded, decoded]
+
+
+def _table(catalog: str, namespace: Sequence[str], name: str) -> TableName:
+    if not 0 < len(namespace) <= MAX_LEVELS:
+        raise Unnamed
+    names = tuple(checked(level, "namespace", index) for index, level in enumerate(namespace))
+    return TableName(catalog, names, checked(name, "", "name"))
+
+
+def _decoded(segment: str) -> str:
+    return unquote_to_bytes(segment).decode()

@@ -1,0 +1,209 @@
+"""One gateway: moves requests to its catalog and answers back, and has commits noted on their way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, Protocol
+
+import structlog
+
+from sfn.errors import Transient, Unsure
+from sfn.gateway import fields, naming, outcome, rewrite
+from sfn.gateway.body import Gone, Receive
+from sfn.gateway.client import Asked, Replying, Scope, Send, asked
+from sfn.gateway.commits import Commits, Noted
+from sfn.gateway.fields import Front
+from sfn.gateway.floor import Passing
+from sfn.gateway.reach import Reach, Unfound
+from sfn.gateway.recognise import NAMED_IN_BODY, Change, recognise
+from sfn.gateway.upstream import Incoming, Outgoing, Upstream
+
+CONFIG: Final = "/v1/config"
+_CONFIG_LIMIT: Final = 1 << 20
+"""Bytes of a configuration that are read to be rewritten."""
+_BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Counted(Protocol):
+    """Told of every request."""
+
+    def answered(self, *, change: bool, status: int | None, seconds: float) -> None:
+        """The header of an answer came, after so long, or none did (None)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a gateway shows itself.
+
+    Attributes:
+        base: the catalog's address, without a slash in the end.
+        public: how clients reach us; None: as each of them says.
+        body_limit: bytes of a request that are read to know which tables it names.
+    """
+
+    base: str
+    public: Front | None
+    body_limit: int
+
+
+class Proxy:
+    """Answers the requests of one gateway.
+
+    Args:
+        upstream: the catalog.
+        commits: has them noted.
+        reach: which requests concern us.
+        terms: how it shows itself.
+        counted: told of every request.
+    """
+
+    def __init__(self, upstream: Upstream, commits: Commits, reach: Reach, terms: Terms, counted: Counted) -> None:
+        self._upstream, self._commits, self._reach, self._terms = upstream, commits, reach, terms
+        self._counted = counted
+        self._unfound = Unfound(time.monotonic)
+        self._separator: str | None = None
+        self._takes_anybody = not reach.asks_for_credentials
+
+    async def close(self) -> None:
+        """Close all connections to the catalog."""
+        await self._upstream.close()
+
+    async def answer(self, root: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI 3, scope `http`).
+
+        Args:
+            root: the path of the gateway, which the request's begins with.
+        """
+        replying = Replying(send)
+        try:
+            request = asked(scope, receive, root, self._terms.public)
+            await self._answer(request, replying)
+        except Gone:
+            return
+        except Transient as trouble:
+            await _troubled(trouble, replying)
+
+    async def _answer(self, request: Asked, replying: Replying) -> None:
+        if request.leads_upwards:
+            await replying.error(HTTPStatus.BAD_REQUEST, "a path with `..` may lead out of the catalog's address")
+            return
+        change = recognise(request.method, request.path, request.query)
+        catalog = None if change is None else self._reach.of(change.prefix)
+        if change is not None and catalog is not None:
+            await self._change(change, catalog, request, replying)
+        elif request.method == "GET" and request.path == CONFIG:
+            await self._configure(request, replying)
+        else:
+            await self._relay(request, replying, Passing(), change=change is not None)
+
+    async def _change(self, change: Change, catalog: str, request: Asked, replying: Replying) -> None:
+        commit = await self._concerning(change, catalog, request)
+        if commit is None:
+            await self._relay(request, replying, Passing(), change=True)
+        elif self._takes_anybody or fields.value(request.fields, b"authorization") is not None:
+            await self._follow(await self._commits.before(commit, request.peer), request, replying)
+        else:
+            await self._doubt(commit, request, replying)
+
+    async def _concerning(self, change: Change, catalog: str, request: Asked) -> Noted | None:
+        """What there is to be noted of a change; None for nothing."""
+        body: bytes | None = b""
+        if change.kind in NAMED_IN_BODY:
+            is_plain = fields.value(request.fields, b"content-encoding") in {None, "identity"}
+            body = await request.body.within(self._terms.body_limit) if is_plain else None
+        try:
+            named = None if body is None else naming.tables(change, body, catalog, self._separator)
+        except naming.Unnamed:
+            named = None
+        if named is None:
+            return Noted(change, catalog, ())
+        # Of a rename both names belong together.
+        return Noted(change, catalog, named) if any(map(self._reach.matters, named)) else None
+
+    async def _follow(self, commit: Noted, request: Asked, replying: Replying) -> None:
+        """Forward what was noted, and note what comes of it."""
+        passing = Passing()
+        try:
+            await self._relay(request, replying, passing, change=True)
+        except (Unsure, Gone):
+            await self._note(commit, request, passing)
+            raise
+        except Transient:
+            await self._commits.undone(commit)
+            raise
+        await self._note(commit, request, passing)
+
+    async def _note(self, commit: Noted, request: Asked, passing: Passing) -> None:
+        status = passing.status
+        if status == HTTPStatus.NOT_FOUND and self._unfound.too_many(request.peer or ""):
+            status = None
+        said = f"{request.method} {request.target} {passing.status}".encode()
+        await self._commits.after(commit, status, passing.floor, said)
+
+    async def _doubt(self, commit: Noted, request: Asked, replying: Replying) -> None:
+        """Forward what the catalog should refuse, as nobody says whose it is."""
+        passing = Passing()
+        await self._relay(request, replying, passing, change=True)
+        if passing.status is not None and outcome.is_done(passing.status):
+            self._takes_anybody = True
+            await self._note(commit, request, passing)
+
+    async def _relay(self, request: Asked, replying: Replying, passing: Passing, *, change: bool) -> None:
+        """Forward a request and answer with what comes back."""
+        sent = await self._outgoing(request, fields.to_catalog(request.fields, request.seen, request.peer))
+        async with self._sent(sent, change=change) as incoming:
+            passing.begun(incoming.status, fields.value(incoming.fields, b"content-encoding"))
+            bodiless = incoming.status in _BODILESS
+            await replying.begin(incoming.status, fields.to_client(incoming.fields, bodiless=bodiless))
+            async for part in incoming.parts():
+                passing.part(part)
+                await replying.part(part)
+            await replying.part(b"", more=False)
+
+    async def _configure(self, request: Asked, replying: Replying) -> None:
+        """Answer with the catalog's configuration, in which we take its place."""
+        asked_for = fields.to_catalog(request.fields, request.seen, request.peer)
+        plain = [(name, value) for name, value in asked_for if name.lower() != b"accept-encoding"]
+        sent = await self._outgoing(request, [*plain, (b"Accept-Encoding", b"identity")])
+        async with self._sent(sent, change=False) as incoming:
+            kept = fields.to_client(incoming.fields, bodiless=True)
+            body = b"".join([part async for part in incoming.parts(_CONFIG_LIMIT)])
+        if incoming.status == HTTPStatus.OK:
+            found = rewrite.configuration(body, self._terms.base, request.seen.url)
+            if found is not None:
+                body, self._separator = found.body, found.separator or naming.DEFAULT_SEPARATOR
+        await replying.whole(incoming.status, body, kept)
+
+    async def _outgoing(self, request: Asked, header: Sequence[tuple[bytes, bytes]]) -> Outgoing:
+        return Outgoing(request.method, request.target, header, await request.body.outgoing())
+
+    @asynccontextmanager
+    async def _sent(self, request: Outgoing, *, change: bool) -> AsyncIterator[Incoming]:
+        began = time.perf_counter()
+        try:
+            async with self._upstream.send(request) as incoming:
+                self._counted.answered(change=change, status=incoming.status, seconds=time.perf_counter() - began)
+                yield incoming
+        except Transient:
+            self._counted.answered(change=change, status=None, seconds=time.perf_counter() - began)
+            raise
+
+
+async def _troubled(trouble: Transient, replying: Replying) -> None:
+    """Say that there is no answer. Where one has begun, its client sees that it ends too early."""
+    _log.warning("not answered by the catalog", error=str(trouble))
+    if replying.begun:
+        return
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    if isinstance(trouble, Unsure):
+        status = HTTPStatus.GATEWAY_TIMEOUT if isinstance(trouble.__cause__, TimeoutError) else HTTPStatus.BAD_GATEWAY
+    detail = f"expected {trouble.expected}, found {trouble.found}"
+    again = [(b"retry-after", b"%d" % max(1, round(trouble.retry_after)))] if trouble.retry_after else []
+    await replying.error(status, detail, again)

@@ -1,0 +1,60 @@
+"""Which requests concern us: of which catalog, which tables, and whose. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from sfn.words import TableName
+
+UNFOUND: Final = 20
+"""Tables a second that do not exist, and that are looked at because a client asked for a change of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a gateway looks after.
+
+    Attributes:
+        catalog: our name of the catalog, where it has but one.
+        catalogs: our names of its catalogs, by the prefix that it has its clients use; empty where it has but one.
+        matters: whether a table is published.
+        asks_for_credentials: whether the catalog takes changes only of who shows who it is.
+    """
+
+    catalog: str | None
+    catalogs: Mapping[str, str]
+    matters: Callable[[TableName], bool]
+    asks_for_credentials: bool
+
+    def of(self, prefix: str) -> str | None:
+        """Our name of the catalog that a prefix leads to, None for one that is not ours.
+
+        Args:
+            prefix: of the path, percent-encoded as it came.
+        """
+        return self.catalog if not self.catalogs else self.catalogs.get(unquote(prefix))
+
+
+class Unfound:
+    """Counts tables that were asked for and do not exist: whoever makes up names may not fill the inbox with them.
+
+    Args:
+        monotonic: seconds that never run backwards.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._second = 0
+        self._counts: Counter[str] = Counter()
+
+    def too_many(self, peer: str) -> bool:
+        """Whether one more of a client is one too many within this second."""
+        second = int(self._monotonic())
+        if second != self._second:
+            self._second, self._counts = second, Counter()
+        self._counts[peer] += 1
+        return self._counts[peer] > UNFOUND

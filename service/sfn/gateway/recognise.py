@@ -1,0 +1,100 @@
+"""Which requests to an Iceberg REST catalog change tables, and which tables (Iceberg's REST specification). Pure.
+
+    POST   …/namespaces/{namespace}/tables                          create; the body has the name
+    POST   …/namespaces/{namespace}/register                        register, or overwrite; the body has the name
+    POST   …/namespaces/{namespace}/tables/{table}                  commit
+    DELETE …/namespaces/{namespace}/tables/{table}                  drop, with ?purgeRequested=true
+    POST   …/namespaces/{namespace}/tables/{table}/unregister       as a drop, whose files stay
+    POST   …/tables/rename                                          the body has both names
+    POST   …/transactions/commit                                    the body has all names
+    DELETE …/namespaces/{namespace}                                 some catalogs drop what is in it
+
+All else passes: views too. What stands before `namespaces`, `tables` and `transactions` is the prefix that the catalog
+gave its clients, of any number of segments.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """What a request does."""
+
+    CREATE = "create"
+    REGISTER = "register"
+    COMMIT = "commit"
+    DROP = "drop"
+    UNREGISTER = "unregister"
+    RENAME = "rename"
+    TRANSACTION = "transaction"
+    NAMESPACE = "namespace"
+
+
+NAMED_IN_BODY: Final = frozenset({Kind.CREATE, Kind.REGISTER, Kind.RENAME, Kind.TRANSACTION})
+"""Those whose bodies are read to know which tables are meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A request that may change tables.
+
+    Attributes:
+        kind: what it does.
+        prefix: what the catalog has its clients put before, percent-encoded as it came; "" for nothing.
+        namespace: segment of the path, percent-encoded as it came; None where the path has none.
+        table: likewise.
+        purge: the table's files are to be deleted with it.
+    """
+
+    kind: Kind
+    prefix: str
+    namespace: str | None = None
+    table: str | None = None
+    purge: bool = False
+
+
+_PREFIX: Final = r"/v1/(?:(?P<prefix>.+)/)?"
+_NAMESPACE: Final = r"namespaces/(?P<namespace>[^/]+)"
+_TABLE: Final = rf"{_NAMESPACE}/tables/(?P<table>[^/]+)"
+_END: Final = "/?"
+
+_POSTED: Final = tuple(
+    (kind, re.compile(_PREFIX + pattern + _END))
+    for kind, pattern in (
+        (Kind.COMMIT, _TABLE),
+        (Kind.CREATE, rf"{_NAMESPACE}/tables"),
+        (Kind.TRANSACTION, "transactions/commit"),
+        # Behind the commit: a table may be called `rename`.
+        (Kind.RENAME, "tables/rename"),
+        (Kind.REGISTER, rf"{_NAMESPACE}/register"),
+        (Kind.UNREGISTER, rf"{_TABLE}/unregister"),
+    )
+)
+_DELETED: Final = tuple(
+    (kind, re.compile(_PREFIX + pattern + _END))
+    for kind, pattern in ((Kind.DROP, _TABLE), (Kind.NAMESPACE, _NAMESPACE))
+)
+_PATTERNS: Final = {"POST": _POSTED, "DELETE": _DELETED}
+
+_PURGE: Final = re.compile(r"(?:^|&)purgeRequested=true(?:&|$)", re.IGNORECASE)
+
+
+def recognise(method: str, path: str, query: str = "") -> Change | None:
+    """The change that a request asks for, None for one that changes no table.
+
+    Args:
+        method: HTTP's.
+        path: behind the address of the catalog, percent-encoded as it came.
+        query: what stands behind its question mark, likewise.
+    """
+    for kind, pattern in _PATTERNS.get(method, ()):
+        found = pattern.fullmatch(path)
+        if found is not None:
+            parts = found.groupdict()
+            purge = kind is Kind.DROP and _PURGE.search(query) is not None
+            return Change(kind, parts["prefix"] or "", parts.get("namespace"), parts.get("table"), purge)
+    return None

@@ -1,0 +1,36 @@
+"""Errors as clients of an Iceberg catalog know them (Iceberg's REST specification, "IcebergErrorResponse")."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+MEDIA_TYPE: Final = "application/json"
+
+TYPES: Final = {
+    400: "BadRequestException",
+    401: "NotAuthorizedException",
+    403: "ForbiddenException",
+    404: "NotFoundException",
+    405: "NotAllowedException",
+    408: "ClientErrorException",
+    413: "ClientErrorException",
+    415: "NotSupportedException",
+    500: "InternalServerError",
+    502: "ServiceFailureException",
+    503: "ServiceUnavailableException",
+    504: "ServiceFailureException",
+}
+"""By status: the examples of Iceberg's REST specification where it has one, else the names that Polaris answers with,
+which are those of Iceberg's and Jakarta's exceptions."""
+
+
+def document(status: int, message: str) -> bytes:
+    """The body of an error.
+
+    Args:
+        status: HTTP status code, one of `TYPES`.
+        message: what is wrong, for people.
+    """
+    return msgspec.json.encode({"error": {"message": message, "type": TYPES[status], "code": status}})

@@ -1,0 +1,46 @@
+"""The sections `gateway.NAME`: catalogs that clients reach through us."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sfn.settings.kinds import AtLeastOne, File, Names, Text, Url
+from sfn.settings.quantities import Duration, Size, between
+from sfn.settings.section import Section
+
+Silence = Annotated[Duration, between("1s", "30m")]
+"""A commit that is answered later than its intent is asked for last would not be asked for at all."""
+
+
+class GatewaySettings(Section):
+    """A catalog, and how clients reach it through us.
+
+    Attributes:
+        upstream: where the catalog's REST API begins, without `/v1`.
+        catalog: our name of it; None for the one of the gateway's own name, or the only one that there is.
+        catalogs: or of several behind one address: the prefix that each has its clients use, and our name of it.
+        host: address of a listener of its own, where the gateway begins at `/`; None for none: it is below
+            `/catalog/NAME` of the listener.
+        port: of that listener; 0 is any free one.
+        public_url: how clients reach it; None: as each of them says, and the proxies before us.
+        ca_file: certificates (PEM) that are trusted instead of the system's; read again when it changes.
+        timeout: how long the catalog may be silent.
+        connections: to the catalog at once.
+        body_limit: most bytes of a request that are read to know which tables it names.
+        on_inbox_failure: what becomes of a commit that the inbox does not take.
+    """
+
+    upstream: Url = Field(repr=False)
+    catalog: Text | None = None
+    catalogs: Names = Field(default_factory=dict)
+    host: Text | None = None
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8086
+    public_url: Url | None = None
+    ca_file: File | None = None
+    timeout: Silence = timedelta(minutes=10)
+    connections: AtLeastOne = 256
+    body_limit: Size = 1 << 20
+    on_inbox_failure: Literal["pass", "refuse"] = "pass"

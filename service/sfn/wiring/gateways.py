@@ -1,0 +1,156 @@
+"""From the settings to the gateways."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from sfn.errors import Broken
+from sfn.gateway.app import Application, alone, before
+from sfn.gateway.commits import Commits, Noting, OnInboxFailure
+from sfn.gateway.debts import Debts
+from sfn.gateway.fields import Front
+from sfn.gateway.proxy import Proxy, Terms
+from sfn.gateway.reach import Reach
+from sfn.gateway.upstream import Terms as UpstreamTerms
+from sfn.gateway.upstream import Upstream
+from sfn.inbox import Intake
+from sfn.settings import CatalogSettings, GatewaySettings, Settings
+from sfn.telemetry.passing import Gateways
+from sfn.watched import Watched
+from sfn.words import Subject
+
+_ID_BYTES: Final = 16
+
+
+Chore: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+
+def _unchanged(application: Application) -> Application:
+    return application
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A gateway that has a listener of its own.
+
+    Attributes:
+        name: the gateway's.
+        host: the address to bind.
+        port: 0 is any free one.
+        application: what answers there.
+    """
+
+    name: str
+    host: str
+    port: int
+    application: Application
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """All gateways of a process.
+
+    Attributes:
+        before: puts those that are below the listener's path before its other routes.
+        proxies: somebody closes them.
+        own: those with a listener of their own.
+        chores: what somebody has to run for ever.
+    """
+
+    before: Callable[[Application], Application] = _unchanged
+    proxies: tuple[Proxy, ...] = ()
+    own: tuple[Own, ...] = ()
+    chores: tuple[Chore, ...] = ()
+
+
+def gates(
+    settings: Settings | None,
+    intake: Intake,
+    matters: Callable[[Subject], bool],
+    on_broken: Callable[[Broken], None],
+    metrics: Gateways,
+) -> Gates:
+    """The gateways as the settings say.
+
+    Args:
+        settings: None where this process is none.
+        matters: whether what is told of a table matters.
+
+    Raises:
+        Broken: a file of authorities can't be used now.
+    """
+    if settings is None or not settings.gateway:
+        return Gates()
+    debts, chores = Debts(intake), list[Chore]()
+    proxies: dict[str, Proxy] = {}
+    for name, one in settings.gateway.items():
+        watched = None if one.ca_file is None else _authorities(name, one.ca_file)
+        if watched is not None:
+            chores.append(watched.watch)
+        upstream = Upstream(name, _upstream_terms(one), partial(_trust, watched))
+        terms, failing = (
+            Terms(one.upstream.rstrip("/"), _public(one), one.body_limit),
+            OnInboxFailure(one.on_inbox_failure),
+        )
+        noting = Noting(f"gateway.{name}", failing, partial(secrets.token_hex, _ID_BYTES))
+        commits = Commits(noting, intake, debts, on_broken, metrics.of(name))
+        proxies[name] = Proxy(upstream, commits, _reach(settings, name, matters), terms, metrics.of(name))
+    own = [
+        Own(name, one.host, one.port, alone(proxies[name]))
+        for name, one in settings.gateway.items()
+        if one.host is not None
+    ]
+    return Gates(partial(before, proxies), tuple(proxies.values()), tuple(own), (debts.pay, *chores))
+
+
+def _upstream_terms(gateway: GatewaySettings) -> UpstreamTerms:
+    return UpstreamTerms(gateway.upstream.rstrip("/"), gateway.timeout.total_seconds(), gateway.connections)
+
+
+def _reach(settings: Settings, name: str, matters: Callable[[Subject], bool]) -> Reach:
+    behind = settings.behind(name)
+    return Reach(
+        catalog=behind.get(""),
+        catalogs={prefix: catalog for prefix, catalog in behind.items() if prefix},
+        matters=matters,
+        asks_for_credentials=all(_shows_itself(settings.catalogs[catalog]) for catalog in behind.values()),
+    )
+
+
+def _shows_itself(catalog: CatalogSettings) -> bool:
+    """Whether we need credentials to ask a catalog; then nobody changes anything there without."""
+    shown = (catalog.token, catalog.token_file, catalog.credential, catalog.credential_file, catalog.auth)
+    named = {header.lower() for header in catalog.headers}
+    return (
+        "authorization" in named or "@" in urlsplit(catalog.uri or "").netloc or any(one is not None for one in shown)
+    )
+
+
+def _public(gateway: GatewaySettings) -> Front | None:
+    if gateway.public_url is None:
+        return None
+    parts = urlsplit(gateway.public_url)
+    return Front(parts.scheme, parts.netloc, parts.path.rstrip("/"))
+
+
+def _authorities(name: str, file: Path) -> Watched[ssl.SSLContext]:
+    return Watched(f"authorities of gateway {name}", (file,), partial(_read, file))
+
+
+def _read(file: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=file)
+    except (ssl.SSLError, OSError) as error:
+        found = error.strerror or type(error).__name__
+        raise Broken(str(file), expected="a file of PEM certificates", found=found) from error
+
+
+def _trust(watched: Watched[ssl.SSLContext] | None) -> ssl.SSLContext | bool:
+    return True if watched is None else watched.in_force
