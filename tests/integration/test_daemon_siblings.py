@@ -32,7 +32,7 @@ from sfn.receiver.senders import anonymous
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.assembly import STARTING, Service
-from sfn.words import Accepted, CatalogName, Claim, Hint, Slots, Undecodable
+from sfn.words import Accepted, CatalogName, Claim, Hint, Note, Slots
 from sfn.work.logbook import Logbook
 from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Terms, Worker
@@ -65,7 +65,7 @@ class Troubled(MemoryInbox):
         return await super().claim(slots, held)
 
     @override
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         if self.on_put:
             raise self.on_put.pop(0)
         self.taken.extend(note for note in notes if isinstance(note, Hint))
