@@ -30,7 +30,7 @@ from sfn.receiver.senders import Senders
 from sfn.receiver.server import Server
 from sfn.receiver.tokens import Tokens
 from sfn.telemetry.metrics import Metrics
-from sfn.words import Accepted, Hint, TableName, Undecodable
+from sfn.words import Accepted, Hint, Note, TableName, Undecodable
 
 LIMIT = 4_096
 DEADLINE = 0.4
@@ -51,7 +51,7 @@ class Inbox:
         self.gate = anyio.Event()
         self.gate.set()
 
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         self.entered.set()
         await self.gate.wait()
         if self.failure is not None:

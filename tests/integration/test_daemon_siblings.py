@@ -17,7 +17,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from typing_extensions import override
 
 from sfn.clock import SystemChance, SystemClock
-from sfn.daemon import Daemon, Failure, causes
+from sfn.daemon import Daemon, Door, Failure, causes
 from sfn.errors import Broken, Scope, Transient
 from sfn.inbox import Claimed
 from sfn.inbox.memory import MemoryInbox
@@ -32,7 +32,7 @@ from sfn.receiver.senders import anonymous
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.assembly import STARTING, Service
-from sfn.words import Accepted, CatalogName, Claim, Hint, Slots, Undecodable
+from sfn.words import Accepted, CatalogName, Claim, Hint, Note, Slots
 from sfn.work.logbook import Logbook
 from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Terms, Worker
@@ -65,7 +65,7 @@ class Troubled(MemoryInbox):
         return await super().claim(slots, held)
 
     @override
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         if self.on_put:
             raise self.on_put.pop(0)
         self.taken.extend(note for note in notes if isinstance(note, Hint))
@@ -95,7 +95,8 @@ class Siblings(Daemon):
     """A daemon whose server can be made to end, as nothing of ours does."""
 
     def end_listening(self) -> None:
-        self._server.should_exit = True
+        for server, _ in self._servers:
+            server.should_exit = True
 
 
 @dataclass(slots=True)
@@ -166,9 +167,10 @@ async def running(
     inbox, catalogs, failure = Troubled(), Catalogs(), Failure()
     inbox.on_put = [BUSY, BUSY] if sweeps else []
     send, receive = anyio.create_memory_object_stream[Signals](1)
+    parts = service(inbox, catalogs, failure, tend, sweeps)
     with bound("127.0.0.1", 0) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        daemon = Siblings(service(inbox, catalogs, failure, tend, sweeps), listener, timedelta(seconds=1), failure)
+        daemon = Siblings(parts, [Door(listener, parts.application)], timedelta(seconds=1), failure)
         async with httpx.AsyncClient(base_url=url, timeout=5, trust_env=False) as client:
             made = Running(daemon, inbox, catalogs, send, client)
 

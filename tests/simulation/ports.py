@@ -18,9 +18,9 @@ from sfn.words import (
     Answer,
     Claim,
     Held,
-    Hint,
     Known,
     Loaded,
+    Note,
     NotModified,
     Outcome,
     Slots,
@@ -28,7 +28,6 @@ from sfn.words import (
     Table,
     TableName,
     Told,
-    Undecodable,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class SimulatedInbox:
     def _now(self) -> datetime:
         return self._node.clock.now()
 
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         [(accepted, stirring)] = await self._node.transact("put", lambda: self._ledger.put_all([(notes, self._now())]))
         if stirring:
             self._service.ring()

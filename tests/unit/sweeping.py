@@ -23,6 +23,7 @@ from sfn.words import (
     Findings,
     Hint,
     Missing,
+    Note,
     Published,
     Reason,
     Story,
@@ -30,7 +31,6 @@ from sfn.words import (
     Table,
     TableName,
     Told,
-    Undecodable,
 )
 from sfn.work.sweep import Sweep, SweepPorts
 from tests.promises.inboxes import Ground, HandClock
@@ -92,7 +92,7 @@ class Noting(MemoryInbox):
         self._terms = replace(self._terms, max_drops={"prod": absences})
 
     @override
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         await anyio.lowlevel.checkpoint()
         if self.fails_with is not None:
             raise self.fails_with

@@ -14,7 +14,7 @@ from typing_extensions import override
 from sfn.errors import Scope, Transient
 from sfn.inbox import Claimed
 from sfn.inbox.troubles import Troubles
-from sfn.words import Accepted, Claim, Hint, Outcome, Slots, Undecodable
+from sfn.words import Accepted, Claim, Hint, Note, Outcome, Slots
 from sfn.work import lease
 from sfn.work.lease import Leases
 from tests.promises.inboxes import PLENTY, HandClock
@@ -50,7 +50,7 @@ class FailingInbox(WatchedInbox):
         return await super().settle(claim, outcome, now) and not self.fenced
 
     @override
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         self._fail("put")
         return await super().put(notes)
 

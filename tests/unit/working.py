@@ -17,7 +17,7 @@ from sfn.publish.policy import Policy
 from sfn.store import PointerStore
 from sfn.store.memory import MemoryStore
 from sfn.telemetry.metrics import Metrics
-from sfn.words import Accepted, Claim, Hint, Outcome, Slots, Subject, TableName, Undecodable
+from sfn.words import Accepted, Claim, Hint, Note, Outcome, Slots, Subject, TableName
 from sfn.work.journal import Journals
 from sfn.work.meter import Meter
 from sfn.work.sources import Source
@@ -48,7 +48,7 @@ class WatchedInbox(MemoryInbox):
         return await super().claim(slots, held)
 
     @override
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         self.taken.extend(note for note in notes if isinstance(note, Hint))
         return await super().put(notes)
 

@@ -15,16 +15,22 @@ from datetime import datetime
 from typing import Protocol
 
 from sfn.inbox.letters import Letter, Order
-from sfn.words import Accepted, Answered, Claim, Hint, Intent, Known, Outcome, Slots, Step, TableName, Told, Undecodable
+from sfn.words import Accepted, Claim, Known, Note, Outcome, Slots, Step, TableName, Told
 
 
 class Intake(Protocol):
     """For the receiver: how notes come in."""
 
-    async def put(self, notes: Sequence[Hint | Undecodable | Intent | Answered]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         """Take all notes or none, in one transaction that is on disk when this returns.
 
         What could not be decoded becomes a dead letter; of a sender with too many of them the oldest goes.
+
+        An intent is open until its commit is answered so that the outcome is known, or until its last ask: 30 seconds,
+        2, 10 and 35 minutes after it was put, or answered so that it is not, its subjects are hinted. An id that is put
+        again is left as it is; an answer to one that is not open, or was left open before, closes nothing. Where a peer
+        has too many open for tables without a row, one intent of the whole catalog stands for the rest. The answer to
+        a commit and the hint of what it changed belong into one put. In `Accepted` hints alone are counted.
 
         Raises:
             Transient: scope inbox: the queue is full or the commit failed; nothing was taken. `retry_after` is set.
@@ -39,7 +45,7 @@ class Claimed:
 
     Attributes:
         claims: what it has to do.
-        next_due: when the next row that was not claimed falls due; None: no row waits.
+        next_due: when the next row that was not claimed falls due, or an intent; None: none waits.
         poisoned: letters of rows that turned out to be poison since the last claim.
         expired: leases that ran out since the last claim, or that the process before this one left behind.
     """
@@ -62,6 +68,8 @@ class Worklist(Protocol):
 
     async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
         """Lease due rows, in turn over the lanes; their attempts are counted durably.
+
+        First of all the subjects of intents that are due are hinted, so many at once.
 
         The clock is read when the inbox comes to it: what waited its turn must not shorten a lease.
 

@@ -5,6 +5,7 @@ from sfn.words.claim import Claim, Held, Lane, Memo, Published, Slots, Story, Ur
 from sfn.words.grant import Grant
 from sfn.words.hint import BODY_KEPT, Accepted, Hint, Undecodable
 from sfn.words.intent import Answered, Intent
+from sfn.words.note import Note
 from sfn.words.outcome import (
     Ask,
     Backward,
@@ -50,6 +51,7 @@ __all__ = [
     "Memo",
     "Missing",
     "NotModified",
+    "Note",
     "Outcome",
     "Published",
     "Reason",

@@ -33,7 +33,7 @@ class Answered:
     Attributes:
         intent: its id.
         known: the outcome is known, whatever it is: the intent is closed. Else it stays open, and the times at which
-            the catalog is asked are counted from now.
+            the catalog is asked are counted from now; nothing closes it any more.
     """
 
     intent: str

@@ -12,6 +12,7 @@ from sfn.clock import Clock
 from sfn.inbox import Claimed
 from sfn.inbox.bell import Bell, stirs
 from sfn.inbox.letters import Letter, Status, poisoned, supersedes
+from sfn.inbox.memory.intents import MemoryIntents
 from sfn.inbox.memory.letters import MemoryLetters
 from sfn.inbox.row import Row, State, claim_of, has_news, is_held_by, lane_of
 from sfn.inbox.tellings import taken, told_of
@@ -21,14 +22,17 @@ from sfn.inbox.turns import dealt, rotated
 from sfn.pointer.site import location_of
 from sfn.words import (
     Accepted,
+    Answered,
     Ask,
     Claim,
     Dead,
     Done,
     Hint,
+    Intent,
     Known,
     Lane,
     Later,
+    Note,
     Outcome,
     Published,
     Slots,
@@ -59,25 +63,23 @@ class MemoryWorklist:
         self._owners: dict[str, str] = {}
         self._logged: dict[int, tuple[Hint, datetime]] = {}
         self._letters = MemoryLetters()
+        self._intents = MemoryIntents(self._rows.__contains__)
         self._poisoned: list[Letter] = []
 
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         """See `Intake.put`."""
         now, new, superseded = self._clock.now(), 0, 0
         hints = [note for note in notes if isinstance(note, Hint)]
         for odd in (note for note in notes if isinstance(note, Undecodable)):
             self._letters.keep(odd, now)
+        if self._intents.take([(note, now) for note in notes if isinstance(note, Intent | Answered)]):
+            self._bell.ring()
         for hint in hints:
             if hint.event_id is None or (hint.sender, hint.event_id) not in self._events:
                 new += 1
-                if hint.event_id is not None:
-                    self._events.add((hint.sender, hint.event_id))
                 superseded += has_news(self._rows.get(hint.subject))
-                for row in taken(hint, self._next(), now, self._terms, self._rows.get).values():
-                    if stirs(self._rows.get(row.subject), row):
-                        self._bell.ring()
-                    self._save(row)
-                self._logged[self._last] = (hint, now)
+                if self._take(hint, now):
+                    self._bell.ring()
         return Accepted(new, len(hints) - new, superseded)
 
     async def wait(self, until: datetime | None) -> None:
@@ -88,6 +90,9 @@ class MemoryWorklist:
         """See `Worklist.claim`."""
         self._bell.clear()
         now = self._clock.now()
+        hints, next_ask = self._intents.ask(now)
+        for hint in hints:
+            self._take(hint, now)
         if self._run_out(now):
             self._prolong(held, now)
         lost = self._run_out(now)
@@ -96,6 +101,7 @@ class MemoryWorklist:
         claims = tuple(self._leased(row, lane, now) for lane, row in self._due(slots, now))
         moments = [row.due_at for row in self._of(State.QUEUED) if slots.of(self._lane(row))]
         moments += [row.lease_until for row in self._of(State.LEASED) if row.lease_until is not None]
+        moments += [next_ask] if next_ask is not None else []
         letters, self._poisoned = tuple(self._poisoned), []
         return Claimed(claims, min(moments, default=None), letters, len(lost))
 
@@ -174,6 +180,17 @@ class MemoryWorklist:
     async def limit(self, catalog: str) -> int:
         """See `Brake.limit`."""
         return self._terms.allowance(catalog, len(self._live(catalog)))
+
+    def _take(self, hint: Hint, now: datetime) -> bool:
+        """Log a hint and change rows by it; whether one may have fallen due."""
+        if hint.event_id is not None:
+            self._events.add((hint.sender, hint.event_id))
+        stirring = False
+        for row in taken(hint, self._next(), now, self._terms, self._rows.get).values():
+            stirring = stirring or stirs(self._rows.get(row.subject), row)
+            self._save(row)
+        self._logged[self._last] = (hint, now)
+        return stirring
 
     def _next(self) -> int:
         self._last += 1

@@ -12,9 +12,9 @@ from sfn.inbox.postgres.unit import Entry, Unit
 from sfn.inbox.row import has_news
 from sfn.inbox.tellings import taken
 from sfn.inbox.terms import Terms
-from sfn.words import Accepted, Hint, Subject, Undecodable
+from sfn.words import Accepted, Hint, Note, Subject, Undecodable
 
-Put: TypeAlias = tuple[Sequence[Hint | Undecodable], datetime]
+Put: TypeAlias = tuple[Sequence[Note], datetime]
 """The notes of one call, and when it came."""
 
 

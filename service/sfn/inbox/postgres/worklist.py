@@ -24,7 +24,7 @@ from sfn.inbox.postgres.settling import Ending, Settled
 from sfn.inbox.postgres.transactions import Verb
 from sfn.inbox.standing import Said
 from sfn.inbox.terms import Terms
-from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, Subject, TableName, Told, Undecodable
+from sfn.words import Accepted, Claim, Known, Note, Outcome, Slots, Step, Subject, TableName, Told
 from sfn.words.outcome import told
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class PostgresWorklist:
         self._tried: dict[int, tuple[Said, ...]] = {}
         self._doubtful_until: dict[int, datetime] = {}
 
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         """See `Intake.put`."""
         if self._queued and self._queued + len(notes) > self._queue_limit:
             raise overfull(self._where, self._queue_limit, self._queued, len(notes), _FASTER)

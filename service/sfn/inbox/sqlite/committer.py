@@ -20,7 +20,7 @@ from sfn.inbox.commits import Commit, overfull
 from sfn.inbox.sqlite.jobs import Job, PutJob, VerbJob, transact
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.refusals import refusal
-from sfn.words import Accepted, Hint, Undecodable
+from sfn.words import Accepted, Note
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class Committer:
         # A daemon: a process that ends by an error must not wait for a disk that does not answer.
         threading.Thread(target=self._work, name="inbox", daemon=True).start()
 
-    async def put(self, notes: Sequence[Hint | Undecodable], now: datetime) -> Accepted:
+    async def put(self, notes: Sequence[Note], now: datetime) -> Accepted:
         """See `Intake.put`."""
         if self._waiting and self._waiting + len(notes) > self._queue_limit:
             remedy = "raise `listener.queue_limit`, or give the inbox a faster disk"

@@ -29,7 +29,7 @@ from sfn.inbox.sqlite.refusals import refusal
 from sfn.inbox.standing import Standing
 from sfn.inbox.terms import Terms
 from sfn.inbox.troubles import Troubles
-from sfn.words import Accepted, Claim, Hint, Known, Outcome, Slots, Step, Subject, TableName, Told, Undecodable
+from sfn.words import Accepted, Claim, Hint, Known, Note, Outcome, Slots, Step, Subject, TableName, Told, Undecodable
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -119,7 +119,7 @@ class SqliteInbox:
             await anyio.sleep(0.02)
         return total
 
-    async def put(self, notes: Sequence[Hint | Undecodable]) -> Accepted:
+    async def put(self, notes: Sequence[Note]) -> Accepted:
         """See `Intake.put`."""
         return await self._committer.put(notes, self._clock.now())
 

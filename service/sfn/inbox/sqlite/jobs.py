@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.refusals import refusal
-from sfn.words import Accepted, Hint, Undecodable
+from sfn.words import Accepted, Note
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class PutJob(Job[Accepted]):
 
     __slots__ = ("notes", "now")
 
-    def __init__(self, notes: Sequence[Hint | Undecodable], now: datetime, future: asyncio.Future[Accepted]) -> None:
+    def __init__(self, notes: Sequence[Note], now: datetime, future: asyncio.Future[Accepted]) -> None:
         super().__init__(future)
         self.notes, self.now = notes, now
 

@@ -6,7 +6,7 @@ The same code runs under the writer thread and, one step at a time, in the simul
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -14,19 +14,20 @@ from functools import partial
 from msgspec.structs import replace
 
 from sfn.inbox import Claimed
-from sfn.inbox.bell import stirs
 from sfn.inbox.codec import key_of
 from sfn.inbox.letters import Letter, Status, poisoned, supersedes
-from sfn.inbox.row import Row, claim_of, has_news, is_held_by
+from sfn.inbox.row import Row, claim_of, is_held_by
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.dead import DeadLetters
 from sfn.inbox.sqlite.desk import Desk
 from sfn.inbox.sqlite.due import DueRows
-from sfn.inbox.sqlite.events import Entry, EventLog
+from sfn.inbox.sqlite.events import EventLog
+from sfn.inbox.sqlite.intake import Intake
+from sfn.inbox.sqlite.intents import IntentTable
 from sfn.inbox.sqlite.roster import RosterQueries
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.sqlite.schema import prepare
-from sfn.inbox.tellings import taken, told_of
+from sfn.inbox.tellings import told_of
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import asked, claimed, expired, is_poison, renewed, settled
 from sfn.words import (
@@ -35,9 +36,9 @@ from sfn.words import (
     Claim,
     Dead,
     Done,
-    Hint,
     Lane,
     Later,
+    Note,
     Outcome,
     Slots,
     Step,
@@ -45,7 +46,6 @@ from sfn.words import (
     Swept,
     TableName,
     Told,
-    Undecodable,
 )
 
 __all__ = ["Ledger", "Terms"]
@@ -70,6 +70,8 @@ class Ledger:
         self._events = EventLog(self._db)
         self._dead = DeadLetters(self._db)
         self._due = DueRows(self._rows)
+        self._intents = IntentTable(self._db, lambda key: self._rows.load(key) is not None)
+        self._intake = Intake(self._rows, self._events, self._dead, self._intents, terms, self._next)
         self.roster = RosterQueries(self._rows)
         self.brake = BrakeTable(self._db, terms)
         self.desk = Desk(self._db, self._rows, self._dead, self.brake, transaction=self.transaction, put=self.put)
@@ -135,46 +137,24 @@ class Ledger:
 
         return undo
 
-    def put(self, notes: Sequence[Hint | Undecodable], now: datetime) -> Accepted:
+    def put(self, notes: Sequence[Note], now: datetime) -> Accepted:
         """See `Intake.put`."""
         return self.put_all([(notes, now)])[0][0]
 
-    def put_all(self, puts: Sequence[tuple[Sequence[Hint | Undecodable], datetime]]) -> list[tuple[Accepted, bool]]:
+    def put_all(self, puts: Sequence[tuple[Sequence[Note], datetime]]) -> list[tuple[Accepted, bool]]:
         """Several `put` at once, each with its moment; and whether something may have fallen due by each."""
-        entries: list[list[Entry]] = []
-        odd: list[tuple[Undecodable, datetime]] = []
-        for notes, now in puts:
-            hints = [note for note in notes if isinstance(note, Hint)]
-            entries.append([Entry(self._next(), key_of(hint.subject), hint, now) for hint in hints])
-            odd += [(note, now) for note in notes if isinstance(note, Undecodable)]
         with self.transaction():
-            for note, now in odd:
-                self._dead.keep(note, now)
-            new = self._events.write([entry for each in entries for entry in each])
-            return [self._taken(each, new) for each in entries]
-
-    def _taken(self, entries: Sequence[Entry], new: Collection[int]) -> tuple[Accepted, bool]:
-        fresh = superseded = 0
-        stirring = False
-        for entry in entries:
-            if entry.seq not in new:
-                continue
-            fresh += 1
-            superseded += has_news(self._rows.load(entry.key))
-            for subject, row in taken(entry.note, entry.seq, entry.received, self._terms, self._load).items():
-                key = key_of(subject)
-                stirring = stirring or stirs(self._rows.load(key), row)
-                self._rows.save(key, row)
-        return Accepted(fresh, len(entries) - fresh, superseded), stirring
+            return self._intake.put_all(puts)
 
     def claim(self, slots: Slots, now: datetime, held: Sequence[Claim] = ()) -> Claimed:
         """See `Worklist.claim`."""
         with self.transaction():
+            next_ask = self._intake.ask(now)
             if self._due.run_out(now):
                 self.renew(held, now)
             expired = self._expire(now)
             claims = tuple(self._leased(key, lane, now) for lane, key in self._due.due(slots, now))
-            next_due = self._due.next(slots)
+            next_due = min((at for at in (self._due.next(slots), next_ask) if at is not None), default=None)
         letters, self._poisoned = tuple(self._poisoned), []
         expired, self._taken_back = expired + self._taken_back, 0
         return Claimed(claims, next_due, letters, expired)

@@ -6,7 +6,7 @@ import sqlite3
 
 from sfn.errors import Broken
 
-VERSION = 5
+VERSION = 6
 
 MIGRATIONS = (
     """
@@ -77,6 +77,16 @@ MIGRATIONS = (
     "ALTER TABLE subject ADD COLUMN told_seq INTEGER;",
     # No older version knows the lanes of short-lived tables: it would fail at the first of them.
     "",
+    # Nor did one know of commits whose outcome is not known: by it none would be asked for.
+    """
+    CREATE TABLE intent(
+      id TEXT NOT NULL, key TEXT NOT NULL, catalog TEXT NOT NULL, sender TEXT NOT NULL, peer TEXT NOT NULL,
+      opened_at INTEGER NOT NULL, due_at INTEGER NOT NULL, unseen INTEGER NOT NULL, left_open INTEGER NOT NULL,
+      PRIMARY KEY(id, key)) WITHOUT ROWID;
+    CREATE INDEX intent_due ON intent(due_at);
+    CREATE INDEX intent_key ON intent(key);
+    CREATE INDEX intent_unseen ON intent(peer) WHERE unseen;
+    """,
 )
 
 

@@ -1,0 +1,109 @@
+"""Intents that are open: when the catalog is asked for a commit whose outcome is not known. Pure, the same everywhere.
+
+An open intent is a schedule of hints, no more. Only the answer to its own commit ends it early: what a publish finds in
+the catalog says nothing of a commit that is still on its way there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from sfn.words import CatalogName, Hint, Subject
+
+ASKS: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10), timedelta(minutes=35))
+"""After an intent was opened, or left open. Iceberg's own REST server tries a commit again for up to 30 minutes."""
+ASKED_AT_ONCE: Final = 500
+"""Intents that one claim asks for at most; the next one asks for the rest."""
+MERGED_WITHIN: Final = timedelta(seconds=10)
+"""Of two intents that were left open so soon one after the other, one is asked for both: its last ask has minutes of
+margin."""
+MOST_UNSEEN: Final = 1000
+"""Open intents of one peer for tables that had no row."""
+WHOLE: Final = ""
+"""The id of the intent that stands for those of a catalog's tables that its peers had too many of: no request's."""
+
+Key: TypeAlias = tuple[str, Subject]
+"""What an open intent is known by: the id, and one of the subjects."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIntent:
+    """One subject of an intent that is open: a row of its own.
+
+    Attributes:
+        id: the intent's; `WHOLE` for the one that nobody closes.
+        subject: for which the catalog is asked.
+        sender, peer: see `sfn.words.Intent`.
+        opened_at: from when its asks are counted.
+        due_at: when the catalog is asked next.
+        is_unseen: its subject is a table that had no row when it was opened: it counts against its peer.
+        is_left: the commit was answered, and its outcome is not known: nothing closes it any more.
+    """
+
+    id: str
+    subject: Subject
+    sender: str
+    peer: str
+    opened_at: datetime
+    due_at: datetime
+    is_unseen: bool = False
+    is_left: bool = False
+
+    @property
+    def key(self) -> Key:
+        """What it is known by."""
+        return self.id, self.subject
+
+
+def next_ask(opened_at: datetime, now: datetime) -> datetime | None:
+    """The first ask that is still to come; None after the last one."""
+    return next((at for at in (opened_at + pause for pause in ASKS) if at > now), None)
+
+
+def first_ask(opened_at: datetime) -> datetime:
+    """When the catalog is asked first."""
+    return opened_at + ASKS[0]
+
+
+def farthest(now: datetime) -> datetime:
+    """No ask can be later: a moment further away was set by a clock that was ahead, and does not count."""
+    return now + ASKS[-1]
+
+
+def is_due(due_at: datetime, now: datetime) -> bool:
+    """Whether it is time to ask."""
+    return due_at <= now or due_at > farthest(now)
+
+
+def asked(intent: OpenIntent, now: datetime) -> OpenIntent | None:
+    """An intent that was due once it was asked for, however many asks it missed; None: that was the last one."""
+    opened_at = min(intent.opened_at, now)
+    due_at = next_ask(opened_at, now)
+    return replace(intent, opened_at=opened_at, due_at=due_at) if due_at is not None else None
+
+
+def left_open(intent: OpenIntent, now: datetime) -> OpenIntent:
+    """An intent whose commit was answered without telling what became of it: its asks are counted anew."""
+    return replace(intent, opened_at=now, due_at=first_ask(now), is_left=True)
+
+
+def whole(intent: OpenIntent, before: OpenIntent | None) -> OpenIntent:
+    """The intent of the whole catalog, in place of one that its peer has too many of; its next ask is not put off.
+
+    Args:
+        before: as it is, None where it is not open.
+    """
+    due_at = min(intent.due_at, before.due_at) if before is not None else intent.due_at
+    subject = CatalogName(intent.subject.catalog)
+    return OpenIntent(WHOLE, subject, intent.sender, "", intent.opened_at, due_at, is_left=True)
+
+
+def hints(due: Iterable[OpenIntent]) -> list[Hint]:
+    """What is put for intents that are due: one hint for all of a subject, in their order."""
+    senders: dict[Subject, str] = {}
+    for intent in due:
+        senders.setdefault(intent.subject, intent.sender)
+    return [Hint(subject, sender) for subject, sender in senders.items()]

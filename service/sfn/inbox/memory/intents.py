@@ -1,0 +1,78 @@
+"""The open intents in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from sfn.inbox.book import Book, Dated, parted
+from sfn.inbox.codec import key_of
+from sfn.inbox.intents import ASKED_AT_ONCE, Key, OpenIntent, asked, first_ask, hints, is_due
+from sfn.words import Hint, Subject, TableName
+
+
+class MemoryIntents:
+    """Open intents, and the shelf of those who note more.
+
+    Args:
+        has_row: whether the inbox has a row for a table.
+    """
+
+    def __init__(self, has_row: Callable[[TableName], bool]) -> None:
+        self._has_row = has_row
+        self._rows: dict[Key, OpenIntent] = {}
+
+    def take(self, notes: Sequence[Dated]) -> bool:
+        """Take notes; whether something falls due earlier than all that was open."""
+        closed, others = parted(notes)
+        for row in [row for row in self._rows.values() if row.id in closed and not row.is_left]:
+            del self._rows[row.key]
+        earliest, book = self._earliest(), Book(self)
+        scheduled = [now for note, now in others if book.take(note, now)]
+        for before, after in book.changes():
+            if after is not None:
+                self._rows[after.key] = after
+            elif before is not None:
+                del self._rows[before.key]
+        return any(earliest is None or first_ask(now) < earliest for now in scheduled)
+
+    def ask(self, now: datetime) -> tuple[list[Hint], datetime | None]:
+        """The hints of intents that are due, which are put off to their next ask; and when the next one is due."""
+        due = sorted((row for row in self._rows.values() if is_due(row.due_at, now)), key=_turn)[:ASKED_AT_ONCE]
+        for row in due:
+            after = asked(row, now)
+            if after is not None:
+                self._rows[row.key] = after
+            else:
+                del self._rows[row.key]
+        # More may have been due than are asked for at once.
+        is_any_due = any(is_due(row.due_at, now) for row in self._rows.values())
+        return hints(due), now if is_any_due else self._earliest()
+
+    def all(self) -> list[OpenIntent]:
+        """All of them."""
+        return list(self._rows.values())
+
+    def of(self, number: str) -> Iterable[OpenIntent]:
+        """See `Shelf.of`."""
+        return [row for row in self._rows.values() if row.id == number]
+
+    def left_at(self, subject: Subject) -> datetime | None:
+        """See `Shelf.left_at`."""
+        left = [row.opened_at for row in self._rows.values() if row.subject == subject and row.is_left]
+        return max(left, default=None)
+
+    def unseen(self, peer: str) -> int:
+        """See `Shelf.unseen`."""
+        return sum(row.peer == peer and row.is_unseen for row in self._rows.values())
+
+    def has_row(self, table: TableName) -> bool:
+        """See `Shelf.has_row`."""
+        return self._has_row(table)
+
+    def _earliest(self) -> datetime | None:
+        return min((row.due_at for row in self._rows.values()), default=None)
+
+
+def _turn(row: OpenIntent) -> tuple[datetime, str, str]:
+    return row.due_at, row.id, key_of(row.subject)
