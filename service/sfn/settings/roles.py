@@ -17,10 +17,10 @@ class Role(StrEnum):
     """Takes events."""
     WORKER = "worker"
     """Sweeps, asks the catalogs, writes files."""
-    ADMIN = "admin"
-    """Answers operators, if they have a token."""
     GATEWAY = "gateway"
     """Stands before catalogs, if gateways are configured."""
+    ADMIN = "admin"
+    """Answers operators, if they have a token."""
 
 
 ALL: Final = frozenset(Role)
