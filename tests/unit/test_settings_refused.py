@@ -43,7 +43,7 @@ def test_a_variable_that_fits_nowhere_is_named(ground: Ground) -> None:
         ),
         ("[inbox]\nuri = 'x'", "sfn.toml: [inbox] uri:", "did you mean url? uri is a key of [catalogs.NAME]"),
         ("[catalogs]\nuri = 'x'", "sfn.toml: [catalogs] uri: expected a table", "uri is a key of [catalogs.NAME]"),
-        ("[gateway.g]\nx = 1", "sfn.toml: gateway:", "this version supports"),
+        ("[facade]\nx = 1", "sfn.toml: facade:", "this version supports"),
     ],
 )
 def test_an_unknown_key_names_its_place_and_the_nearest_one(

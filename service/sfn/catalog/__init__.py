@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -98,4 +98,17 @@ class Vendor(Protocol):
         ...
 
 
-__all__ = ["Catalog", "Skip", "Vendor", "Withheld"]
+@runtime_checkable
+class Advertiser(Protocol):
+    """A catalog that tells its clients how to go on, ourselves among them."""
+
+    async def advertised(self) -> Mapping[str, str]:
+        """What it tells them, by the keys of Iceberg's REST specification ("getConfig"); what it insists on wins.
+
+        Raises:
+            Transient, Permanent: scope catalog; it can't be told, or the catalog does not answer.
+        """
+        ...
+
+
+__all__ = ["Advertiser", "Catalog", "Skip", "Vendor", "Withheld"]

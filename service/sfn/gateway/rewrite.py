@@ -42,7 +42,7 @@ def configuration(body: bytes, upstream: str, ours: str) -> Configuration | None
     if not isinstance(content, dict):
         return None
     sections = [section for key in _SECTIONS if isinstance(section := content.get(key), dict)]
-    leading = [section for section in sections if _leads_to(section, upstream)]
+    leading = [section for section in sections if leads_to(section.get("uri"), upstream)]
     for section in leading:
         section["uri"] = ours
     return Configuration(msgspec.json.encode(content) if leading else body, _separator(sections))
@@ -53,8 +53,8 @@ def signers(config: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in config.items() if key.endswith(("signer.uri", "signer.endpoint"))}
 
 
-def _leads_to(section: Mapping[str, object], upstream: str) -> bool:
-    uri = section.get("uri")
+def leads_to(uri: object, upstream: str) -> bool:
+    """Whether an address in a configuration is the catalog's own, as we know it."""
     return isinstance(uri, str) and uri.rstrip("/").lower() == upstream.lower()
 
 

@@ -42,10 +42,15 @@ class ListenerSettings(Section):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it is reached from this machine alone. Names but `localhost` are not looked up."""
-        if self.host.lower() == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host.removeprefix("[").removesuffix("]")).is_loopback
-        except ValueError:
-            return False
+        """Whether it is reached from this machine alone."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine alone. Names but `localhost` are not looked up."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False

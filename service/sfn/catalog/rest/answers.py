@@ -29,6 +29,7 @@ class Config:
         defaults: headers that give way to configured ones.
         overrides: headers that take precedence over configured ones.
         vends: whether tables' credentials have an endpoint of their own; None where it does not list its endpoints.
+        told: all of it.
     """
 
     prefix: str = ""
@@ -37,6 +38,7 @@ class Config:
     defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
     overrides: Mapping[str, str] = field(default_factory=dict, repr=False)
     vends: bool | None = None
+    told: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ def read_config(body: bytes | bytearray) -> Config:
         defaults=_headers(defaults),
         overrides=_headers(overrides),
         vends=_CREDENTIALS in settings.endpoints if isinstance(settings.endpoints, list) else None,
+        told=both,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import sha256
@@ -87,6 +87,10 @@ class RestCatalog:
         route = await self._asking.told(self._asking.route())
         words = (paths.base(self._settings.uri), self._settings.warehouse or "", route.prefix)
         return sha256("\n".join(words).encode()).hexdigest()[:32]
+
+    async def advertised(self) -> Mapping[str, str]:
+        """As `Advertiser` promises."""
+        return (await self._asking.told(self._asking.route())).told
 
     async def close(self) -> None:
         """Close all connections."""

@@ -52,6 +52,7 @@ class Route:
         paths: the paths below that prefix.
         headers: to send along, names in lower case; configured and the catalog's own.
         vends: whether tables' credentials have an endpoint of their own; None where that is not said.
+        told: all that it says.
     """
 
     home: str
@@ -59,6 +60,7 @@ class Route:
     paths: paths.Paths
     headers: Mapping[str, str] = field(repr=False)
     vends: bool | None = None
+    told: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Directions:
@@ -160,6 +162,7 @@ def route(settings: RestSettings, reply: Reply) -> Route | Refusal:
         paths=paths.Paths(config.prefix, config.separator or paths.DEFAULT_SEPARATOR),
         headers=_headers(config.defaults, settings.headers, config.overrides),
         vends=config.vends,
+        told=config.told,
     )
 
 

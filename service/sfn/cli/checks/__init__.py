@@ -11,6 +11,7 @@ import anyio.to_thread
 from sfn.cli.answers import Status
 from sfn.cli.checks.catalogs import CatalogCheck
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
+from sfn.cli.checks.gateways import advertised, doors
 from sfn.cli.checks.parties import parties
 from sfn.cli.checks.place import inbox, listener
 from sfn.cli.checks.retention import Lag, assumed, observed, outlived
@@ -43,6 +44,8 @@ async def findings(
     may_run = holder is not None or settings.inbox.path is None
     standing = await anyio.to_thread.run_sync(running) if may_run else None
     for finding in listener(settings, is_running=holder is not None or standing is not None):
+        yield finding
+    for finding in doors(settings, is_running=holder is not None or standing is not None):
         yield finding
     now = SystemClock().now()
     lags = {one.name: observed(one, settings, now) for one in standing.catalogs} if standing is not None else {}
@@ -111,6 +114,8 @@ async def _reached(
             async for finding in check.findings():
                 yield finding
             locations += check.places
+            async for finding in advertised(name, catalog, settings):
+                yield finding
         async for finding in _kept(settings, shelf.stores, locations):
             yield finding
 

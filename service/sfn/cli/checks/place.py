@@ -87,16 +87,21 @@ def listener(settings: Settings, *, is_running: bool) -> Iterator[Finding]:
     """
     ours, where = settings.listener, "listener"
     if not is_running:
-        try:
-            with bound(ours.host, ours.port):
-                yield fine(where, f"{ours.host} port {ours.port or 'of its choice'} is free")
-        except Broken as error:
-            yield wrong(where, error)
+        yield address(where, ours.host, ours.port)
     if ours.tls_certificate_file is not None and ours.tls_key_file is not None:
         yield certificate(ours.tls_certificate_file, ours.tls_key_file, SystemClock().now())
     elif not ours.is_loopback:
         remedy = "set listener.tls_certificate_file and tls_key_file, or put a proxy with TLS before it"
         yield doubtful(where, f"{ours.host} is reached from elsewhere, and it speaks plain HTTP", remedy)
+
+
+def address(where: str, host: str, port: int) -> Finding:
+    """Whether an address is free."""
+    try:
+        with bound(host, port):
+            return fine(where, f"{host} port {port or 'of its choice'} is free")
+    except Broken as error:
+        return wrong(where, error)
 
 
 def _is_there(path: Path) -> bool:

@@ -1,0 +1,68 @@
+"""Gateways: whether their addresses are free, their catalogs lead clients past them, and who can listen in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from urllib.parse import urlsplit
+
+from sfn.catalog import Advertiser
+from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
+from sfn.cli.checks.place import address
+from sfn.errors import Trouble
+from sfn.gateway.rewrite import leads_to, signers
+from sfn.settings import Settings
+from sfn.settings.listener import is_loopback
+from sfn.wiring.sources import Identified
+
+
+def doors(settings: Settings, *, is_running: bool) -> Iterator[Finding]:
+    """Where clients come in.
+
+    Args:
+        is_running: a service has the inbox, or answers, and so has the addresses too.
+    """
+    for name, gateway in settings.gateway.items():
+        where = f"gateway.{name}"
+        if gateway.host is None:
+            yield fine(where, f"below /catalog/{name} of the listener")
+            continue
+        if not is_running:
+            yield address(where, gateway.host, gateway.port)
+        if settings.listener.scheme == "http" and not is_loopback(gateway.host):
+            text = f"{gateway.host} is reached from elsewhere, and clients' credentials travel in clear text"
+            yield doubtful(where, text, "set listener.tls_certificate_file and tls_key_file, or put a proxy before it")
+
+
+async def advertised(catalog: str, asked: Identified, settings: Settings) -> AsyncIterator[Finding]:
+    """Where a catalog leads the clients of its gateways.
+
+    Args:
+        catalog: our name of it.
+        asked: the catalog.
+    """
+    names = [name for name in settings.gateway if catalog in settings.behind(name).values()]
+    if not names or not isinstance(asked, Advertiser):
+        return
+    try:
+        told = await asked.advertised()
+    except Trouble as trouble:
+        # The catalog's own check says so too, and what it means.
+        yield wrong(f"gateway.{names[0]}", trouble)
+        return
+    for name in names:
+        gateway, where = settings.gateway[name], f"gateway.{name}"
+        for key, signer in signers(told).items():
+            text = f"{key} leads to {_shown(signer)}: clients have requests to stores signed there, not here"
+            yield fine(where, text)
+        uri = told.get("uri")
+        if uri is None or leads_to(uri, gateway.upstream.rstrip("/")):
+            yield fine(where, f"clients of {catalog} stay with it")
+        else:
+            text = f"{catalog} leads its clients to {_shown(uri)}, past the gateway, unless it goes by X-Forwarded-Host"
+            yield doubtful(where, text, f"set {where}.upstream to that address, or have the catalog not name any")
+
+
+def _shown(uri: str) -> str:
+    """A URI without what may be secret in it."""
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

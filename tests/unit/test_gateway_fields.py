@@ -1,0 +1,125 @@
+"""Header fields on their way through a gateway, and the catalog's configuration in our place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sfn.gateway.client import _UPWARDS
+from sfn.gateway.fields import Front, front, to_catalog, to_client, value
+from sfn.gateway.rewrite import configuration, signers
+
+SEEN = Front("https", "sfn.example:8443", "/catalog/prod")
+
+
+def test_what_speaks_of_one_connection_ends_with_it() -> None:
+    came = [
+        (b"host", b"sfn"),
+        (b"connection", b"keep-alive, X-Hop"),
+        (b"x-hop", b"1"),
+        (b"keep-alive", b"timeout=5"),
+        (b"te", b"trailers"),
+        (b"transfer-encoding", b"chunked"),
+        (b"upgrade", b"h2c"),
+        (b"proxy-authorization", b"Basic x"),
+        (b"expect", b"100-continue"),
+        (b"authorization", b"Bearer t"),
+        (b"x-twice", b"1"),
+        (b"x-twice", b"2"),
+    ]
+    sent = to_catalog(came, SEEN, None)
+    assert sent == [
+        (b"authorization", b"Bearer t"),
+        (b"x-twice", b"1"),
+        (b"x-twice", b"2"),
+        (b"X-Forwarded-Host", b"sfn.example:8443"),
+        (b"X-Forwarded-Proto", b"https"),
+        (b"X-Forwarded-Port", b"8443"),
+        (b"X-Forwarded-Prefix", b"/catalog/prod"),
+    ]
+
+
+def test_who_asked_is_added_to_who_asked_before() -> None:
+    sent = to_catalog([(b"X-Forwarded-For", b"10.0.0.1")], SEEN, "10.0.0.2")
+    assert value(sent, b"x-forwarded-for") == "10.0.0.1, 10.0.0.2"
+
+
+@pytest.mark.parametrize(
+    ("came", "url", "port"),
+    [
+        ([(b"host", b"sfn:8085")], "http://sfn:8085/catalog/prod", "8085"),
+        ([(b"host", b"sfn")], "http://sfn/catalog/prod", "80"),
+        ([(b"host", b"[::1]:8085")], "http://[::1]:8085/catalog/prod", "8085"),
+        ([(b"host", b"[::1]")], "http://[::1]/catalog/prod", "80"),
+        (
+            [
+                (b"host", b"inner"),
+                (b"x-forwarded-host", b"outer, inner"),
+                (b"x-forwarded-proto", b"https"),
+                (b"x-forwarded-prefix", b"/lake/"),
+            ],
+            "https://outer/lake/catalog/prod",
+            "443",
+        ),
+    ],
+)
+def test_links_lead_to_where_the_client_came_in(came: list[tuple[bytes, bytes]], url: str, port: str) -> None:
+    seen = front(came, "http", "/catalog/prod")
+    assert (seen.url, seen.port) == (url, port)
+
+
+def test_an_answer_without_a_body_tells_no_length() -> None:
+    came = [(b"ETag", b'"1"'), (b"Content-Length", b"99"), (b"Date", b"x"), (b"Connection", b"close")]
+    assert to_client(came, bodiless=False) == [(b"ETag", b'"1"'), (b"Content-Length", b"99")]
+    assert to_client(came, bodiless=True) == [(b"ETag", b'"1"')]
+
+
+@pytest.mark.parametrize(
+    ("path", "upwards"),
+    [
+        ("/v1/../admin", True),
+        ("/..", True),
+        ("/v1/%2e%2E/admin", True),
+        ("/v1/.%2e/", True),
+        ("/v1/..%2fadmin", True),
+        ("/v1/x%2F..%2Fadmin", True),
+        ("/v1/..;x/admin", True),
+        ("/v1/..\\admin", True),
+        ("/v1/a..b/c", False),
+        ("/v1/namespaces/a%2Eb/tables/%2E", False),
+        ("/v1/.../x", False),
+        ("/v1/./x", False),
+    ],
+)
+def test_a_path_that_leads_out_is_seen(path: str, *, upwards: bool) -> None:
+    assert (_UPWARDS.search(path) is not None) is upwards
+
+
+def config(**sections: object) -> bytes:
+    return json.dumps(sections).encode()
+
+
+def test_only_what_leads_to_the_catalog_leads_to_us() -> None:
+    theirs, ours = "http://catalog:8181/api", "https://sfn/catalog/prod"
+    body = config(
+        defaults={"uri": "http://catalog:8181/api/", "s3.signer.uri": theirs},
+        overrides={"uri": "https://elsewhere/api", "prefix": "p"},
+    )
+    found = configuration(body, theirs, ours)
+    assert found is not None
+    content = json.loads(found.body)
+    assert content["defaults"] == {"uri": ours, "s3.signer.uri": theirs}
+    assert content["overrides"] == {"uri": "https://elsewhere/api", "prefix": "p"}
+    assert signers(content["defaults"]) == {"s3.signer.uri": theirs}
+
+
+def test_what_needs_no_change_is_passed_on_to_the_letter() -> None:
+    body = b'{ "overrides" : {"namespace-separator":"%2E"}, "endpoints": ["GET v1"] }'
+    assert configuration(body, "http://catalog", "http://sfn") == (body, "%2E")
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"\xff", b'{"defaults": 1}', b"[" * 100_000])
+def test_what_is_no_configuration_is_no_configuration(body: bytes) -> None:
+    found = configuration(body, "http://catalog", "http://sfn")
+    assert found is None or found == (body, None)

@@ -1,0 +1,75 @@
+"""The metadata location in an answer that passes by."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.gateway.floor import SEEN, Floor, Passing
+
+HERE = 's3://b/t/metadata/00003-é "\\.metadata.json'
+ANSWER = json.dumps({"config": {"a": "b"}, "metadata": {"x": "y" * 9_000}, "metadata-location": HERE, "z": 1}).encode()
+
+
+def found(body: bytes, size: int, encoding: str = "identity") -> str | None:
+    floor = Floor(encoding)
+    for start in range(0, len(body), size):
+        floor.see(body[start : start + size])
+    return floor.found
+
+
+@given(st.integers(1, 20_000))
+def test_it_is_found_wherever_the_parts_are_cut(size: int) -> None:
+    assert found(ANSWER, size) == HERE
+    assert found(json.dumps(json.loads(ANSWER), ensure_ascii=False, indent=2).encode(), size) == HERE
+    assert found(gzip.compress(ANSWER), size, "gzip") == HERE
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (b"", "identity"),
+        (b'{"metadata-location": null}', "identity"),
+        (b'{"metadata-location": ""}', "identity"),
+        (b'{"metadata-location": "\xff"}', "identity"),
+        (b'{"metadata-location": "\\q"}', "identity"),
+        (b'{"metadata-location": "' + b"x" * 5_000 + b'"}', "identity"),
+        (ANSWER, "br"),
+        (ANSWER, "gzip"),
+        (gzip.compress(ANSWER)[:40], "gzip"),
+    ],
+)
+def test_what_can_not_be_read_has_none(body: bytes, encoding: str) -> None:
+    assert found(body, 1_000, encoding) is None
+
+
+def test_no_more_than_the_beginning_is_looked_at() -> None:
+    body = b" " * (SEEN - 10) + b'{"metadata-location": "s3://b"}'
+    assert found(body, 65_536) is None
+    assert found(gzip.compress(body), 65_536, "gzip") is None
+
+
+def test_a_bomb_is_not_opened_further_than_that() -> None:
+    floor = Floor("gzip")
+    floor.see(gzip.compress(b" " * 300_000_000))
+    assert floor.found is None
+
+
+def test_an_answer_that_never_came_says_nothing() -> None:
+    passing = Passing()
+    passing.part(b"not to be seen")
+    assert (passing.status, passing.floor) == (None, None)
+    passing.begun(200, None)
+    passing.part(ANSWER)
+    assert (passing.status, passing.floor) == (200, HERE)
+
+
+@given(st.lists(st.binary()), st.sampled_from(["identity", "gzip", "deflate"]))
+def test_nothing_is_raised(parts: list[bytes], encoding: str) -> None:
+    floor = Floor(encoding)
+    for part in parts:
+        floor.see(part)

@@ -1,0 +1,113 @@
+"""The tables that a change names."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.gateway.naming import MOST_TABLES, Unnamed, levels, tables
+from sfn.gateway.recognise import Change, Kind
+from sfn.words import TableName
+
+COMMIT = Change(Kind.COMMIT, "", "a%1Fb", "t")
+CREATE = Change(Kind.CREATE, "", "n")
+RENAME = Change(Kind.RENAME, "")
+TRANSACTION = Change(Kind.TRANSACTION, "")
+
+
+def named(change: Change, content: object = None, separator: str | None = "%1F") -> tuple[TableName, ...]:
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return tables(change, body, "prod", separator)
+
+
+def of(namespace: list[str], name: str) -> dict[str, object]:
+    return {"namespace": namespace, "name": name}
+
+
+def test_a_path_names_a_table() -> None:
+    assert named(COMMIT) == (TableName("prod", ("a", "b"), "t"),)
+    assert named(Change(Kind.DROP, "", "n", "t%2Fu%20%C3%A9")) == (TableName("prod", ("n",), "t/u é"),)
+
+
+def test_a_create_names_its_table_in_the_body() -> None:
+    assert named(CREATE, {"name": "t", "schema": {"fields": []}}) == (TableName("prod", ("n",), "t"),)
+    assert named(Change(Kind.REGISTER, "", "n"), {"name": "t", "overwrite": True}) == (TableName("prod", ("n",), "t"),)
+
+
+def test_a_staged_create_changes_nothing_yet() -> None:
+    assert named(CREATE, {"name": "t", "stage-create": True}) == ()
+    assert named(CREATE, {"name": "t", "stage-create": False}) == (TableName("prod", ("n",), "t"),)
+    assert named(CREATE, {"name": "t", "stage-create": None}) == (TableName("prod", ("n",), "t"),)
+
+
+def test_a_rename_names_the_old_one_and_the_new_one() -> None:
+    content = {"source": of(["a", "b"], "t"), "destination": of(["c.d"], "u")}
+    assert named(RENAME, content) == (TableName("prod", ("a", "b"), "t"), TableName("prod", ("c.d",), "u"))
+
+
+def test_a_transaction_names_each_of_its_tables_once() -> None:
+    changes = [{"identifier": of(["n"], name), "updates": [{"action": "x"}]} for name in ("t", "u", "t")]
+    assert named(TRANSACTION, {"table-changes": changes}) == (
+        TableName("prod", ("n",), "t"),
+        TableName("prod", ("n",), "u"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "content"),
+    [
+        (CREATE, b"{"),
+        (CREATE, b'{"name": "\xff"}'),
+        (CREATE, b"[" * 100_000),
+        (CREATE, {"nom": "t"}),
+        (CREATE, {"name": ""}),
+        (CREATE, {"name": "a\u0000b"}),
+        (CREATE, {"name": "x" * 1_000}),
+        (RENAME, {"source": of(["a"], "t")}),
+        (RENAME, {"source": of([], "t"), "destination": of(["a"], "u")}),
+        (RENAME, {"source": of(["a"] * 65, "t"), "destination": of(["a"], "u")}),
+        (TRANSACTION, {"table-changes": [{"identifier": of(["n"], str(i))} for i in range(MOST_TABLES + 1)]}),
+        (Change(Kind.NAMESPACE, "", "n"), None),
+        (Change(Kind.COMMIT, "", "n", "%FF"), None),
+        (Change(Kind.COMMIT, "", "n", "%00"), None),
+    ],
+)
+def test_what_can_not_be_told_may_be_any_table(change: Change, content: object) -> None:
+    with pytest.raises(Unnamed):
+        named(change, content)
+
+
+@pytest.mark.parametrize(
+    ("segment", "separator", "read"),
+    [
+        ("a", "%1F", [["a"]]),
+        ("a%1Fb", "%1F", [["a", "b"]]),
+        ("a%1fb", None, [["a", "b"]]),
+        ("a.b", "%1F", [["a.b"]]),
+        # Iceberg's Java server takes the first for two levels and the others for one, as they were tried against it.
+        ("a%2Eb", "%2E", [["a", "b"]]),
+        ("a.b", "%2E", [["a.b"], ["a", "b"]]),
+        ("a%2eb", "%2E", [["a.b"], ["a", "b"]]),
+        ("a.b", None, [["a.b"], ["a", "b"]]),
+        ("a%1Fb.c", "%2E", [["a", "b.c"]]),
+        ("a/b", "/", [["a", "b"]]),
+        ("a$b", "$", [["a", "b"]]),
+        ("a%24b", "$", [["a$b"], ["a", "b"]]),
+    ],
+)
+def test_a_namespace_is_read_as_any_catalog_may_read_it(
+    segment: str, separator: str | None, read: list[list[str]]
+) -> None:
+    assert levels(segment, separator) == read
+
+
+@given(st.sampled_from(Kind), st.text(), st.text(), st.binary(), st.sampled_from([None, "%1F", "%2E", "."]))
+def test_nothing_else_is_raised(kind: Kind, namespace: str, table: str, body: bytes, separator: str | None) -> None:
+    try:
+        found = tables(Change(kind, "", namespace, table), body, "prod", separator)
+    except Unnamed:
+        return
+    assert all(name.namespace and name.name for name in found)

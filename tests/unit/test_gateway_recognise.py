@@ -1,0 +1,84 @@
+"""Which requests of an Iceberg REST catalog change tables, by method and path."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfn.gateway.recognise import Change, Kind, recognise
+
+PREFIXES = ["", "prod", "main%7Cwarehouse", "catalogs/main", "projects/p/catalogs/namespaces", "a/tables/b"]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "names"),
+    [
+        ("POST", "namespaces/n/tables", Kind.CREATE, ("n", None)),
+        ("POST", "namespaces/n/register", Kind.REGISTER, ("n", None)),
+        ("POST", "namespaces/n/tables/t", Kind.COMMIT, ("n", "t")),
+        ("DELETE", "namespaces/n/tables/t", Kind.DROP, ("n", "t")),
+        ("POST", "namespaces/n/tables/t/unregister", Kind.UNREGISTER, ("n", "t")),
+        ("POST", "tables/rename", Kind.RENAME, (None, None)),
+        ("POST", "transactions/commit", Kind.TRANSACTION, (None, None)),
+        ("DELETE", "namespaces/n", Kind.NAMESPACE, ("n", None)),
+        ("POST", "namespaces/tables/tables/rename", Kind.COMMIT, ("tables", "rename")),
+        ("POST", "namespaces/namespaces/tables/tables", Kind.COMMIT, ("namespaces", "tables")),
+        ("POST", "namespaces/a%1Fb/tables/t%2Fu", Kind.COMMIT, ("a%1Fb", "t%2Fu")),
+        ("POST", "namespaces/a%2Eb/tables/%2E", Kind.COMMIT, ("a%2Eb", "%2E")),
+    ],
+)
+def test_a_change_is_known_behind_any_prefix(
+    prefix: str, method: str, path: str, kind: Kind, names: tuple[str | None, str | None]
+) -> None:
+    before = f"/v1/{prefix}/" if prefix else "/v1/"
+    assert recognise(method, before + path) == Change(kind, prefix, *names)
+    assert recognise(method, f"{before}{path}/") == Change(kind, prefix, *names)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/p/namespaces/n/tables/t"),
+        ("HEAD", "/v1/p/namespaces/n/tables/t"),
+        ("PUT", "/v1/p/namespaces/n/tables/t"),
+        ("POST", "/v1/p/namespaces"),
+        ("POST", "/v1/p/namespaces/n/properties"),
+        ("POST", "/v1/p/namespaces/n/tables/t/metrics"),
+        ("POST", "/v1/p/namespaces/n/tables/t/plan"),
+        ("DELETE", "/v1/p/namespaces/n/tables/t/plan/1"),
+        ("POST", "/v1/p/namespaces/n/tables/t/tasks"),
+        ("POST", "/v1/p/namespaces/n/tables/t/sign"),
+        ("POST", "/v1/p/namespaces/n/views"),
+        ("POST", "/v1/p/namespaces/n/views/v"),
+        ("DELETE", "/v1/p/namespaces/n/views/v"),
+        ("POST", "/v1/p/views/rename"),
+        ("POST", "/v1/p/namespaces/n/register-view"),
+        ("POST", "/v1/p/namespaces/n/generic-tables"),
+        ("POST", "/v1/oauth/tokens"),
+        ("POST", "/v2/p/namespaces/n/tables/t"),
+        ("POST", "/v1/p/namespaces//tables/t"),
+    ],
+)
+def test_all_else_passes(method: str, path: str) -> None:
+    assert recognise(method, path) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "purges"),
+    [("", False), ("purgeRequested=true", True), ("a=1&purgeRequested=TRUE&b", True), ("purgeRequested=false", False)],
+)
+def test_a_drop_says_whether_files_are_deleted(query: str, *, purges: bool) -> None:
+    assert recognise("DELETE", "/v1/namespaces/n/tables/t", query) == Change(Kind.DROP, "", "n", "t", purges)
+
+
+@given(st.sampled_from(["POST", "DELETE"]), st.text(), st.text())
+def test_no_path_is_too_odd(method: str, path: str, query: str) -> None:
+    recognise(method, f"/v1/{path}", query)
+
+
+@pytest.mark.parametrize("path", ["/v1/" + "namespaces/" * 20_000, "/v1/" + "namespaces/a/tables/" * 10_000 + "x/y"])
+def test_a_long_path_is_looked_at_once(path: str) -> None:
+    # A pattern that tries every way to split it would take minutes.
+    recognise("POST", path)
