@@ -17,12 +17,14 @@ class CatalogServer(Protocol):
         place: where it answers.
         warehouse: the location below which tables lie.
         settings: how the service is told to ask it: lines of the section `catalogs.NAME`.
+        upstream: where a gateway finds it; None: no gateway can stand before it.
     """
 
     title: str
     place: str
     warehouse: str
     settings: str
+    upstream: str | None
 
     def start(self) -> None:
         """Have it answer."""
@@ -32,6 +34,10 @@ class CatalogServer(Protocol):
         """Have it answer nobody."""
         ...
 
-    def client(self) -> RestCatalog | MetastoreCatalog:
-        """For those who use its tables."""
+    def client(self, through: str | None = None) -> RestCatalog | MetastoreCatalog:
+        """For those who use its tables.
+
+        Args:
+            through: the gateway that they use; None for none.
+        """
         ...

@@ -81,6 +81,7 @@ class RestCatalogServer:
         self._port = port or _free_port()
         self.uri = self.place = f"http://127.0.0.1:{self._port}"
         self.settings = f'uri = "{self.uri}"'
+        self.upstream: str | None = self.uri
 
     def __enter__(self) -> Self:
         self.start()
@@ -121,11 +122,11 @@ class RestCatalogServer:
             self._server.kill()
             self._server = None
 
-    def client(self) -> "RestCatalog":
-        """For those who use its tables."""
+    def client(self, through: str | None = None) -> "RestCatalog":
+        """For those who use its tables, through a gateway if one is named."""
         from sfn.demo.direct import DirectCatalog  # noqa: PLC0415 - an optional dependency
 
-        return DirectCatalog("demo", uri=self.uri)
+        return DirectCatalog("demo", uri=through or self.uri)
 
     def _wait(self, server: Guarded) -> None:
         deadline = time.monotonic() + self._patience

@@ -47,9 +47,9 @@ class Lake:
     catalog: "RestCatalog | MetastoreCatalog"
 
     @classmethod
-    def of(cls, server: "CatalogServer") -> "Lake":
-        """Connect, and create the namespace."""
-        catalog = server.client()
+    def of(cls, server: "CatalogServer", through: str | None) -> "Lake":
+        """Connect, through a gateway if one is named, and create the namespace."""
+        catalog = server.client(through)
         catalog.create_namespace(NAMESPACE)
         return cls(catalog)
 

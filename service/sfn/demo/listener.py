@@ -1,4 +1,4 @@
-"""The service as a process of its own, configured by a file, told of commits over HTTP."""
+"""The service as a process of its own, configured by a file: it stands before the catalog, or is told of commits."""
 
 import json
 import secrets
@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import httpx
@@ -26,10 +27,14 @@ port = 0
 [inbox]
 url = "sqlite:///{folder}/inbox.db"
 
+[sweep]
+every = "1m"
+
 [catalogs.{catalog}]
 {catalog_settings}
 replica_lag = "500ms"
 min_publish_interval = "100ms"
+{gateway}
 
 [stores.warehouse]
 prefix = "{warehouse}"
@@ -45,17 +50,25 @@ format = "json"
 """
 
 
-@dataclass(frozen=True, slots=True)
+_GATEWAY = """
+[gateway.{catalog}]
+upstream = "{upstream}"
+"""
+
+
+@dataclass(slots=True)
 class Listener:
     """A running service.
 
     Attributes:
         url: where it listens.
+        gateway: where the catalog's users find it; None: they use the catalog itself.
         configuration: its file.
         log: its log, JSON lines.
     """
 
     url: str
+    gateway: str | None
     configuration: Path
     log: Path
     process: Guarded
@@ -85,6 +98,22 @@ class Listener:
                 f"sfn {' '.join(command)}", expected="exit code 0", found=f"{done.returncode}: {done.stderr}"
             )
         return done.stdout.splitlines()
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.kill()
+
+    def revive(self) -> None:
+        """Start it again at the same address.
+
+        Raises:
+            SfnError: it does not get ready.
+        """
+        known = sum(1 for _ in _records(self.log))
+        text = self.configuration.read_text()
+        self.configuration.write_text(text.replace("port = 0", f"port = {httpx.URL(self.url).port}"))
+        self.process = _started(self.configuration, self.log)
+        _ready(self.process, self.log, known)
 
     def end(self) -> None:
         """Ask it to end, as an orchestrator does.
@@ -118,6 +147,7 @@ def listening(folder: Path, server: CatalogServer) -> Iterator[Listener]:
         _CONFIGURATION.format(
             catalog=CATALOG,
             catalog_settings=server.settings,
+            gateway="" if server.upstream is None else _GATEWAY.format(catalog=CATALOG, upstream=server.upstream),
             folder=folder,
             warehouse=server.warehouse,
             token=token,
@@ -126,21 +156,29 @@ def listening(folder: Path, server: CatalogServer) -> Iterator[Listener]:
     )
     configuration.chmod(0o600)
     log = folder / "service.log"
-    # No environment: a variable of the user's would win over the file.
-    process = Guarded([sys.executable, "-m", "sfn", "serve", "--config", configuration], env={}, log=log)
+    process = _started(configuration, log)
+    listener: Listener | None = None
     try:
         url = _ready(process, log)
         headers = {"Authorization": f"Bearer {token}"}
         with httpx.Client(base_url=url, headers=headers, timeout=10.0, trust_env=False) as client:
-            yield Listener(url, configuration, log, process, client)
+            gateway = None if server.upstream is None else f"{url}/catalog/{CATALOG}"
+            listener = Listener(url, gateway, configuration, log, process, client)
+            yield listener
     finally:
-        process.kill()
+        (process if listener is None else listener.process).kill()
 
 
-def _ready(process: Guarded, log: Path) -> str:
+def _started(configuration: Path, log: Path) -> Guarded:
+    # No environment: a variable of the user's would win over the file.
+    return Guarded([sys.executable, "-m", "sfn", "serve", "--config", configuration], env={}, log=log)
+
+
+def _ready(process: Guarded, log: Path, known: int = 0) -> str:
+    """Wait until it is ready; its address. So many records are of a process before."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline and process.status() is None:
-        events = {record.get("event"): record for record in _records(log)}
+        events = {record.get("event"): record for record in islice(_records(log), known, None)}
         if "ready" in events:
             return str(events["listening"]["url"])
         time.sleep(0.05)

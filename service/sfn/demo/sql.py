@@ -22,6 +22,7 @@ class SqlCatalogFile:
         self.warehouse = (folder / "warehouse").as_uri()
         self.place = f"sqlite:///{folder / 'catalog.db'}"
         self.settings = f'type = "pyiceberg"\nproperties = {{ type = "sql", uri = "{self.place}", name = "{NAME}" }}'
+        self.upstream: str | None = None
         self._database = folder / "catalog.db"
         self._lock: sqlite3.Connection | None = None
         (folder / "warehouse").mkdir()
@@ -43,8 +44,8 @@ class SqlCatalogFile:
         self._lock = sqlite3.connect(self._database, isolation_level=None)
         self._lock.execute("BEGIN EXCLUSIVE")
 
-    def client(self) -> SqlCatalog:
-        """For those who use its tables; the first one makes the database."""
+    def client(self, through: str | None = None) -> SqlCatalog:
+        """For those who use its tables; the first one makes the database. No gateway leads to it."""
         from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - an optional dependency
 
         return SqlCatalog(NAME, uri=self.place, warehouse=self.warehouse)

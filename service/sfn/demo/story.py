@@ -65,12 +65,13 @@ class _Story:
             server = SqlCatalogFile(folder) if runtime is None else RestCatalogServer(folder, runtime)
             self.narrator.step(f"Start a catalog: {server.title}")
             stack.enter_context(server)
-            lake_of_users = Lake.of(server)
             self.narrator.note(f"it answers at {server.place}; tables lie below {server.warehouse}")
             self.narrator.step("Start the service: sfn serve, as a process of its own")
             service = stack.enter_context(listening(self.folder, server))
             self.narrator.note(f"it is ready at {service.url}; its inbox is a SQLite file beside its configuration")
-            users = _Users(self.narrator, lake_of_users, service)
+            if service.gateway is not None:
+                self.narrator.note(f"its gateway is {service.gateway}: the catalog's users change this address alone")
+            users = _Users(self.narrator, Lake.of(server, service.gateway), service)
             users.create(
                 "orders", "which metadata file is current; `guid` is the table, `Ordinal` says which file is newer"
             )
@@ -78,7 +79,7 @@ class _Story:
                 users.append("orders", rows)
             users.rename("orders", "sales")
             users.create_and_drop("scratch")
-            users.block_and_replay("returns")
+            users.block_and_replay("returns", beside=users.lake.directory("sales"))
             users.outlast(server, "sales", _LATE)
             self._switch_off(users, server, service)
 
@@ -104,14 +105,19 @@ class _Story:
 
 @dataclass(slots=True)
 class _Users:
-    """Those who use the tables, and tell the service of it."""
+    """Those who use the tables: through the gateway, or telling the service of it."""
 
     narrator: Narrator
     lake: Lake
     service: Listener
 
+    @property
+    def _how(self) -> str:
+        """How the service hears of what is done."""
+        return ", and tell the service" if self.service.gateway is None else ", through the gateway"
+
     def create(self, name: str, meaning: str) -> None:
-        self.narrator.step(f"Create the table {NAMESPACE}.{name} with PyIceberg, and tell the service")
+        self.narrator.step(f"Create the table {NAMESPACE}.{name} with PyIceberg{self._how}")
         pointer = self.lake.create(name)
         self._told_of(name, "create", pointer)
         file = self._sfn_file(self.lake.directory(name), name)
@@ -120,11 +126,11 @@ class _Users:
         self.narrator.show(*file.read_text().splitlines())
 
     def append(self, name: str, rows: Sequence[Row]) -> None:
-        self.narrator.step(f"Commit {len(rows)} row{'s' * (len(rows) > 1)} to {NAMESPACE}.{name}, and tell the service")
+        self.narrator.step(f"Commit {len(rows)} row{'s' * (len(rows) > 1)} to {NAMESPACE}.{name}{self._how}")
         self._told_of(name, "commit", self.lake.append(name, *rows))
 
     def rename(self, old: str, new: str) -> None:
-        self.narrator.step(f"Rename {NAMESPACE}.{old} to {NAMESPACE}.{new}, and tell the service")
+        self.narrator.step(f"Rename {NAMESPACE}.{old} to {NAMESPACE}.{new}{self._how}")
         directory, pointer = self.lake.directory(old), self.lake.pointer(old)
         self.lake.rename(old, new)
         self._tell(old, "rename", destination={"namespace": [NAMESPACE], "name": new})
@@ -141,7 +147,7 @@ class _Users:
 
     def create_and_drop(self, name: str) -> None:
         self.create(name, "the same of the other table, as each table has a file of its own")
-        self.narrator.step(f"Drop {NAMESPACE}.{name}, and tell the service")
+        self.narrator.step(f"Drop {NAMESPACE}.{name}{self._how}")
         directory = self.lake.directory(name)
         self.lake.drop(name)
         self._tell(name, "drop")
@@ -150,18 +156,20 @@ class _Users:
         hint = self._hint(directory)
         self.narrator.check("the version hint is gone", expected=False, found=hint.exists())
 
-    def block_and_replay(self, name: str) -> None:
-        self.narrator.step(f"Put a strange file where the one of {NAMESPACE}.{name} belongs, and tell the service")
-        pointer = self.lake.create(name)
-        directory = self.lake.directory(name)
+    def block_and_replay(self, name: str, beside: Path) -> None:
+        self.narrator.step(
+            f"Put a strange file where the one of {NAMESPACE}.{name} belongs, and create that{self._how}"
+        )
+        directory = beside.parent / name
         stray = self._sfn_file(directory, name)
         stray.parent.mkdir(parents=True)
         stray.write_text("somebody's notes")
+        pointer = self.lake.create(name)
         self._tell(name, "create", metadata_location=pointer)
         waited = self.narrator.until("a dead letter", lambda: self.service.told(outcome="dead") > 0, expected=True)
         self.narrator.note(f"✓ {waited:.2f} s later it is a dead letter: the file is not ours, and is left alone")
         self._operate("status")
-        self.narrator.note("`LAST SWEEP` is that of the start: the tables came later, and events told of them")
+        self.narrator.note("`LAST SWEEP` is that of the start: the tables came later, and were heard of at once")
         self._operate("status", f"{NAMESPACE}.{name}")
         self.narrator.step("Take the file away, and replay the dead letter")
         stray.unlink()
@@ -175,11 +183,19 @@ class _Users:
 
     def outlast(self, server: CatalogServer, name: str, row: Row) -> None:
         directory, before = self.lake.directory(name), self.lake.pointer(name)
-        self.narrator.step(f"Commit to {NAMESPACE}.{name}, and stop the catalog before the service has heard of it")
-        pointer = self.lake.append(name, row)
-        server.stop()
-        self._tell(name, "commit", metadata_location=pointer)
-        self.narrator.note("✓ the event was accepted: it is on disk")
+        if self.service.gateway is None:
+            self.narrator.step(f"Commit to {NAMESPACE}.{name}, and stop the catalog before the service has heard of it")
+            pointer = self.lake.append(name, row)
+            server.stop()
+            self._tell(name, "commit", metadata_location=pointer)
+            self.narrator.note("✓ the event was accepted: it is on disk")
+        else:
+            self.narrator.step(f"Kill the service, commit to {NAMESPACE}.{name} past it, and stop the catalog too")
+            self.service.kill()
+            pointer = Lake(server.client()).append(name, row)
+            server.stop()
+            self.service.revive()
+            self.narrator.note("✓ the service is there again, and has heard of nothing")
         time.sleep(_OUTAGE)
         found = resolve(directory).metadata_location
         self.narrator.check(
@@ -198,7 +214,8 @@ class _Users:
         self._await_pointer(directory, name, pointer)
 
     def _tell(self, name: str, operation: str, **more: object) -> None:
-        self.service.tell({"namespace": [NAMESPACE], "name": name, "operation": operation, **more})
+        if self.service.gateway is None:
+            self.service.tell({"namespace": [NAMESPACE], "name": name, "operation": operation, **more})
 
     def _await_pointer(self, directory: Path, name: str, pointer: str) -> None:
         """The file beside the table, and the version hint, come to say what the catalog says."""
