@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Protocol
@@ -101,12 +100,12 @@ class Proxy:
         elif request.method == "GET" and request.path == CONFIG:
             await self._configure(request, replying)
         else:
-            await self._relay(request, replying, Passing(), change=change is not None)
+            await self._relay(request, replying)
 
     async def _change(self, change: Change, catalog: str, request: Asked, replying: Replying) -> None:
         commit = await self._concerning(change, catalog, request)
         if commit is None:
-            await self._relay(request, replying, Passing(), change=True)
+            await self._relay(request, replying)
         elif self._takes_anybody or fields.value(request.fields, b"authorization") is not None:
             await self._follow(await self._commits.before(commit, request.peer), request, replying)
         else:
@@ -131,7 +130,7 @@ class Proxy:
         """Forward what was noted, and note what comes of it."""
         passing = Passing()
         try:
-            await self._relay(request, replying, passing, change=True)
+            await self._relay(request, replying, passing)
         except (Unsure, Gone):
             await self._note(commit, request, passing)
             raise
@@ -150,50 +149,56 @@ class Proxy:
     async def _doubt(self, commit: Noted, request: Asked, replying: Replying) -> None:
         """Forward what the catalog should refuse, as nobody says whose it is."""
         passing = Passing()
-        await self._relay(request, replying, passing, change=True)
+        await self._relay(request, replying, passing)
         if passing.status is not None and outcome.is_done(passing.status):
             self._takes_anybody = True
             await self._note(commit, request, passing)
 
-    async def _relay(self, request: Asked, replying: Replying, passing: Passing, *, change: bool) -> None:
-        """Forward a request and answer with what comes back."""
-        sent = await self._outgoing(request, fields.to_catalog(request.fields, request.seen, request.peer))
-        async with self._sent(sent, change=change) as incoming:
-            passing.begun(incoming.status, fields.value(incoming.fields, b"content-encoding"))
+    async def _relay(self, request: Asked, replying: Replying, passing: Passing | None = None) -> None:
+        """Forward a request and answer with what comes back.
+
+        Args:
+            passing: sees the answer to a change on its way.
+        """
+        header = fields.to_catalog(request.fields, request.seen, request.peer)
+        incoming = await self._sent(request, header, change=passing is not None)
+        try:
+            if passing is not None:
+                passing.begun(incoming.status, fields.value(incoming.fields, b"content-encoding"))
             bodiless = incoming.status in _BODILESS
             await replying.begin(incoming.status, fields.to_client(incoming.fields, bodiless=bodiless))
             async for part in incoming.parts():
-                passing.part(part)
+                if passing is not None:
+                    passing.part(part)
                 await replying.part(part)
             await replying.part(b"", more=False)
+        finally:
+            incoming.end()
 
     async def _configure(self, request: Asked, replying: Replying) -> None:
         """Answer with the catalog's configuration, in which we take its place."""
         asked_for = fields.to_catalog(request.fields, request.seen, request.peer)
         plain = [(name, value) for name, value in asked_for if name.lower() != b"accept-encoding"]
-        sent = await self._outgoing(request, [*plain, (b"Accept-Encoding", b"identity")])
-        async with self._sent(sent, change=False) as incoming:
-            kept = fields.to_client(incoming.fields, bodiless=True)
+        incoming = await self._sent(request, [*plain, (b"Accept-Encoding", b"identity")], change=False)
+        try:
             body = b"".join([part async for part in incoming.parts(_CONFIG_LIMIT)])
+        finally:
+            incoming.end()
         if incoming.status == HTTPStatus.OK:
             found = rewrite.configuration(body, self._terms.base, request.seen.url)
             if found is not None:
                 body, self._separator = found.body, found.separator or naming.DEFAULT_SEPARATOR
-        await replying.whole(incoming.status, body, kept)
+        await replying.whole(incoming.status, body, fields.to_client(incoming.fields, bodiless=True))
 
-    async def _outgoing(self, request: Asked, header: Sequence[tuple[bytes, bytes]]) -> Outgoing:
-        return Outgoing(request.method, request.target, header, await request.body.outgoing())
-
-    @asynccontextmanager
-    async def _sent(self, request: Outgoing, *, change: bool) -> AsyncIterator[Incoming]:
-        began = time.perf_counter()
+    async def _sent(self, request: Asked, header: Sequence[tuple[bytes, bytes]], *, change: bool) -> Incoming:
+        outgoing = Outgoing(request.method, request.target, header, await request.body.outgoing())
+        began, status = time.perf_counter(), None
         try:
-            async with self._upstream.send(request) as incoming:
-                self._counted.answered(change=change, status=incoming.status, seconds=time.perf_counter() - began)
-                yield incoming
-        except Transient:
-            self._counted.answered(change=change, status=None, seconds=time.perf_counter() - began)
-            raise
+            incoming = await self._upstream.send(outgoing)
+            status = incoming.status
+        finally:
+            self._counted.answered(change=change, status=status, seconds=time.perf_counter() - began)
+        return incoming
 
 
 async def _troubled(trouble: Transient, replying: Replying) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,6 +67,10 @@ class Incoming:
         self.status = response.status
         self.fields: Sequence[tuple[bytes, bytes]] = response.raw_headers
 
+    def end(self) -> None:
+        """Let go of the connection; where the body is not over, it can't be used again."""
+        self._response.close() if not self._response.content.at_eof() else self._response.release()
+
     async def parts(self, limit: int | None = None) -> AsyncIterator[bytes]:
         """The body as it comes.
 
@@ -104,34 +107,31 @@ class Upstream:
         self._limit = aiohttp.ClientTimeout(total=None, connect=CONNECT, sock_read=terms.silence)
         self._session: aiohttp.ClientSession | None = None
 
-    @asynccontextmanager
-    async def send(self, request: Outgoing) -> AsyncIterator[Incoming]:
-        """The answer to a request, once its header is here.
+    async def send(self, request: Outgoing) -> Incoming:
+        """The answer to a request, once its header is here; whoever gets it ends it.
 
         Raises:
             Transient: scope catalog: nothing of it was sent.
             Unsure: it may have reached the catalog.
         """
         fields = CIMultiDict((_text(name), _text(value)) for name, value in request.fields)
-        context = self._opened().request(
-            request.method,
-            URL(self._terms.base + request.target, encoded=True),
-            headers=fields,
-            data=request.body,
-            skip_auto_headers=_UNASKED,
-            allow_redirects=False,
-            ssl=self._trust(),
-        )
         try:
-            response = await context
+            response = await self._opened().request(
+                request.method,
+                URL(self._terms.base + request.target, encoded=True),
+                headers=fields,
+                data=request.body,
+                skip_auto_headers=_UNASKED,
+                allow_redirects=False,
+                ssl=self._trust(),
+            )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise Transient(
                 self._where, scope=Scope.CATALOG, expected="a connection", found=_said(error), retry_after=1.0
             ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _lost(self._where, error) from error
-        async with response:
-            yield Incoming(self._where, response)
+        return Incoming(self._where, response)
 
     async def close(self) -> None:
         """Close all connections."""
