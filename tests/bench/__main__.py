@@ -21,6 +21,7 @@ from tests.bench import (
     filling,
     freshness,
     fsyncs,
+    passing,
     publishing,
     resolving,
     shared,
@@ -79,6 +80,7 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
         "resolve": partial(resolving.measure, chosen.resolve_runs),
         "publish": partial(publishing.measure, chosen.runs),
         "store": partial(storing.measure, chosen.runs, storing.ROUNDS),
+        "gateway": partial(passing.measure, passing.Extent(chosen.runs, chosen.passing_commits, chosen.seconds)),
         "filling": partial(filling.measure, filling.COMMITS),
         "soak": partial(soak.measure, chosen.soak_seconds),
     }
@@ -92,12 +94,15 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     timed = ["accept", "postgres", "freshness", "fsyncs", "coalescing", "backlog", "resolve", "publish", "store"]
-    names = [*timed, "filling", "soak"]
+    names = [*timed, "gateway", "filling", "soak"]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; without any all but the last")
     parser.add_argument("--runs", type=int, default=whole.runs, help="paired runs")
-    parser.add_argument("--seconds", type=int, default=whole.seconds, help="of each run of accept and postgres")
+    parser.add_argument(
+        "--seconds", type=int, default=whole.seconds, help="of each run of accept, postgres and gateway"
+    )
     parser.add_argument("--warm-up", type=int, default=whole.warm_up, help="seconds before each of those")
     parser.add_argument("--commits", type=int, default=fresh.commits, help="of each run of freshness")
+    parser.add_argument("--passing-commits", type=int, default=passing.COMMITS, help="of each run of gateway")
     parser.add_argument("--events", type=int, default=coalescing.EVENTS, help="of coalescing")
     parser.add_argument("--letters", type=int, default=backlog.LETTERS, help="of backlog")
     parser.add_argument("--resolve-runs", type=int, default=resolving.RUNS, help="paired runs of resolve")

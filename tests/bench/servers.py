@@ -92,6 +92,7 @@ class Setting:
         retention: `event_retention`.
         launcher: a command that starts the command that follows it.
         url: the inbox's, if it is no file.
+        more: further sections of the configuration.
     """
 
     folder: Path
@@ -101,6 +102,7 @@ class Setting:
     retention: str = "72h"
     launcher: Sequence[str] = ()
     url: str = ""
+    more: str = ""
 
     @property
     def inbox(self) -> Path:
@@ -121,7 +123,7 @@ class Setting:
             token=TOKEN,
             operator=OPERATOR,
         )
-        file.write_text(text)
+        file.write_text(f"{text}\n{self.more}")
         return file
 
 

@@ -20,6 +20,7 @@ from tests.bench import (
     filling,
     freshness,
     fsyncs,
+    passing,
     publishing,
     resolving,
     shared,
@@ -31,6 +32,7 @@ from tests.bench.servers import uvicorn
 from tests.bench.soak import Sample
 from tests.bench.wrk import Answers, installed, load
 from tests.faults import inboxes
+from tests.real_catalog import runtime
 from tests.servers.found import found
 
 MIB = 2**20
@@ -120,6 +122,14 @@ def test_backlog(tmp_path: Path) -> None:
 
 def test_publish(tmp_path: Path) -> None:
     check(publishing.measure(1, tmp_path, quiet), {"ordinal_publish_p50", "ordinal_publish_requests"})
+
+
+def test_gateway(tmp_path: Path) -> None:
+    needs("wrk")
+    needs("nginx")
+    runtime()
+    figures = passing.measure(passing.Extent(runs=1, commits=4, seconds=1), tmp_path, quiet)
+    check(figures, {"gateway_commit_p50_vs_direct", "gateway_get_vs_nginx", "gateway_get_vs_nginx_static"})
 
 
 def test_store(tmp_path: Path) -> None:

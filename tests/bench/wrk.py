@@ -15,7 +15,6 @@ CONNECTIONS: Final = 64
 TABLES: Final = 1_000
 TOKEN: Final = "a-sender-of-the-benchmarks"  # noqa: S105 - it opens nothing
 
-_SCRIPT: Final = Path(__file__).with_name("events.lua")
 _PATIENCE: Final = 30.0
 
 
@@ -64,22 +63,36 @@ def load(server: str, seconds: int, *, series: int, warehouse: Path) -> Answers:
     Raises:
         Unmeasured: a request was refused or lost, or there is no wrk.
     """
-    url = f"{server}/v1/events"
-    with_script = ["--script", str(_SCRIPT), url, "--", str(series), str(TABLES), TOKEN, str(warehouse)]
+    arguments = ("--", str(series), str(TABLES), TOKEN, str(warehouse))
+    return _counted("events.lua", f"{server}/v1/events", CONNECTIONS, seconds, *arguments)
+
+
+def reads(url: str, seconds: int, connections: int) -> Answers:
+    """Ask for one thing again and again.
+
+    Args:
+        url: of it.
+        seconds: for how long.
+        connections: at once.
+
+    Raises:
+        Unmeasured: as of `load`.
+    """
+    return _counted("gets.lua", url, connections, seconds)
+
+
+def _counted(script: str, url: str, connections: int, seconds: int, *arguments: str) -> Answers:
     command = [
         installed("wrk"),
-        "--threads",
-        "1",
-        "--connections",
-        str(CONNECTIONS),
-        "--timeout",
-        "30s",
-        "--duration",
-        f"{seconds}s",
+        *("--threads", "1"),
+        *("--connections", str(connections)),
+        *("--timeout", "30s"),
+        *("--duration", f"{seconds}s"),
+        *("--script", str(Path(__file__).with_name(script))),
+        url,
+        *arguments,
     ]
-    told = subprocess.run(
-        [*command, *with_script], capture_output=True, text=True, timeout=seconds + _PATIENCE, check=False
-    )
+    told = subprocess.run(command, capture_output=True, text=True, timeout=seconds + _PATIENCE, check=False)
     if told.returncode != 0:
         raise Unmeasured(f"wrk ended with {told.returncode}: {told.stderr.strip() or told.stdout.strip()}")
     found = json.loads(told.stdout.splitlines()[-1])

@@ -1,0 +1,234 @@
+"""What the gateway costs: commits through it beside direct ones, reads through it beside nginx.
+
+The catalog is Iceberg's own REST server. Its commits write a metadata file and its database; each that passes the
+gateway is on our disk before it is forwarded, and its table is published meanwhile, on the same processors. nginx
+proxies with one worker, as one process of ours does. Beside the catalog's server it also stands before a second nginx
+that answers from memory: then what is measured is the proxy alone, and all that a faster catalog could show.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import httpx
+
+from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.guard import Guarded
+from tests.bench.record import Figure, Goal, Run, Unmeasured
+from tests.bench.servers import CATALOG, NAMESPACE, Service, Setting, service
+from tests.bench.wire import Wire, wire
+from tests.bench.wrk import installed, reads
+from tests.real_catalog import runtime
+from tests.servers.process import free_port
+
+COMMIT_GOAL: Final = Goal("ratio", "<=", 1.15)
+READ_GOAL: Final = Goal("ratio", ">=", 0.2)
+COMMITS: Final = 150
+WARM_UP: Final = 40
+CONNECTIONS: Final = 16
+READ: Final = "read"
+"""The table that is read."""
+
+_BASE: Final = f"/v1/namespaces/{NAMESPACE}/tables"
+_SCHEMA: Final = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [{"id": 1, "name": "n", "required": False, "type": "long"}],
+}
+_NGINX: Final = """\
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 512; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  keepalive_requests 1000000000;
+  upstream catalog {{ server {upstream}; keepalive 64; keepalive_requests 1000000000; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{ {answer} }}
+  }}
+}}
+"""
+_PROXYING: Final = 'proxy_pass http://catalog; proxy_http_version 1.1; proxy_set_header Connection "";'
+_WITHIN: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is measured.
+
+    Attributes:
+        runs: how many figures.
+        commits: of each kind for each, through the gateway and direct in turn.
+        seconds: of each read.
+    """
+
+    runs: int = 5
+    commits: int = COMMITS
+    seconds: int = 10
+
+    @property
+    def short(self) -> bool:
+        """Less than what the goals are for."""
+        whole = Extent()
+        return self.runs < whole.runs or self.commits < whole.commits or self.seconds < whole.seconds
+
+
+def measure(extent: Extent, folder: Path, say: Callable[[str], None]) -> list[Figure]:
+    """Measure commits, then reads, of one catalog."""
+    home = folder / "catalog"
+    home.mkdir(parents=True)
+    with RestCatalogServer(home, runtime()) as server:
+        more = f'[gateway.{CATALOG}]\nupstream = "{server.uri}"\n'
+        setting = Setting(folder / "sfn", server.uri, home / "warehouse", interval="0s", more=more)
+        with service(setting) as served:
+            _create(server.uri)
+            return [_commits(extent, server.uri, served, say), *_reads(extent, server.uri, served, folder, say)]
+
+
+def _commits(extent: Extent, direct: str, served: Service, say: Callable[[str], None]) -> Figure:
+    runs = []
+    with wire(direct) as past, wire(served.url) as through:
+        ours, theirs = _Committer(through, f"/catalog/{CATALOG}", "ours"), _Committer(past, "", "theirs")
+        for _ in range(WARM_UP):
+            ours.commit()
+            theirs.commit()
+        for number in range(extent.runs):
+            pairs = [_pair(ours, theirs, reverse=turn % 2 == 1) for turn in range(extent.commits)]
+            runs.append(Run(median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)))
+            medians = f"{runs[-1].value:.2f} ms, direct {runs[-1].compared:.2f} ms"
+            say(f"gateway: commits {number + 1}/{extent.runs}: {medians}")
+    return Figure(
+        name="gateway_commit_p50_vs_direct",
+        unit="ms",
+        runs=runs,
+        compared_with="the same commits without the gateway",
+        goal=COMMIT_GOAL,
+        short=extent.short,
+        note="each noted on disk before it is forwarded, and published meanwhile",
+    )
+
+
+def _pair(ours: _Committer, theirs: _Committer, *, reverse: bool) -> tuple[float, float]:
+    if reverse:
+        second = theirs.commit()
+        return ours.commit(), second
+    return ours.commit(), theirs.commit()
+
+
+@dataclass(slots=True)
+class _Committer:
+    """Commits to one table, one after the other."""
+
+    wire: Wire
+    root: str
+    table: str
+    number: int = 0
+
+    def commit(self) -> float:
+        """Set a property: milliseconds."""
+        self.number += 1
+        updates = [{"action": "set-properties", "updates": {"n": str(self.number)}}]
+        body = json.dumps({"requirements": [], "updates": updates}).encode()
+        began = time.perf_counter()
+        reply = self.wire.ask("POST", f"{self.root}{_BASE}/{self.table}", body, {"Content-Type": "application/json"})
+        took = 1e3 * (time.perf_counter() - began)
+        if b'"metadata-location"' not in reply.body:
+            raise Unmeasured(f"a commit was answered with {reply.body[:200]!r}")
+        return took
+
+
+def _reads(extent: Extent, catalog: str, served: Service, folder: Path, say: Callable[[str], None]) -> Iterator[Figure]:
+    path = f"{_BASE}/{READ}"
+    answer = httpx.get(f"{catalog}{path}", trust_env=False).content
+    static = folder / "static"
+    static.mkdir()
+    (static / "table.json").write_bytes(answer)
+    said = f"root {static}; default_type application/json; try_files /table.json =404;"
+    with nginx(folder / "memory", "127.0.0.1:1", said) as memory:
+        more = f'[gateway.{CATALOG}]\nupstream = "{memory}"\n'
+        with service(Setting(folder / "fast", catalog, folder, more=more)) as fast:
+            for name, behind, before, goal in (
+                ("gateway_get_vs_nginx", catalog, served, READ_GOAL),
+                ("gateway_get_vs_nginx_static", memory, fast, None),
+            ):
+                with nginx(folder / name, behind.partition("//")[2], _PROXYING) as beside:
+                    urls = (f"{before.url}/catalog/{CATALOG}{path}", f"{beside}{path}")
+                    runs = _compared(name, urls, extent, say)
+                yield Figure(
+                    name=name,
+                    unit="reads/s",
+                    runs=runs,
+                    compared_with="one nginx worker before the same server",
+                    goal=goal,
+                    short=extent.short,
+                    note=f"{CONNECTIONS} connections, {len(answer)} bytes each",
+                )
+
+
+def _compared(name: str, urls: tuple[str, str], extent: Extent, say: Callable[[str], None]) -> list[Run]:
+    runs = []
+    for number in range(extent.runs + 1):
+        ours, theirs = (reads(url, extent.seconds, CONNECTIONS) for url in urls)
+        rates = f"{ours.rate:.0f} and {theirs.rate:.0f} reads/s"
+        say(f"{name} {number}/{extent.runs}: {rates}, {ours.p50:.2f} and {theirs.p50:.2f} ms")
+        runs.append(Run(ours.rate, theirs.rate))
+    # The first one warms the catalog's Java up.
+    return runs[1:]
+
+
+@contextmanager
+def nginx(folder: Path, upstream: str, answer: str) -> Iterator[str]:
+    """Where an nginx of one worker answers.
+
+    Args:
+        folder: for its files.
+        upstream: host and port that `http://catalog` is.
+        answer: what its only location does.
+
+    Raises:
+        Unmeasured: there is no nginx, or it does not start.
+    """
+    folder.mkdir(parents=True)
+    port, file, log = free_port(), folder / "nginx.conf", folder / "nginx.log"
+    file.write_text(_NGINX.format(folder=folder, upstream=upstream, port=port, answer=answer))
+    process = Guarded([installed("nginx"), "-c", file, "-g", "user root;"], env={}, log=log)
+    try:
+        give_up_at = time.monotonic() + _WITHIN
+        url = f"http://127.0.0.1:{port}"
+        while not _answers(url):
+            if process.status() is not None or time.monotonic() > give_up_at:
+                raise Unmeasured(f"nginx did not start: {log.read_text()[-500:]}")
+            time.sleep(0.02)
+        yield url
+    finally:
+        process.kill()
+
+
+def _answers(url: str) -> bool:
+    try:
+        httpx.get(url, trust_env=False)
+    except httpx.TransportError:
+        return False
+    return True
+
+
+def _create(uri: str) -> None:
+    with httpx.Client(base_url=uri, trust_env=False) as client:
+        client.post("/v1/namespaces", json={"namespace": [NAMESPACE]}).raise_for_status()
+        for name in ("ours", "theirs", READ):
+            client.post(_BASE, json={"name": name, "schema": _SCHEMA}).raise_for_status()
