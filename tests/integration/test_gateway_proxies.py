@@ -117,7 +117,7 @@ async def test_nginx_sends_changes_through_the_gateway_and_reads_to_the_catalog(
         )
         with running(program, file):
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
-                await until(lambda: (tmp_path / "pid").exists())
+                await until((tmp_path / "pid").exists)
                 for who, requests in (("gateway", [*CHANGES, CONFIG]), ("catalog", OTHERS)):
                     for method, target in requests:
                         answer = await client.request(method, target)
