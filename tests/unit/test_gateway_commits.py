@@ -21,7 +21,7 @@ from tests.integration.waiting import until
 from tests.promises.inboxes import HandClock
 
 ORDERS = TableName("prod", ("sales",), "orders")
-COMMIT = Noted(Change(Kind.COMMIT, "", "sales", "orders"), "prod", (ORDERS,))
+COMMIT = Noted(Change(Kind.COMMIT, "", "sales", "orders"), "prod", (ORDERS,), (ORDERS,))
 ANYTHING = Noted(Change(Kind.NAMESPACE, "", "sales"), "prod", ())
 HERE = "s3://lake/orders/metadata/1.json"
 BUSY = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=1.0)
@@ -78,6 +78,16 @@ async def test_a_change_of_anything_is_one_of_the_whole_catalog() -> None:
     assert ground.inbox.notes == [
         [Intent("an-id", (CatalogName("prod"),), "gateway.prod", "")],
         [Answered("an-id", known=True), Hint(CatalogName("prod"), "gateway.prod")],
+    ]
+
+
+async def test_of_a_rename_onto_a_name_that_is_left_out_only_the_old_one_is_looked_at() -> None:
+    ground, left_out = Ground(), TableName("prod", ("tmp",), "x")
+    rename = Noted(Change(Kind.RENAME, ""), "prod", (ORDERS, left_out), (ORDERS,))
+    await ground.commits.after(await ground.commits.before(rename, None), 204, None, b"")
+    assert ground.inbox.notes == [
+        [Intent("an-id", (ORDERS,), "gateway.prod", "")],
+        [Answered("an-id", known=True), Hint(ORDERS, "gateway.prod", renamed_to=left_out)],
     ]
 
 

@@ -9,7 +9,7 @@ intent put ──▶ forwarded ──▶ answered: the intent is closed, the tab
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -53,7 +53,8 @@ class Noted:
     Attributes:
         change: what is asked for.
         catalog: our name of the catalog.
-        named: its tables that matter to us; none where they can't be told.
+        named: its tables; none where they can't be told.
+        concerned: those of them that are published.
         intent: id of what was noted of it; None where nothing was.
         owed: the inbox should have taken it, and did not.
     """
@@ -61,13 +62,14 @@ class Noted:
     change: Change
     catalog: str
     named: tuple[TableName, ...]
+    concerned: tuple[TableName, ...] = ()
     intent: str | None = None
     owed: bool = False
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
         """What is to be looked at."""
-        return self.named or (CatalogName(self.catalog),)
+        return self.concerned or (CatalogName(self.catalog),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +121,14 @@ class Commits:
         intent = Intent(self._noting.token(), commit.subjects, self._noting.sender, peer or "")
         trouble = await self._put([intent])
         if trouble is None:
-            return Noted(commit.change, commit.catalog, commit.named, intent.id)
+            return replace(commit, intent=intent.id)
         if self._noting.on_failure is OnInboxFailure.REFUSE:
             raise trouble
         _log.warning(
             "commit passes without a note", gateway=self._noting.sender, catalog=commit.catalog, error=str(trouble)
         )
         self._counted.unnoted()
-        return Noted(commit.change, commit.catalog, commit.named, owed=True)
+        return replace(commit, owed=True)
 
     async def after(self, commit: Noted, status: int | None, floor: str | None, said: bytes) -> None:
         """Note what came of a commit; what can't be noted now is found by its intent, or by a sweep.
@@ -140,7 +142,8 @@ class Commits:
         known = status is not None and outcome.is_known(status)
         news: Sequence[Hint] = ()
         if status is not None and outcome.is_news(status):
-            news = outcome.hints(commit.change, commit.named, commit.catalog, self._noting.sender, floor, said)
+            told = outcome.hints(commit.change, commit.named, commit.catalog, self._noting.sender, floor, said)
+            news = [hint for hint in told if hint.subject in commit.subjects]
         answered = [] if commit.intent is None else [Answered(commit.intent, known=known)]
         trouble = await self._put([*answered, *news]) if answered or news else None
         if trouble is not None:

@@ -123,8 +123,8 @@ class Proxy:
             named = None
         if named is None:
             return Noted(change, catalog, ())
-        # Of a rename both names belong together.
-        return Noted(change, catalog, named) if any(map(self._reach.matters, named)) else None
+        concerned = tuple(filter(self._reach.matters, named))
+        return Noted(change, catalog, named, concerned) if concerned else None
 
     async def _follow(self, commit: Noted, request: Asked, replying: Replying) -> None:
         """Forward what was noted, and note what comes of it."""

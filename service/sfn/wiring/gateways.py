@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from sfn.errors import Broken
 from sfn.gateway.app import Application, alone, before
@@ -118,7 +118,7 @@ def _reach(settings: Settings, name: str, matters: Callable[[Subject], bool]) ->
     behind = settings.behind(name)
     return Reach(
         catalog=behind.get(""),
-        catalogs={prefix: catalog for prefix, catalog in behind.items() if prefix},
+        catalogs={unquote(prefix): catalog for prefix, catalog in behind.items() if prefix},
         matters=matters,
         asks_for_credentials=all(_shows_itself(settings.catalogs[catalog]) for catalog in behind.values()),
     )
