@@ -161,7 +161,7 @@ def unread(path: str, sender: Sender) -> tuple[Hint, ...]:
 def _notification(request: Arrived, address: polaris.Address) -> Decoded:
     sender = request.sender
     if sender.dialect not in {None, POLARIS}:
-        raise unknown("#", _expected(sender))
+        raise unknown(sender, "#")
     table = polaris.named(address, sender.catalogs)
     content = splitting.parsed(request.body)
     _check_depth(content, _SCHEMAS, "#", status=400)
@@ -189,7 +189,7 @@ def _each(request: Arrived, mode: Mode, told: Collection[str]) -> Decoded:
     for event in splitting.split(request, mode):
         dialect = next((one for one in asked if one.recognises(event)), None)
         if dialect is None:
-            raise unknown(event.at, _expected(request.sender))
+            raise unknown(request.sender, event.at)
         name = dialect.name
         _check_depth(event.content, dialect.depth, event.at)
         said = dialect.hints(event)
@@ -209,13 +209,6 @@ def _each(request: Arrived, mode: Mode, told: Collection[str]) -> Decoded:
 def _check_depth(content: object, most: int, at: str, *, status: int = 422) -> None:
     if too_deep(content, most):
         raise Rejected(at, status=status, expected=f"at most {most} levels of nesting", found="more")
-
-
-def _expected(sender: Sender) -> str:
-    """What is expected of a sender, to be said where it sends something else."""
-    if sender.dialect is None:
-        return "an event in a known format"
-    return f"an event in the format {sender.dialect}, which senders.{sender.name}.dialect says"
 
 
 def _check_told(hints: Iterable[Hint], told: Collection[str], at: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from sfn.dialects import envelope
 from sfn.dialects.envelope import Mode
-from sfn.dialects.event import Arrived, Event
+from sfn.dialects.event import Arrived, Event, Sender
 from sfn.dialects.fields import kind, wrong
 from sfn.errors import Rejected
 
@@ -46,7 +46,7 @@ def split(request: Arrived, mode: Mode) -> Iterator[Event]:
     """
     for index, event in enumerate(_split(request, mode)):
         if index == MAX_EVENTS:
-            raise Rejected("#", status=422, expected=f"at most {MAX_EVENTS} events", found="more")
+            raise _too_many("more")
         yield event
 
 
@@ -59,15 +59,15 @@ def parsed(body: bytes) -> object:
     return _read(_ONE, body, "#")
 
 
-def unknown(at: str, expected: str = "an event in a known format") -> Rejected:
-    """The refusal of what is of no known format."""
-    return Rejected(
-        at,
-        status=415,
-        expected=expected,
-        found="something else",
-        remedy='our own format is an object with "namespace" and "name"',
-    )
+def unknown(sender: Sender, at: str) -> Rejected:
+    """The refusal of what is of no known format, or not of the one that the sender is pinned to."""
+    if sender.dialect is None:
+        expected = "an event in a known format"
+        remedy = 'our own format is an object with "namespace" and "name"'
+    else:
+        expected = f"an event in the format {sender.dialect}"
+        remedy = f"senders.{sender.name}.dialect says that it sends no others"
+    return Rejected(at, status=415, expected=expected, found="something else", remedy=remedy)
 
 
 def _split(request: Arrived, mode: Mode) -> Iterator[Event]:
@@ -77,6 +77,8 @@ def _split(request: Arrived, mode: Mode) -> Iterator[Event]:
         yield Event(request, content, body[:LOGGED], _HEADERS, "#")
     elif body.lstrip(b" \t\r\n").startswith(b"[") and mode is not Mode.STRUCTURED:
         parts = _read(_MANY, body, "#")
+        if len(parts) > MAX_EVENTS:
+            raise _too_many(str(len(parts)))
         for index, part in enumerate(parts):
             yield from _events(request, bytes(part), f"#/{index}", mode)
     elif mode is Mode.BATCH:
@@ -86,13 +88,17 @@ def _split(request: Arrived, mode: Mode) -> Iterator[Event]:
         yield from _events(request, body, "#", mode)
 
 
+def _too_many(found: str) -> Rejected:
+    return Rejected("#", status=422, expected=f"at most {MAX_EVENTS} events", found=found)
+
+
 def _events(request: Arrived, body: bytes, at: str, mode: Mode) -> Iterator[Event]:
     content = _read(_ONE, body, at)
     is_said = mode in {Mode.STRUCTURED, Mode.BATCH}
     if not isinstance(content, dict):
         if is_said:
             raise Rejected(at, status=422, expected="a CloudEvent, an object", found=kind(content))
-        raise unknown(at)
+        raise unknown(request.sender, at)
     if is_said or envelope.is_one(content) or (mode is Mode.MARKED and "event_type" not in content):
         yield Event(request, envelope.structured(content, at), body[:LOGGED], at, f"{at}/data")
     elif "events" in content and "continuation-token" in content:
@@ -110,7 +116,7 @@ def _paged(request: Arrived, body: bytes, at: str) -> Iterator[Event]:
         place = f"{at}/events/{index}"
         content = _read(_ONE, bytes(part), place)
         if not isinstance(content, dict):
-            raise unknown(place)
+            raise unknown(request.sender, place)
         yield Event(request, content, bytes(part)[:LOGGED], place)
 
 
