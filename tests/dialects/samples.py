@@ -117,14 +117,8 @@ def _glue() -> Iterator[tuple[str, object]]:
         yield f"`{told}`", glue(OF_DATABASE, told, changedTables=["orders"])
     for told in ("CreateDatabase", "DeleteDatabase"):
         yield f"`{told}`", glue(OF_DATABASE, told, changedTables=[])
-    for told in (
-        "CreatePartition",
-        "BatchCreatePartition",
-        "UpdatePartition",
-        "DeletePartition",
-        "BatchDeletePartition",
-    ):
-        yield f"`{told}`", glue(OF_TABLE, told, tableName="orders", changedPartitions=["p=1"])
+    for told in ("Create", "BatchCreate", "Update", "BatchUpdate", "Delete", "BatchDelete"):
+        yield f"`{told}Partition`", glue(OF_TABLE, f"{told}Partition", tableName="orders", changedPartitions=["p=1"])
     yield "any other `detail-type`", glue("Glue Job State Change", "Succeeded")
 
 
