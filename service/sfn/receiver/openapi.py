@@ -133,8 +133,8 @@ PATHS: Final[dict[str, Any]] = {
         "post": {
             "operationId": "sendEvents",
             "summary": "Tell of changes to tables",
-            "description": "All events of a request are taken or none is. 202 comes after they are on disk. What Polaris, "
-            "Lakekeeper, Nessie, AWS Glue and Iceberg's events endpoint send is recognised too, as it is.",
+            "description": "All events of a request are taken or none is. 202 comes after they are on disk. What "
+            "Polaris, Lakekeeper, Nessie, AWS Glue and Iceberg's events endpoint send is recognised, too, as it is.",
             "security": [{"bearer": []}],
             "requestBody": {
                 "required": True,
