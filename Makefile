@@ -22,7 +22,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars servers catalog demo test coverage lint format simulate faults bench soak lock clean
+.PHONY: help venv jars servers catalog demo test coverage lint format simulate fuzz faults bench soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -80,6 +80,9 @@ format: venv ## sort the imports and format
 
 simulate: venv ## N random histories of the simulator (make simulate N=200)
 	@$(BIN)/python -m tests.simulation $(N)
+
+fuzz: venv ## inputs that a fuzzer makes up, ten minutes for each target (SFN_FUZZ_SECONDS for less)
+	@$(BIN)/python -m tests.fuzz --seconds "$${SFN_FUZZ_SECONDS:-600}"
 
 faults: jars servers ## the tests that kill, pause, starve and cut off real processes: twenty minutes (SFN_FAULT_ROUNDS for less)
 	@SFN_FAULT_ROUNDS=$${SFN_FAULT_ROUNDS:-60} $(BIN)/pytest -rP tests/faults

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import strategies as st
-
 from sfn.dialects import Arrived, Sender, decode
 from sfn.errors import Rejected
 from sfn.words import Hint, TableName
 
 ONE = Sender("etl", {"prod": "prod"})
 ORDERS = TableName("prod", ("sales",), "orders")
-
-scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**63)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=20)
-)
-anything = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-)
-"""Any JSON that both sides can read."""
 
 
 def said(body: bytes | object, sender: Sender = ONE) -> tuple[Hint, ...]:

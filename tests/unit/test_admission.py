@@ -61,3 +61,9 @@ def test_a_token_that_two_files_share_is_refused_with_both_places(ground: Ground
     party = "admin" if "admin" in other else "senders.b"
     assert caught.value.where == f"senders.a ({mine}:2) and {party} ({theirs}:1)"
     assert SECRET not in str(caught.value)
+
+
+def test_a_sender_may_be_pinned_to_a_dialect(ground: Ground) -> None:
+    text = "[senders.etl]\ndialect = 'glue'\nsecrets = { main = 'd' }\ncatalogs = { '1/eu' = 'prod' }"
+    sender = admission(ground.load(CATALOG + text)).senders.verify(b"Bearer d")
+    assert sender == Sender("etl", {"1/eu": "prod"}, "glue")

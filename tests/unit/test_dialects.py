@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfn.dialects import DIALECTS, MAX_EVENTS
-from tests.unit.telling import anything, orders, refusal_of, refused, said
+from tests.dialects.drawing import anything
+from tests.unit.telling import orders, refusal_of, refused, said
 
 
 def test_an_array_is_all_or_nothing_and_each_hint_has_its_own_bytes() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sfn.errors import Malformed
 from sfn.pointer.document import HINTS_KEPT, LIMIT, Commit, Document, Link, State, parse, render
-from tests.unit.telling import anything
+from tests.dialects.drawing import anything
 
 DAY_ONE, LAST_DAY = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

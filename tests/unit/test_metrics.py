@@ -145,7 +145,7 @@ async def test_events_are_counted_by_what_came_of_them(metrics: Metrics, clock: 
     events = metrics.events
     events.taken("own", Accepted(3, 1, 2), 4)
     events.taken("own", Accepted(1, 0), 0)
-    events.taken("another", Accepted(1, 0), 0)
+    events.taken("another", Accepted(1, 0), 0, 5)
     events.taken(None, Accepted(0, 0), 0)
     for status in (401, 422, 422, 503, 500):
         events.turned_down(status)
@@ -156,6 +156,7 @@ async def test_events_are_counted_by_what_came_of_them(metrics: Metrics, clock: 
         ("own", "duplicate"): 1,
         ("own", "ignored"): 4,
         ("another", "accepted"): 1,
+        ("another", "unmapped"): 5,
         ("none", "refused"): 3,
         ("none", "unavailable"): 2,
         ("another", "refused"): 1,

@@ -16,7 +16,7 @@ from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
 from sfn.dialects.polaris import TYPES, addressed
 from sfn.errors import Rejected
 from sfn.words import Birth, CatalogName, Hint, TableName
-from tests.unit.telling import anything
+from tests.dialects.drawing import anything
 
 SNOWFLAKE = Sender("snowflake", {"theirs": "prod", "a/b c": "dev"})
 PATH = "/v1/theirs/namespaces/ns1/tables/orders/notifications"

@@ -92,6 +92,7 @@ def test_a_file_with_every_key_is_read(ground: Ground) -> None:
         secrets = { old = "one", new = "two" }
         secrets_file = "/run/secrets/etl"
         catalogs = { theirs = "prod" }
+        dialect = "nessie"
         [catalogs.prod]
         type = "rest"
         uri = "http://user:password@catalog:8181/api"

@@ -85,3 +85,9 @@ def test_without_senders_it_may_be_of_any_catalog(tmp_path: Path) -> None:
     settings = Ground(tmp_path).load(CATALOG)
     (hint,) = understood(settings, concern(settings, Retirement()), kept(event("prod"), "anonymous"))
     assert hint.subject == TableName("prod", ("sales",), "t")
+
+
+def test_what_is_decoded_again_is_of_the_dialect_that_the_sender_is_pinned_to_now(tmp_path: Path) -> None:
+    pinned = Ground(tmp_path).load(SETTINGS.replace("[senders.etl]", '[senders.etl]\ndialect = "glue"'))
+    with pytest.raises(Rejected, match="an event in the format glue"):
+        understood(pinned, concern(pinned, Retirement()), kept(event("prod")))

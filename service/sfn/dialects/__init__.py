@@ -1,106 +1,66 @@
 """What senders say, turned into hints: one file a dialect, one line in `DIALECTS`.
 
-A dialect is a pair of pure functions over one event. It imports neither another dialect nor this module: it names in
-a protocol of its own what it needs of an `Event`. All events of a request are decoded, or none is.
+A dialect is a pair of pure functions over one event. It imports neither another dialect nor this module, but what
+belongs to none: `event`, `fields`, `outcome` and `envelope`. All events of a request are decoded, or none is.
 
 Polaris' notifications stand beside the table: their path says what they are, one a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple
 
-import msgspec
-
-from sfn.dialects import own, polaris
+from sfn.dialects import (
+    cloudevents,
+    envelope,
+    glue,
+    iceberg,
+    lakekeeper,
+    nessie,
+    own,
+    polaris,
+    polaris_events,
+    polaris_webhook,
+    reports,
+    splitting,
+)
+from sfn.dialects.envelope import Mode
+from sfn.dialects.event import Arrived, Event, Headers, Sender
+from sfn.dialects.fields import too_deep
+from sfn.dialects.outcome import Said, Unmapped
+from sfn.dialects.splitting import LOGGED, MAX_EVENTS, unknown
 from sfn.errors import Rejected
 from sfn.words import CatalogName, Hint
 
-MAX_EVENTS: Final = 1_000
-"""Most events of one request."""
-LOGGED: Final = 4_096
-"""Bytes of an event that are kept, for whoever asks what was told of a table last."""
+__all__ = [
+    "DIALECTS",
+    "LOGGED",
+    "MAX_EVENTS",
+    "MAX_HINTS",
+    "NAMES",
+    "OWN",
+    "POLARIS",
+    "Arrived",
+    "Decoded",
+    "Dialect",
+    "Event",
+    "Headers",
+    "Sender",
+    "decode",
+    "unread",
+]
 
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
-"""As ASGI gives them: names in lower case, in the order of arrival."""
+MAX_HINTS: Final = 2 * MAX_EVENTS
+"""Most hints of one request: as many as there are if each event is a rename."""
 
-_T = TypeVar("_T")
-_ONE: Final = msgspec.json.Decoder()
-_MANY: Final = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-@dataclass(frozen=True, slots=True)
-class Sender:
-    """A configured origin of events, after its secret was checked.
-
-    Attributes:
-        name: as the configuration calls it.
-        catalogs: the catalogs that it may speak for: its own name of each, and ours.
-    """
-
-    name: str
-    catalogs: Mapping[str, str]
-
-
-class Arrived(NamedTuple):
-    """A request whose sender is known.
-
-    Attributes:
-        path: of the request, percent-encoded as it came, without a query.
-        headers: of the request.
-        body: all of it.
-        sender: who sent it.
-    """
-
-    path: str
-    headers: Headers
-    body: bytes
-    sender: Sender
-
-
-class Event(NamedTuple):
-    """One event of a request: what a dialect is given.
-
-    Attributes:
-        request: what it came in.
-        content: the JSON object.
-        body: its bytes as they arrived, the first `LOGGED`: what waits for the disk must fit into memory.
-        at: the event's place in the body, a JSON pointer as URI fragment (RFC 6901, section 6).
-    """
-
-    request: Arrived
-    content: Mapping[str, object]
-    body: bytes
-    at: str
-
-    @property
-    def sender(self) -> str:
-        """The sender's name."""
-        return self.request.sender.name
-
-    def catalog(self, theirs: str | None, at: str) -> str:
-        """Our name of the catalog that the sender calls `theirs`; None is the only one it speaks for.
-
-        Args:
-            theirs: the sender's name of it.
-            at: where that was said.
-
-        Raises:
-            Rejected: 422, where the sender has no such catalog, or several and named none.
-        """
-        catalogs = self.request.sender.catalogs
-        if theirs is None and len(catalogs) == 1:
-            return next(iter(catalogs.values()))
-        if theirs is not None and theirs in catalogs:
-            return catalogs[theirs]
-        raise Rejected(
-            at,
-            status=422,
-            expected=f"one of {', '.join(catalogs)}" if catalogs else "a sender with a catalog",
-            found="none" if theirs is None else "another one",
-        )
+_THEIRS: Final = 8
+"""Most names of unmapped catalogs that are told of a request."""
+_FLAT: Final = 8
+"""Levels of a document that has lists and objects of texts in it, and room for what a later version adds."""
+_SCHEMAS: Final = 100
+"""Levels of one that carries metadata: each struct in a schema is three, so that some thirty fit into one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,25 +68,41 @@ class Dialect:
     """One sender's event format.
 
     Attributes:
-        name: for logs and metrics.
+        name: for logs and metrics, and what a sender is pinned to.
         recognises: whether an event is of this format, whether or not its fields are right.
         hints: what a recognised event says, nothing where it is of no concern; raises `Rejected` with 422.
+        depth: most levels of arrays and objects in each other, of which the event itself is the first.
     """
 
     name: str
     recognises: Callable[[Event], bool]
-    hints: Callable[[Event], tuple[Hint, ...]]
+    hints: Callable[[Event], Said]
+    depth: int
 
 
 OWN: Final = "own"
-DIALECTS: Final[tuple[Dialect, ...]] = (Dialect(OWN, own.recognises, own.hints),)
-"""In the order in which they are asked: the most telling first, our own last."""
-
-
 POLARIS: Final = "polaris"
-"""The dialect of notifications: it has paths of its own, so nothing need be recognised."""
-NAMES: Final = (*(dialect.name for dialect in DIALECTS), POLARIS)
+"""The dialect of notifications, which have paths of their own: elsewhere they are recognised to be refused."""
+DIALECTS: Final[tuple[Dialect, ...]] = (
+    Dialect(POLARIS, polaris.recognises, polaris.astray, _SCHEMAS),
+    Dialect("lakekeeper", lakekeeper.recognises, lakekeeper.hints, _SCHEMAS),
+    Dialect("polaris-webhook", polaris_webhook.recognises, polaris_webhook.hints, _FLAT),
+    Dialect("polaris-events", polaris_events.recognises, polaris_events.hints, _FLAT),
+    # What nobody reads may be as deep as what Lakekeeper's carry.
+    Dialect("cloudevents", cloudevents.recognises, cloudevents.carrying(own.recognises, own.hints), _SCHEMAS),
+    Dialect("glue", glue.recognises, glue.hints, _FLAT),
+    Dialect("iceberg", iceberg.recognises, iceberg.hints, _SCHEMAS),
+    # Other content than tables, and what operators add to events, is of shapes that nobody knows.
+    Dialect("nessie", nessie.recognises, nessie.hints, 2 * _FLAT),
+    # A scan's filter is as deep as it has terms.
+    Dialect("reports", reports.recognises, reports.hints, _SCHEMAS),
+    Dialect(OWN, own.recognises, own.hints, _FLAT),
+)
+"""In the order in which they are asked: the most telling first, our own last."""
+NAMES: Final = tuple(dialect.name for dialect in DIALECTS)
 """Of all dialects."""
+
+_BY_NAME: Final = {dialect.name: (dialect,) for dialect in DIALECTS}
 
 
 class Decoded(NamedTuple):
@@ -136,11 +112,15 @@ class Decoded(NamedTuple):
         hints: in the order of the events.
         ignored: events that are understood and of no concern.
         dialect: the format's name; of several that of the last event, None without any.
+        unmapped: events of catalogs of which nobody said which of ours they are.
+        theirs: what the events call these, some of them.
     """
 
     hints: tuple[Hint, ...]
     ignored: int
     dialect: str | None = None
+    unmapped: int = 0
+    theirs: tuple[str, ...] = ()
 
 
 def decode(request: Arrived, told: Collection[str] = ()) -> Decoded:
@@ -151,9 +131,10 @@ def decode(request: Arrived, told: Collection[str] = ()) -> Decoded:
         told: our names of catalogs that nobody can ask: what events leave out of them nobody will ever know.
 
     Raises:
-        Rejected: 400 not JSON (RFC 8259) or nested too deeply, 415 no known format, 422 a known format with a wrong
-            field, too many events, or one that says too little of a `told` catalog. Of a notification 400 for all of
-            this, and 404 for a catalog that the sender does not have. `where` points at the culprit.
+        Rejected: 400 not JSON (RFC 8259) or nested too deeply, 415 no known format or not the one that the sender is
+            pinned to, 422 a known format with a wrong field, too many events, or one that says too little of a `told`
+            catalog. Of a notification 400 for all of this but 415, and 404 for a catalog that the sender does not have.
+            `where` points at the culprit.
     """
     address = polaris.addressed(request.path)
     return _events(request, told) if address is None else _notification(request, address)
@@ -179,29 +160,55 @@ def unread(path: str, sender: Sender) -> tuple[Hint, ...]:
 
 def _notification(request: Arrived, address: polaris.Address) -> Decoded:
     sender = request.sender
+    if sender.dialect not in {None, POLARIS}:
+        raise unknown(sender, "#")
     table = polaris.named(address, sender.catalogs)
-    content = _json(_ONE, request.body, "#")
+    content = splitting.parsed(request.body)
+    _check_depth(content, _SCHEMAS, "#", status=400)
     told = polaris.hints(table, sender.name, content, request.body[:LOGGED])
     return Decoded(told, int(not told), POLARIS)
 
 
 def _events(request: Arrived, told: Collection[str]) -> Decoded:
     sender, body = request.sender, request.body
-    if len(sender.catalogs) == 1 and len(body) <= LOGGED:
+    mode = envelope.mode(request.headers)
+    is_ours = mode is Mode.PLAIN and (sender.dialect is None or sender.dialect == OWN)
+    if is_ours and len(sender.catalogs) == 1 and len(body) <= LOGGED:
         hint = own.at_once(body, sender.name, *sender.catalogs.values())
         if hint is not None:
             _check_told((hint,), told, "#")
             return Decoded((hint,), 0, OWN)
+    return _each(request, mode, told)
+
+
+def _each(request: Arrived, mode: Mode, told: Collection[str]) -> Decoded:
+    asked = DIALECTS if request.sender.dialect is None else _BY_NAME[request.sender.dialect]
     hints: list[Hint] = []
-    ignored, name = 0, None
-    for event in _split(request):
-        dialect = _dialect(event)
+    ignored, unmapped, name = 0, 0, None
+    theirs: dict[str, None] = {}
+    for event in splitting.split(request, mode):
+        dialect = next((one for one in asked if one.recognises(event)), None)
+        if dialect is None:
+            raise unknown(request.sender, event.at)
+        name = dialect.name
+        _check_depth(event.content, dialect.depth, event.at)
         said = dialect.hints(event)
+        if isinstance(said, Unmapped):
+            unmapped += 1
+            if len(theirs) < _THEIRS:
+                theirs[said.theirs] = None
+            continue
         _check_told(said, told, event.at)
         hints.extend(said)
         ignored += not said
-        name = dialect.name
-    return Decoded(tuple(hints), ignored, name)
+        if len(hints) > MAX_HINTS:
+            raise Rejected("#", status=422, expected=f"events of at most {MAX_HINTS} changes", found="more")
+    return Decoded(tuple(hints), ignored, name, unmapped, tuple(theirs))
+
+
+def _check_depth(content: object, most: int, at: str, *, status: int = 422) -> None:
+    if too_deep(content, most):
+        raise Rejected(at, status=status, expected=f"at most {most} levels of nesting", found="more")
 
 
 def _check_told(hints: Iterable[Hint], told: Collection[str], at: str) -> None:
@@ -211,48 +218,3 @@ def _check_told(hints: Iterable[Hint], told: Collection[str], at: str) -> None:
         if hint.subject.catalog in told and not is_news:
             expected = f"metadata_location, as nobody can ask {hint.subject.catalog} for it"
             raise Rejected(at, status=422, expected=expected, found=f"none for {hint.subject}")
-
-
-def _dialect(event: Event) -> Dialect:
-    for dialect in DIALECTS:
-        if dialect.recognises(event):
-            return dialect
-    raise _unknown(event.at)
-
-
-def _split(request: Arrived) -> Iterator[Event]:
-    body = request.body
-    if not body.lstrip(b" \t\r\n").startswith(b"["):
-        yield _event(request, body, "#")
-        return
-    parts = _json(_MANY, body, "#")
-    if len(parts) > MAX_EVENTS:
-        raise Rejected("#", status=422, expected=f"at most {MAX_EVENTS} events", found=str(len(parts)))
-    for index, part in enumerate(parts):
-        yield _event(request, bytes(part), f"#/{index}")
-
-
-def _event(request: Arrived, body: bytes, at: str) -> Event:
-    content = _json(_ONE, body, at)
-    if not isinstance(content, dict):
-        raise _unknown(at)
-    return Event(request, content, body[:LOGGED], at)
-
-
-def _json(decoder: msgspec.json.Decoder[_T], body: bytes, at: str) -> _T:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Rejected(at, status=400, expected="JSON in UTF-8", found=str(error)) from error
-    except RecursionError as error:
-        raise Rejected(at, status=400, expected="JSON", found="too many levels of nesting") from error
-
-
-def _unknown(at: str) -> Rejected:
-    return Rejected(
-        at,
-        status=415,
-        expected="an event in a known format",
-        found="something else",
-        remedy='our own format is an object with "namespace" and "name"',
-    )

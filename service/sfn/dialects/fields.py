@@ -54,6 +54,55 @@ def text(content: Mapping[str, object], key: str, at: str, limit: int = MAX_NAME
     return None if value is None else checked(value, at, key, limit)
 
 
+def mapping(value: object, at: str, key: str) -> Mapping[str, object]:
+    """The value as an object; arguments and errors as of `checked`."""
+    if not isinstance(value, dict):
+        raise wrong(at, key, "an object", kind(value))
+    return value
+
+
+def levels(value: object, at: str, key: str, expected: str = "an array of strings") -> tuple[str, ...]:
+    """The levels of a namespace, from an array of them; arguments and errors as of `checked`."""
+    if not isinstance(value, list):
+        raise wrong(at, key, expected, kind(value))
+    if len(value) > MAX_LEVELS:
+        raise wrong(at, key, f"at most {MAX_LEVELS} levels", "more")
+    return tuple(checked(level, f"{at}/{key}", index) for index, level in enumerate(value))
+
+
+def split(value: str, separator: str, at: str, key: str) -> tuple[str, ...]:
+    """The levels of a namespace, from one text of them; arguments and errors as of `checked`."""
+    parts = value.split(separator, MAX_LEVELS)
+    if len(parts) > MAX_LEVELS:
+        raise wrong(at, key, f"at most {MAX_LEVELS} levels", "more")
+    return tuple(checked(level, at, key) for level in parts)
+
+
+def identifier(value: object, at: str, key: str) -> tuple[tuple[str, ...], str]:
+    """A namespace's levels and a name, from one array of all of them; arguments and errors as of `checked`."""
+    if not isinstance(value, list) or not value:
+        raise wrong(at, key, "an array of a namespace's levels and a name", kind(value) if value else "nothing")
+    name = checked(value[-1], f"{at}/{key}", len(value) - 1)
+    return levels(value[:-1], at, key), name
+
+
+def named(value: object, at: str, key: str) -> tuple[tuple[str, ...], str]:
+    """A namespace's levels and a name, from an object of both; arguments and errors as of `checked`."""
+    content, place = mapping(value, at, key), f"{at}/{key}"
+    return levels(content.get("namespace"), place, "namespace"), checked(content.get("name"), place, "name")
+
+
+def too_deep(value: object, most: int) -> bool:
+    """Whether arrays and objects lie in each other on more than so many levels; without recursion."""
+    inside = [value]
+    for _ in range(most + 1):
+        holders = [one for one in inside if isinstance(one, dict | list)]
+        if not holders:
+            return False
+        inside = [part for one in holders for part in (one.values() if isinstance(one, dict) else one)]
+    return True
+
+
 def wrong(at: str, key: str | int, expected: str, found: str, *, status: int = 422) -> Rejected:
     """The refusal of one value."""
     return Rejected(f"{at}/{key}", status=status, expected=expected, found=found)

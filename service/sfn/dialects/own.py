@@ -14,19 +14,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final, Protocol, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME, checked, kind, text, wrong
+from sfn.dialects.event import Event
+from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME, checked, kind, levels, split, text, wrong
+from sfn.dialects.outcome import renamed
 from sfn.words import Birth, Hint, TableName
 
 OPERATIONS: Final = ("commit", "create", "register", "rename", "drop")
 
 _BIRTHS: Final = {"create": Birth.CREATE, "register": Birth.REGISTER}
-
-_DESTINATION_ID: Final = "\x1fdestination"
-"""Ends the event id of a rename's second hint: no id that arrives holds a control character."""
 
 _TIMESTAMP: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)",
@@ -50,34 +49,6 @@ class _Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _plain: Final = msgspec.json.Decoder(_Plain).decode
 
 
-class Told(Protocol):
-    """What this dialect needs of an event."""
-
-    @property
-    def content(self) -> Mapping[str, object]:
-        """The JSON object."""
-        ...
-
-    @property
-    def body(self) -> bytes:
-        """Its bytes as they arrived."""
-        ...
-
-    @property
-    def at(self) -> str:
-        """Its place, a JSON pointer."""
-        ...
-
-    @property
-    def sender(self) -> str:
-        """Who sent it."""
-        ...
-
-    def catalog(self, theirs: str | None, at: str) -> str:
-        """Our name of the sender's catalog; raises `Rejected`."""
-        ...
-
-
 def at_once(body: bytes, sender: str, catalog: str) -> Hint | None:
     """The hint of a plain event, read in a fifth of the time; None for any other, be it right or wrong.
 
@@ -98,12 +69,12 @@ def at_once(body: bytes, sender: str, catalog: str) -> Hint | None:
     return Hint(table, sender, event.event_id, event.metadata_location, body=body)
 
 
-def recognises(event: Told) -> bool:
+def recognises(event: Event) -> bool:
     """Whether it names a table the way that we do."""
-    return "namespace" in event.content and "name" in event.content
+    return event.data_at is None and "namespace" in event.content and "name" in event.content
 
 
-def hints(event: Told) -> tuple[Hint, ...]:
+def hints(event: Event) -> tuple[Hint, ...]:
     """One hint, or for a rename two: the old name with `renamed_to`, and the new one, of which the location was told.
 
     Raises:
@@ -117,15 +88,11 @@ def hints(event: Told) -> tuple[Hint, ...]:
     uuid = text(content, "table_uuid", at)
     text(content, "ref", at)
     _timestamp(content, "occurred_at", at)
-    destination = _destination(content, at, table, operation)
+    destination = _destination(content, at, table.catalog, operation)
     purge = _purge(content, at, operation)
     sender, body = event.sender, event.body
     if destination is not None:
-        arrival = None if event_id is None else event_id + _DESTINATION_ID
-        return (
-            Hint(table, sender, event_id, renamed_to=destination, uuid=uuid, body=body),
-            Hint(destination, sender, arrival, floor, uuid=uuid, renamed_from=table, body=body),
-        )
+        return renamed(Hint(table, sender, event_id, floor, uuid=uuid, body=body), table, destination, at)
     if operation == "drop":
         return (Hint(table, sender, event_id, drop=True, purge=purge, uuid=uuid, body=body),)
     return (Hint(table, sender, event_id, floor, uuid=uuid, birth=_BIRTHS.get(operation), body=body),)
@@ -140,7 +107,7 @@ def _operation(content: Mapping[str, object], at: str) -> str:
     return operation
 
 
-def _destination(content: Mapping[str, object], at: str, source: TableName, operation: str) -> TableName | None:
+def _destination(content: Mapping[str, object], at: str, catalog: str, operation: str) -> TableName | None:
     destination = content.get("destination")
     if operation != "rename":
         if destination is not None:
@@ -148,10 +115,7 @@ def _destination(content: Mapping[str, object], at: str, source: TableName, oper
         return None
     if not isinstance(destination, dict):
         raise wrong(at, "destination", "an object with the new namespace and name", kind(destination))
-    table = _table(destination, f"{at}/destination", source.catalog)
-    if table == source:
-        raise wrong(at, "destination", "another name than the old one", "the same")
-    return table
+    return _table(destination, f"{at}/destination", catalog)
 
 
 def _purge(content: Mapping[str, object], at: str, operation: str) -> bool:
@@ -171,16 +135,8 @@ def _table(content: Mapping[str, object], at: str, catalog: str) -> TableName:
 
 def _namespace(value: object, at: str) -> tuple[str, ...]:
     if isinstance(value, str):
-        levels = value.split(".")
-        namespace = tuple(checked(level, at, "namespace") for level in levels[: MAX_LEVELS + 1])
-    elif isinstance(value, list):
-        inside = f"{at}/namespace"
-        namespace = tuple(checked(level, inside, index) for index, level in enumerate(value[: MAX_LEVELS + 1]))
-    else:
-        raise wrong(at, "namespace", "an array of strings or one dotted string", kind(value))
-    if len(namespace) > MAX_LEVELS:
-        raise wrong(at, "namespace", f"at most {MAX_LEVELS} levels", "more")
-    return namespace
+        return split(value, ".", at, "namespace")
+    return levels(value, at, "namespace", "an array of strings or one dotted string")
 
 
 def _timestamp(content: Mapping[str, object], key: str, at: str) -> None:

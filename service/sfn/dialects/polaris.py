@@ -15,11 +15,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from sfn.dialects.event import Event
 from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, checked, kind, wrong
 from sfn.errors import Rejected
 from sfn.words import Birth, Hint, TableName
@@ -86,6 +87,17 @@ def named(address: Address, catalogs: Mapping[str, str]) -> TableName:
     namespace = tuple(checked(level, "path", "namespace", status=_MALFORMED) for level in levels)
     name = checked(_decoded(address.table, "table"), "path", "table", status=_MALFORMED)
     return TableName(catalogs[prefix], namespace, name)
+
+
+def recognises(event: Event) -> bool:
+    """Whether it is a notification that was sent to another path than one's own."""
+    return event.data_at is None and "notification-type" in event.content and "payload" in event.content
+
+
+def astray(_event: Event) -> NoReturn:
+    """No hint: its body does not say which table is meant. Raises `Rejected` with 422."""
+    expected = "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications, as its body does not name the table"
+    raise Rejected("path", status=422, expected=expected, found="a notification sent elsewhere")
 
 
 def hints(table: TableName, sender: str, content: object, body: bytes) -> tuple[Hint, ...]:

@@ -22,7 +22,7 @@ from sfn.telemetry.metrics import Events
 from sfn.words import BODY_KEPT, Accepted, Undecodable
 
 PATH: Final = "/v1/events"
-"""Where all dialects are understood but for Polaris' notifications, which have paths of their own."""
+"""Where all dialects are taken but for Polaris' notifications, which have paths of their own."""
 
 
 _NOTHING: Final = Accepted(0, 0)
@@ -124,8 +124,10 @@ class Ingest:
         wanted = self._concern.of(decoded.hints)
         taken = await self._intake.put(wanted) if wanted else _NOTHING
         ignored = decoded.ignored + len(decoded.hints) - len(wanted)
-        self._counted.taken(decoded.dialect, taken, ignored)
-        return face.taken(taken, ignored)
+        self._counted.taken(decoded.dialect, taken, ignored, decoded.unmapped)
+        if decoded.unmapped:
+            self._tell_unmapped(decoded, sender)
+        return face.taken(taken, ignored + decoded.unmapped)
 
     async def _read(self, receive: body.Receive, length: int | None, path: str, sender: Sender) -> bytes | None:
         try:
@@ -162,6 +164,13 @@ class Ingest:
     def _tell_not_taken(self, trouble: Transient) -> None:
         if (left_out := self._seldom.passing("not taken")) is not None:
             _log.warning("events not taken", error=str(trouble), left_out=left_out)
+
+    def _tell_unmapped(self, decoded: Decoded, sender: Sender) -> None:
+        if (left_out := self._seldom.passing(("unmapped", sender.name))) is not None:
+            found = decoded.theirs
+            remedy = f'senders.{sender.name}.catalogs = {{ "{found[0]}" = "…" }}, if it is one of ours'
+            event = "event of an unmapped catalog"
+            _log.info(event, sender=sender.name, found=found, remedy=remedy, left_out=left_out)
 
     async def _make_up(self, path: str, sender: Sender, remedy: str) -> None:
         """Have looked at what a body may tell of that nobody read; but for catalogs that are told of alone none can."""

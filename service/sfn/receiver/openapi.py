@@ -56,6 +56,12 @@ SCHEMAS: Final[dict[str, Any]] = {
             "occurred_at": {"type": ["string", "null"], "format": "date-time"},
         },
     },
+    "CloudEvent": {
+        "type": "object",
+        "description": "of any source; its data is an Event, or that of a catalog which sends CloudEvents",
+        "required": ["specversion", "id", "source", "type"],
+        "properties": {"specversion": {"const": "1.0"}, "id": _TEXT, "source": _TEXT, "type": _TEXT},
+    },
     "Accepted": {
         "type": "object",
         "description": "what became of the hints; a rename is two",
@@ -90,6 +96,7 @@ SCHEMAS: Final[dict[str, Any]] = {
 
 _PROBLEM: Final = {problem.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _EVENT: Final = {"$ref": "#/components/schemas/Event"}
+_CLOUD_EVENT: Final = {"$ref": "#/components/schemas/CloudEvent"}
 RETRY_AFTER: Final = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
 
 
@@ -126,7 +133,8 @@ PATHS: Final[dict[str, Any]] = {
         "post": {
             "operationId": "sendEvents",
             "summary": "Tell of changes to tables",
-            "description": "All events of a request are taken or none is. 202 comes after they are on disk.",
+            "description": "All events of a request are taken or none is. 202 comes after they are on disk. What "
+            "Polaris, Lakekeeper, Nessie, AWS Glue and Iceberg's events endpoint send is recognised, too, as it is.",
             "security": [{"bearer": []}],
             "requestBody": {
                 "required": True,
@@ -134,7 +142,11 @@ PATHS: Final[dict[str, Any]] = {
                     "application/json": {
                         "schema": {"oneOf": [_EVENT, {"type": "array", "items": _EVENT, "maxItems": MAX_EVENTS}]},
                         "example": {"namespace": ["sales"], "name": "orders"},
-                    }
+                    },
+                    "application/cloudevents+json": {"schema": _CLOUD_EVENT},
+                    "application/cloudevents-batch+json": {
+                        "schema": {"type": "array", "items": _CLOUD_EVENT, "maxItems": MAX_EVENTS}
+                    },
                 },
             },
             "responses": {
@@ -150,7 +162,9 @@ PATHS: Final[dict[str, Any]] = {
                 "413": refusal(
                     "too large; those of the sender's catalogs that can be listed are looked through instead"
                 ),
-                "415": refusal("no known event format; or compressed, which is made up for as with 413"),
+                "415": refusal(
+                    "no known event format, or not the sender's; or compressed, which is made up for as with 413"
+                ),
                 "422": refusal("a known format with a wrong field, named in `errors`"),
                 "500": refusal("an error of the service"),
                 "503": refusal("nothing was taken; try again", **RETRY_AFTER),

@@ -43,6 +43,7 @@ Token: TypeAlias = Annotated[SecretStr, AfterValidator(texts.bearer_token)]
 Tokens: TypeAlias = Annotated[Mapping[Text, Token], BeforeValidator(texts.table)]
 Properties: TypeAlias = Annotated[Mapping[Text, SecretStr], BeforeValidator(texts.table)]
 HttpHeaders: TypeAlias = Annotated[Mapping[str, SecretStr], BeforeValidator(texts.table)]
+Dialect: TypeAlias = Annotated[Text, AfterValidator(texts.dialect)]
 Names: TypeAlias = Annotated[Mapping[Text, Text], BeforeValidator(texts.table)]
 Pause: TypeAlias = Annotated[Duration, between("0s", "1h")]
 """The inbox takes a longer one for a clock that jumped, and passes over it."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sfn.settings.kinds import File, Names, Text, Token, Tokens, only
+from sfn.settings.kinds import Dialect, File, Names, Text, Token, Tokens, only
 from sfn.settings.section import Section
 
 
@@ -19,6 +19,7 @@ class SenderSettings(Section):
         secrets_file: more tokens, one a line; read again when it changes.
         catalog: the one catalog that it speaks for.
         catalogs: or several: its own names of them, and ours.
+        dialect: the format of its events, and no other; None: whichever they are recognised to be of.
     """
 
     scheme: Annotated[Text, only("bearer", "'bearer', the only scheme of this version")] = "bearer"
@@ -26,6 +27,7 @@ class SenderSettings(Section):
     secrets_file: File | None = None
     catalog: Text | None = None
     catalogs: Names = Field(default_factory=dict)
+    dialect: Dialect | None = None
 
 
 class AdminSettings(Section):

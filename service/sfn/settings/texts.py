@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import SecretStr
 
+from sfn.dialects import NAMES
 from sfn.errors import LocationRefused
 from sfn.pointer.location import canonical, checked
 from sfn.receiver.bearer import well_formed
@@ -72,6 +73,13 @@ def path(value: object) -> object:
     """The path of a file."""
     if not isinstance(value, str) or value in {"", "."}:
         raise ValueError("the path of a file")
+    return value
+
+
+def dialect(value: str) -> str:
+    """The name of a format of events."""
+    if value not in NAMES:
+        raise ValueError(f"one of {', '.join(NAMES)}")
     return value
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
@@ -63,6 +63,7 @@ class _Taken:
     accepted: Counter
     duplicate: Counter
     ignored: Counter
+    unmapped: Counter
 
 
 class Events:
@@ -93,13 +94,14 @@ class Events:
         for status in _REFUSALS:
             self._refused.labels(str(status))
 
-    def taken(self, dialect: str | None, accepted: Accepted, ignored: int) -> None:
+    def taken(self, dialect: str | None, accepted: Accepted, ignored: int, unmapped: int = 0) -> None:
         """A request was answered with success.
 
         Args:
             dialect: the name of its events' format; None where there was no event in it.
             accepted: what became of that which went into the inbox.
             ignored: events that are understood and of no concern.
+            unmapped: events of catalogs of which nobody said which of ours they are.
         """
         name = dialect or _NO_DIALECT
         taken = self._taken.get(name)
@@ -113,6 +115,8 @@ class Events:
             self._superseded.inc(accepted.superseded)
         if ignored:
             taken.ignored.inc(ignored)
+        if unmapped:
+            taken.unmapped.inc(unmapped)
 
     def turned_down(self, status: int, dialect: str | None = None) -> None:
         """A request was answered with an error: nothing of it was taken.
@@ -127,7 +131,7 @@ class Events:
             self._refused.labels(str(status)).inc()
 
     def _taken_of(self, dialect: str) -> _Taken:
-        return _Taken(*(self._received.labels(dialect, result) for result in ("accepted", "duplicate", "ignored")))
+        return _Taken(*(self._received.labels(dialect, field.name) for field in fields(_Taken)))
 
 
 class Transaction(Protocol):

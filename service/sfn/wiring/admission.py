@@ -46,7 +46,10 @@ def admission(settings: Settings) -> Admission:
     Raises:
         Broken: a file of tokens can't be read, or two parties have the same token.
     """
-    senders = {f"senders.{name}": Sender(name, settings.catalogs_of(name)) for name in settings.senders}
+    senders = {
+        f"senders.{name}": Sender(name, settings.catalogs_of(name), one.dialect)
+        for name, one in settings.senders.items()
+    }
     parties = {f"senders.{name}": _tokens(one.secrets, one.secrets_file) for name, one in settings.senders.items()}
     admin = settings.admin
     if admin.token is not None or admin.token_file is not None:

@@ -32,7 +32,12 @@ def understood(settings: Settings, ours: Concern, event: Undecodable) -> Sequenc
     if settings.senders and event.sender not in settings.senders:
         known = ", ".join(settings.senders)
         raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
-    catalogs = settings.catalogs_of(event.sender) if settings.senders else {name: name for name in settings.catalogs}
     kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
-    decoded = ours.decoded(Arrived(event.path, kind, event.body, Sender(event.sender, catalogs)))
+    decoded = ours.decoded(Arrived(event.path, kind, event.body, _sender(settings, event.sender)))
     return ours.of(decoded.hints)
+
+
+def _sender(settings: Settings, name: str) -> Sender:
+    if not settings.senders:
+        return Sender(name, {catalog: catalog for catalog in settings.catalogs})
+    return Sender(name, settings.catalogs_of(name), settings.senders[name].dialect)

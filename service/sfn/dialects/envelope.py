@@ -1,0 +1,184 @@
+"""CloudEvents: how they come over HTTP, and one shape for all of them, that of JSON's structured mode.
+
+    {"specversion": "1.0", "id": …, "source": …, "type": …, any other attribute, "data": …}
+
+As in the specification (its HTTP binding and JSON format, version 1.0) an attribute that is null is not set. Unlike
+there a name may have any characters: Lakekeeper's have hyphens.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import Error, a2b_base64
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from sfn.dialects.event import Headers
+from sfn.dialects.fields import checked, kind, wrong
+from sfn.errors import Rejected
+
+REQUIRED: Final = ("specversion", "id", "source", "type")
+POLARIS_EVENT: Final = b"x-polaris-event"
+"""Apache Polaris' webhook says with it that its body is an event."""
+
+_VERSION: Final = "1.0"
+_MEDIA_TYPE: Final = b"application/cloudevents"
+_PREFIXES: Final = (b"ce-", b"ce_")
+"""Of attributes that are headers; the second one is Kafka's, which what carries messages over may leave as it is."""
+_BINARY: Final = frozenset(prefix + name.encode() for prefix in _PREFIXES for name in REQUIRED)
+_PLAIN_JSON: Final = (b"content-type", b"application/json")
+_TELLING: Final = _BINARY | {_PLAIN_JSON[0], POLARIS_EVENT}
+_JSON: Final = re.compile(rb"\s*([\w.-]+/([\w.-]+\+)?json)?\s*(;.*)?", re.IGNORECASE | re.DOTALL)
+"""A media type of JSON, or none."""
+_QUOTED: Final = re.compile(rb'"(.*)"', re.DOTALL)
+_ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
+
+
+class Mode(Enum):
+    """How the headers say that events come."""
+
+    PLAIN = auto()
+    """They say nothing: the body tells."""
+    MARKED = auto()
+    """Polaris' webhook says that it is one."""
+    STRUCTURED = auto()
+    """The body is a CloudEvent."""
+    BATCH = auto()
+    """It is an array of them."""
+    BINARY = auto()
+    """It is a CloudEvent's `data`, the attributes are headers."""
+
+
+def mode(headers: Headers) -> Mode:
+    """How events come.
+
+    Raises:
+        Rejected: 415, as CloudEvents in another format than JSON.
+    """
+    # Of nearly every request: to look through its headers takes less than to note them all.
+    for header in headers:
+        if header[0] in _TELLING and header != _PLAIN_JSON:
+            return _told(headers)
+    return Mode.PLAIN
+
+
+def is_one(content: Mapping[str, object]) -> bool:
+    """Whether an object of which no header tells is a CloudEvent."""
+    return all(name in content for name in REQUIRED)
+
+
+def structured(content: Mapping[str, object], at: str) -> dict[str, object]:
+    """A CloudEvent of which the body has all.
+
+    Args:
+        content: the JSON object.
+        at: its place.
+
+    Raises:
+        Rejected: 422, an attribute that each must have is missing or wrong, or `data_base64` is.
+    """
+    event = {name: value for name, value in content.items() if value is not None}
+    encoded = event.pop("data_base64", None)
+    _check(event, at)
+    if encoded is not None:
+        if "data" in event:
+            raise wrong(at, "data_base64", "none beside data", "both")
+        event["data"] = _decoded(encoded, event.get("datacontenttype"), at)
+    return event
+
+
+def binary(headers: Headers, body: bytes, at: str) -> dict[str, object]:
+    """A CloudEvent of which the headers have the attributes.
+
+    Args:
+        headers: of the request.
+        body: the `data`; none at all, or null, where there is none.
+        at: how a refusal calls the headers.
+
+    Raises:
+        Rejected: 400, a header is there twice or is not UTF-8, or the body is not the JSON that it should be; 422 as
+            `structured`.
+    """
+    event: dict[str, object] = {}
+    media_type = b""
+    for name, value in headers:
+        if name == b"content-type":
+            media_type = value
+        elif name.startswith(_PREFIXES):
+            attribute = name[3:].decode("latin-1")
+            if attribute in event:
+                raise wrong(at, attribute, "one such attribute", "two", status=400)
+            event[attribute] = _value(value, at, attribute)
+    event.pop("data", None)
+    _check(event, at)
+    if (data := _read(body, media_type)) is not None:
+        event["data"] = data
+    return event
+
+
+def _told(headers: Headers) -> Mode:
+    named = dict(headers)
+    media_type = named.get(b"content-type", b"").lower()
+    if media_type.startswith(_MEDIA_TYPE):
+        return _by(media_type.partition(b";")[0].strip())
+    if not _BINARY.isdisjoint(named):
+        return Mode.BINARY
+    return Mode.MARKED if POLARIS_EVENT in named else Mode.PLAIN
+
+
+def _by(media_type: bytes) -> Mode:
+    match media_type.removeprefix(_MEDIA_TYPE):
+        case b"" | b"+json":
+            return Mode.STRUCTURED
+        case b"-batch" | b"-batch+json":
+            return Mode.BATCH
+        case _:
+            expected = "application/cloudevents+json or application/cloudevents-batch+json"
+            raise Rejected("#", status=415, expected=expected, found="CloudEvents in another format")
+
+
+def _check(event: Mapping[str, object], at: str) -> None:
+    for name in REQUIRED:
+        checked(event.get(name), at, name)
+    if event["specversion"] != _VERSION:
+        raise wrong(at, "specversion", f"a CloudEvent of version {_VERSION}", "another version")
+
+
+def _value(header: bytes, at: str, attribute: str) -> str:
+    quoted = _QUOTED.fullmatch(header)
+    plain = header if quoted is None else _ESCAPED.sub(rb"\1", quoted[1])
+    try:
+        return unquote_to_bytes(plain).decode()
+    except UnicodeDecodeError:
+        raise wrong(at, attribute, "percent-encoded UTF-8", "other bytes", status=400) from None
+
+
+def _read(body: bytes, media_type: bytes) -> object:
+    """The `data` in a body; None for what is no JSON and does not claim to be any."""
+    if not body:
+        return None
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if _JSON.fullmatch(media_type) is None:
+            return None
+        found = "too many levels of nesting" if isinstance(error, RecursionError) else str(error)
+        raise Rejected("#", status=400, expected="JSON in UTF-8", found=found) from error
+
+
+def _decoded(encoded: object, media_type: object, at: str) -> object:
+    """The `data` in base64; None for what is no JSON and does not claim to be any."""
+    if not isinstance(encoded, str):
+        raise wrong(at, "data_base64", "a string", kind(encoded))
+    try:
+        content = a2b_base64(encoded, strict_mode=True)
+    except (Error, ValueError):
+        raise wrong(at, "data_base64", "base64", "something else") from None
+    try:
+        return _read(content, media_type.encode("utf-8", "replace") if isinstance(media_type, str) else b"")
+    except Rejected:
+        raise wrong(at, "data_base64", "JSON in UTF-8", "something else") from None

@@ -1,0 +1,66 @@
+"""Nessie's events, as it sends them to Kafka or NATS: one JSON object each.
+
+    {"type": "CONTENT_STORED", "id": …, "repositoryId": …, "eventCreationTimestamp": …,
+     "reference": {"type": "BRANCH", "name": "main"}, "contentKey": {"elements": ["a", "b", "t"]},
+     "content": {"type": "ICEBERG_TABLE", "metadataLocation": …}}
+
+What is a catalog to us is a branch there: those that the sender maps are followed, and no tag or detached commit. A
+merge and a commit name what they changed in events of their own; what moves a branch to another commit does not. A
+rename is a CONTENT_REMOVED and a CONTENT_STORED, and which of these is a rename's is not said, nor the table's uuid.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sfn.dialects.event import Event
+from sfn.dialects.fields import MAX_LOCATION, checked, identifier, mapping, text
+from sfn.dialects.outcome import Said, Unmapped
+from sfn.words import CatalogName, Hint, TableName
+
+STORED: Final = "CONTENT_STORED"
+REMOVED: Final = "CONTENT_REMOVED"
+MOVED: Final = "REFERENCE_UPDATED"
+
+_BRANCH: Final = "BRANCH"
+_TABLE: Final = "ICEBERG_TABLE"
+
+
+def recognises(event: Event) -> bool:
+    """Whether it tells of something in a repository."""
+    content = event.content
+    if event.data_at is not None or not isinstance(content.get("type"), str):
+        return False
+    if content["type"] in {STORED, REMOVED}:
+        return "contentKey" in content
+    return "repositoryId" in content and "eventCreationTimestamp" in content
+
+
+def hints(event: Event) -> Said:
+    """One hint, where a branch is concerned.
+
+    Raises:
+        Rejected: 422, a field is wrong.
+    """
+    content, at = event.content, event.at
+    told = content["type"]
+    if told not in {STORED, REMOVED, MOVED}:
+        return ()
+    content_type, location = None, None
+    if told == STORED:
+        stored = mapping(content.get("content"), at, "content")
+        content_type = checked(stored.get("type"), f"{at}/content", "type")
+        location = text(stored, "metadataLocation", f"{at}/content", MAX_LOCATION)
+    reference = mapping(content.get("reference"), at, "reference")
+    if content_type not in {None, _TABLE} or reference.get("type") != _BRANCH:
+        return ()
+    theirs = checked(reference.get("name"), f"{at}/reference", "name")
+    ours = event.known(theirs)
+    if ours is None:
+        return Unmapped(theirs)
+    event_id = text(content, "id", at)
+    if told == MOVED:
+        return (Hint(CatalogName(ours), event.sender, event_id, body=event.body),)
+    key = mapping(content.get("contentKey"), at, "contentKey")
+    table = TableName(ours, *identifier(key.get("elements"), f"{at}/contentKey", "elements"))
+    return (Hint(table, event.sender, event_id, location, drop=told == REMOVED, body=event.body),)

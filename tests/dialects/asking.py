@@ -1,0 +1,105 @@
+"""Requests of senders, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from sfn.dialects import LOGGED, Arrived, Decoded, Headers, Sender, decode
+from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
+from sfn.errors import Rejected
+from sfn.words import CatalogName, Hint, TableName
+
+GOLDEN: Final = Path(__file__).parent / "golden"
+STRUCTURED: Final = ((b"content-type", b"application/cloudevents+json; charset=utf-8"),)
+BATCH: Final = ((b"content-type", b"application/cloudevents-batch+json"),)
+
+WAREHOUSE: Final = "5f0c2a9e-7d1b-11f0-8a3e-0242ac120002"
+UUID: Final = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
+ACCOUNT: Final = "123456789012/eu-central-1"
+
+SENDER: Final = Sender("catalogs", {"theirs": "prod", WAREHOUSE: "lake", "main": "git", ACCOUNT: "aws"})
+"""It speaks for a catalog of each kind."""
+ONE: Final = Sender("one", {"prod": "prod"})
+"""It has a single catalog, under our own name of it."""
+
+
+def golden(name: str) -> bytes:
+    """A sample, as it would arrive."""
+    return (GOLDEN / f"{name}.json").read_bytes().rstrip(b"\n")
+
+
+def document(name: str) -> dict[str, Any]:
+    """What a sample holds."""
+    content: dict[str, Any] = json.loads(golden(name))
+    return content
+
+
+def decoded(body: object, sender: Sender = SENDER, headers: Headers = (), path: str = "/v1/events") -> Decoded:
+    """What is said by a body, or by what makes one."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return decode(Arrived(path, headers, raw, sender))
+
+
+def hints(body: object, sender: Sender = SENDER, headers: Headers = ()) -> tuple[Hint, ...]:
+    """The hints, where no event is of no concern."""
+    said = decoded(body, sender, headers)
+    assert (said.ignored, said.unmapped) == (0, 0)
+    return said.hints
+
+
+def outcome(body: object, sender: Sender = SENDER, headers: Headers = ()) -> tuple[str | None, int, int, int]:
+    """The dialect, and how many hints, ignored and unmapped events there are."""
+    said = decoded(body, sender, headers)
+    return said.dialect, len(said.hints), said.ignored, said.unmapped
+
+
+def refusal_of(body: object, sender: Sender = SENDER, headers: Headers = ()) -> Rejected | None:
+    """Anything else that is raised fails the test; so does a hint that is none."""
+    try:
+        said = decoded(body, sender, headers)
+    except Rejected as refusal:
+        return refusal
+    for hint in said.hints:
+        assert_well_formed(hint, sender.catalogs)
+    assert all(plain(name, 2 * MAX_NAME + 1) for name in said.theirs)
+    return None
+
+
+def refused(body: object, sender: Sender = SENDER, headers: Headers = ()) -> tuple[int, str]:
+    """Status and place of a refusal."""
+    refusal = refusal_of(body, sender, headers)
+    assert refusal is not None
+    assert str(refusal)
+    return refusal.status, refusal.where
+
+
+def plain(text: str, most: int) -> bool:
+    """Whether a text is neither empty nor too long, and without control characters."""
+    return 0 < len(text) <= most and not any(character in text for character in _CONTROLS)
+
+
+def assert_well_formed(hint: Hint, catalogs: Mapping[str, str]) -> None:
+    """Nothing in a hint is what a name, an id or a location can't be."""
+    for name in (hint.subject, hint.renamed_to, hint.renamed_from):
+        assert name is None or name.catalog in catalogs.values()
+        if isinstance(name, TableName):
+            assert plain(name.name, MAX_NAME)
+            assert len(name.namespace) <= MAX_LEVELS
+            assert all(plain(level, MAX_NAME) for level in name.namespace)
+    if hint.event_id is not None:
+        first, *others = hint.event_id.split("\x1f")
+        assert plain(first, MAX_NAME)
+        assert len(others) <= 1
+    assert hint.floor is None or plain(hint.floor, MAX_LOCATION)
+    assert hint.uuid is None or plain(hint.uuid, MAX_NAME)
+    assert len(hint.body) <= LOGGED
+    assert hint.drop or not hint.purge
+    assert hint.renamed_to != hint.subject
+    assert not isinstance(hint.subject, CatalogName) or hint.vague
+
+
+_CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)]
+"""As `sfn.dialects.fields.CONTROL` says it to a regular expression."""

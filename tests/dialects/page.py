@@ -1,0 +1,76 @@
+"""What each event comes to, as `service/CATALOGS.md` shows it: found by decoding a sample of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Final
+
+from sfn.dialects import NAMES, Arrived, Decoded, decode
+from sfn.words import Birth, CatalogName, Hint
+from tests.dialects.samples import Sample, by_dialect
+from tests.integration.pages import Shown
+
+MODULE: Final = "tests.dialects"
+TITLES: Final = {
+    "polaris": "Apache Polaris' notifications",
+    "polaris-events": "Apache Polaris' events",
+    "polaris-webhook": "Apache Polaris' webhook",
+    "lakekeeper": "Lakekeeper",
+    "nessie": "Nessie",
+    "glue": "AWS Glue",
+    "iceberg": "Iceberg's events endpoint",
+    "reports": "Iceberg's metrics reports",
+    "cloudevents": "CloudEvents",
+    "own": "Our own format",
+}
+
+_BIRTHS: Final = {
+    Birth.CREATE: "look at the table, which is new",
+    Birth.REGISTER: "look at the table, whose metadata was there before",
+}
+
+
+def outcome(sample: Sample) -> str:
+    """What a sample comes to, in words."""
+    request = Arrived(sample.path, sample.headers, json.dumps(sample.content).encode(), sample.sender)
+    return _words(decode(request))
+
+
+def page() -> Shown:
+    """The tables of all dialects, in the order in which they are recognised."""
+    samples = by_dialect()
+    tables = "\n".join(f"`{name}`: {TITLES[name]}\n\n{_table(samples[name])}" for name in NAMES)
+    return Shown("service/CATALOGS.md", MODULE, f"\n{tables}\n")
+
+
+def _words(said: Decoded) -> str:
+    if said.unmapped:
+        return "ignored, and counted as `unmapped`"
+    match said.hints:
+        case ():
+            return "ignored"
+        case (hint,):
+            return _of_one(hint)
+        case _:
+            return "look at both tables: one was renamed to the other"
+
+
+def _of_one(hint: Hint) -> str:
+    if isinstance(hint.subject, CatalogName):
+        return "sweep the catalog"
+    if hint.drop:
+        return f"look at the table, which was dropped{' with its files' if hint.purge else ''}"
+    return "look at the table" if hint.birth is None else _BIRTHS[hint.birth]
+
+
+def _table(samples: Iterable[Sample]) -> str:
+    return "".join(f"| {' | '.join(line)} |\n" for line in _lines(samples))
+
+
+def _lines(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
+    yield "event", "comes to"
+    yield "---", "---"
+    for words, alike in groupby(samples, outcome):
+        yield ", ".join(sample.title for sample in alike), words
