@@ -236,6 +236,15 @@ class Alike(RuleBasedStateMachine):
         self.agreed(lambda inbox, _: inbox.carrying(name.catalog, uuid))
         self.agreed(lambda inbox, _: inbox.limit(name.catalog))
 
+    @rule()
+    def look_at_intents(self) -> None:
+        async def open_ones(inbox: AnyInbox, _: int) -> list[object]:
+            figures = await inbox.figures()
+            standings = [await inbox.standing(table("a", catalog)) for catalog in CATALOGS]
+            return [figures.intents, figures.oldest_intent, [one and one.intents for one in standings]]
+
+        self.agreed(open_ones)
+
     @invariant()
     def they_know_the_same(self) -> None:
         async def knowledge(inbox: AnyInbox, _: int) -> list[tuple[list[Known], list[DeadLetter]]]:

@@ -6,7 +6,7 @@ the catalog says nothing of a commit that is still on its way there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
@@ -76,6 +76,19 @@ class Opened:
     count: int
     since: datetime
     due_at: datetime
+
+
+def opened(rows: Collection[OpenIntent]) -> Opened | None:
+    """What is open, of some rows; None for nothing."""
+    if not rows:
+        return None
+    return Opened(len({row.id for row in rows}), min(row.opened_at for row in rows), min(row.due_at for row in rows))
+
+
+def numbers(catalogs: Mapping[str, Opened]) -> tuple[dict[str, int], dict[str, datetime]]:
+    """`Figures.intents` and `Figures.oldest_intent` of what is open by catalog."""
+    counts = {catalog: one.count for catalog, one in catalogs.items()}
+    return counts, {catalog: one.since for catalog, one in catalogs.items()}
 
 
 class Span(NamedTuple):

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sfn.inbox.book import Change
 from sfn.inbox.codec import key_of
-from sfn.inbox.intents import Key, Opened, OpenIntent, Span, is_due
+from sfn.inbox.intents import Key, Opened, OpenIntent, Span, is_due, opened
 from sfn.inbox.postgres.notes import Looked, Sought
 from sfn.words import Subject
 from tests.simulation.database.connection import TwinConnection
@@ -26,7 +26,7 @@ class TwinIntents:
             moments = [row.due_at for row in _all(session)]
             return Span(min(moments, default=None), max(moments, default=None))
 
-        return await self._connection.run("span", span)
+        return await self._connection.run("span of intents", span)
 
     async def due(self, now: datetime, most: int) -> list[OpenIntent]:
         async def due(session: Session) -> list[OpenIntent]:
@@ -34,7 +34,7 @@ class TwinIntents:
             waiting = sorted((row for row in _all(session) if is_due(row.due_at, now)), key=_turn)
             return [row for row in waiting if session.lock_now(table, row.key)][:most]
 
-        return await self._connection.run("due", due)
+        return await self._connection.run("due intents", due)
 
     async def close(self, ids: Collection[str]) -> None:
         async def close(session: Session) -> None:
@@ -42,13 +42,13 @@ class TwinIntents:
                 if not row.is_left:
                     session.write(session.server.tables.intents, row.key, None)
 
-        await self._connection.run("close", close)
+        await self._connection.run("close intents", close)
 
     async def get(self, ids: Collection[str]) -> list[OpenIntent]:
         async def get(session: Session) -> list[OpenIntent]:
             return await _locked(session, ids)
 
-        return await self._connection.run("get", get)
+        return await self._connection.run("get intents", get)
 
     async def look(self, sought: Sought) -> Looked:
         async def look(session: Session) -> Looked:
@@ -64,7 +64,7 @@ class TwinIntents:
                 {peer: sum(row.peer == peer and row.is_unseen for row in rows) for peer in sought.peers},
             )
 
-        return await self._connection.run("look", look)
+        return await self._connection.run("look at intents", look)
 
     async def open(self, rows: Sequence[OpenIntent]) -> None:
         async def open_all(session: Session) -> None:
@@ -77,7 +77,7 @@ class TwinIntents:
                 kept = replace(there, opened_at=row.opened_at, due_at=min(there.due_at, row.due_at))
                 session.write(table, row.key, kept)
 
-        await self._connection.run("open", open_all)
+        await self._connection.run("open intents", open_all)
 
     async def save(self, changes: Sequence[Change]) -> None:
         async def save(session: Session) -> None:
@@ -90,32 +90,29 @@ class TwinIntents:
                 if session.seen(table, before.key) is not None:
                     session.write(table, before.key, after)
 
-        await self._connection.run("save", save)
+        await self._connection.run("save intents", save)
 
     async def counts(self) -> Mapping[str, Opened]:
         async def counts(session: Session) -> Mapping[str, Opened]:
             rows = _all(session)
-            return {
-                catalog: _opened([row for row in rows if row.subject.catalog == catalog])
-                for catalog in {row.subject.catalog for row in rows}
-            }
+            by_catalog = {name: [row for row in rows if row.subject.catalog == name] for name in _catalogs(rows)}
+            return {name: one for name, of in by_catalog.items() if (one := opened(of)) is not None}
 
-        return await self._connection.run("counts", counts)
+        return await self._connection.run("count intents", counts)
 
     async def of(self, subject: Subject) -> Opened | None:
         async def of(session: Session) -> Opened | None:
-            rows = [row for row in _all(session) if row.subject == subject]
-            return _opened(rows) if rows else None
+            return opened([row for row in _all(session) if row.subject == subject])
 
-        return await self._connection.run("of", of)
+        return await self._connection.run("intents of", of)
 
 
 def _all(session: Session) -> list[OpenIntent]:
     return list(session.all(session.server.tables.intents).values())
 
 
-def _opened(rows: Sequence[OpenIntent]) -> Opened:
-    return Opened(len({row.id for row in rows}), min(row.opened_at for row in rows), min(row.due_at for row in rows))
+def _catalogs(rows: Sequence[OpenIntent]) -> set[str]:
+    return {row.subject.catalog for row in rows}
 
 
 def _turn(row: OpenIntent) -> tuple[datetime, str, str]:

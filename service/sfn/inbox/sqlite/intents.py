@@ -9,7 +9,7 @@ from typing import Any
 
 from sfn.inbox.book import Book, Change, Dated, parted
 from sfn.inbox.codec import key_of, micros, moment, moment_or_none, subject_of
-from sfn.inbox.intents import ASKED_AT_ONCE, OpenIntent, Span, asked, farthest, first_ask, hints
+from sfn.inbox.intents import ASKED_AT_ONCE, Opened, OpenIntent, Span, asked, farthest, first_ask, hints
 from sfn.inbox.sqlite.batches import batches
 from sfn.words import Hint, Subject, TableName
 
@@ -53,6 +53,17 @@ class IntentTable:
         span = self._span()
         # More may have been due than are asked for at once.
         return hints(due), now if span.is_any_due(now) else span.earliest
+
+    def counts(self) -> dict[str, Opened]:
+        """What is open, by catalog: every one is looked at."""
+        query = "SELECT catalog, count(DISTINCT id), min(opened_at), min(due_at) FROM intent GROUP BY catalog"
+        return {catalog: Opened(count, moment(at), moment(due)) for catalog, count, at, due in self._db.execute(query)}
+
+    def opened(self, subject: Subject) -> Opened | None:
+        """What is open of a subject; None for nothing."""
+        query = "SELECT count(*), min(opened_at), min(due_at) FROM intent WHERE key = ?"
+        count, at, due = self._db.execute(query, (key_of(subject),)).fetchone()
+        return Opened(count, moment(at), moment(due)) if count else None
 
     def of(self, number: str) -> Iterable[OpenIntent]:
         """See `Shelf.of`."""
