@@ -54,6 +54,7 @@ class Loaded:
 
 TARGETS: Final[Mapping[str, Target]] = {
     "decode": Target("tests.fuzz.decoding", ("sfn.dialects",), longest=65_536),
+    "recognise": Target("tests.fuzz.recognising", ("sfn.gateway",), longest=65_536),
 }
 PLANTED: Final[Mapping[str, Target]] = {
     "planted": Target("tests.fuzz.planted", ("tests.fuzz.planted",), longest=64),
