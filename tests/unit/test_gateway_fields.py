@@ -114,6 +114,26 @@ def test_only_what_leads_to_the_catalog_leads_to_us() -> None:
     assert signers(content["defaults"]) == {"s3.signer.uri": theirs}
 
 
+@pytest.mark.parametrize(
+    ("uri", "upstream", "is_theirs"),
+    [
+        ("http://CATALOG:80/api/", "http://catalog/api", True),
+        ("https://catalog:443/api", "https://catalog/api", True),
+        ("https://catalog/api", "http://catalog/api", False),
+        ("https://catalog/api/v2", "https://catalog/api", False),
+        ("https://catalog/api?a", "https://catalog/api", False),
+        # What Lakekeeper makes of X-Forwarded-Host, -Port and -Prefix.
+        ("https://sfn:443/catalog/prod/catalog", "http://lakekeeper:8181/catalog", True),
+        ("https://sfn/catalog/prod", "http://lakekeeper:8181", True),
+        ("https://[", "https://catalog", False),
+    ],
+)
+def test_an_address_is_the_catalogs_however_it_is_spelled(uri: str, upstream: str, *, is_theirs: bool) -> None:
+    found = configuration(config(overrides={"uri": uri}), upstream, "https://sfn/catalog/prod")
+    assert found is not None
+    assert json.loads(found.body)["overrides"]["uri"] == ("https://sfn/catalog/prod" if is_theirs else uri)
+
+
 def test_what_needs_no_change_is_passed_on_to_the_letter() -> None:
     body = b'{ "overrides" : {"namespace-separator":"%2E"}, "endpoints": ["GET v1"] }'
     assert configuration(body, "http://catalog", "http://sfn") == (body, "%2E")

@@ -33,6 +33,7 @@ def test_a_change_is_known_behind_any_prefix(
     prefix: str, method: str, path: str, kind: Kind, names: tuple[str | None, str | None]
 ) -> None:
     before = f"/v1/{prefix}/" if prefix else "/v1/"
+    assert recognise(method, f"/api/catalog{before}{path}") == Change(kind, prefix, *names)
     assert recognise(method, before + path) == Change(kind, prefix, *names)
     assert recognise(method, f"{before}{path}/") == Change(kind, prefix, *names)
 
@@ -78,7 +79,9 @@ def test_no_path_is_too_odd(method: str, path: str, query: str) -> None:
     recognise(method, f"/v1/{path}", query)
 
 
-@pytest.mark.parametrize("path", ["/v1/" + "namespaces/" * 20_000, "/v1/" + "namespaces/a/tables/" * 10_000 + "x/y"])
+@pytest.mark.parametrize(
+    "path", ["/v1/" + "namespaces/" * 20_000, "/v1/" + "namespaces/a/tables/" * 10_000 + "x/y", "/v1/" * 30_000]
+)
 def test_a_long_path_is_looked_at_once(path: str) -> None:
     # A pattern that tries every way to split it would take minutes.
     recognise("POST", path)

@@ -22,6 +22,7 @@ from sfn.gateway.recognise import NAMED_IN_BODY, Change, recognise
 from sfn.gateway.upstream import Incoming, Outgoing, Upstream
 
 CONFIG: Final = "/v1/config"
+"""What the path ends with of the one request whose answer is changed."""
 _CONFIG_LIMIT: Final = 1 << 20
 """Bytes of a configuration that are read to be rewritten."""
 _BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
@@ -97,7 +98,7 @@ class Proxy:
         catalog = None if change is None else self._reach.of(change.prefix)
         if change is not None and catalog is not None:
             await self._change(change, catalog, request, replying)
-        elif request.method == "GET" and request.path == CONFIG:
+        elif request.method == "GET" and request.path.endswith(CONFIG):
             await self._configure(request, replying)
         else:
             await self._relay(request, replying)

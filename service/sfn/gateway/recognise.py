@@ -9,8 +9,8 @@
     POST   …/transactions/commit                                    the body has all names
     DELETE …/namespaces/{namespace}                                 some catalogs drop what is in it
 
-All else passes: views too. What stands before `namespaces`, `tables` and `transactions` is the prefix that the catalog
-gave its clients, of any number of segments.
+All else passes: views too. All of them begin with `/v1/`, behind whatever path the catalog has. What stands between that
+and `namespaces`, `tables` or `transactions` is the prefix that it gave its clients, of any number of segments.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Change:
     purge: bool = False
 
 
-_PREFIX: Final = r"/v1/(?:(?P<prefix>.+)/)?"
+VERSION: Final = "/v1/"
+"""Begins each path of the specification."""
+_PREFIX: Final = r"(?:(?P<prefix>.+)/)?"
 _NAMESPACE: Final = r"namespaces/(?P<namespace>[^/]+)"
 _TABLE: Final = rf"{_NAMESPACE}/tables/(?P<table>[^/]+)"
 _END: Final = "/?"
@@ -88,11 +90,14 @@ def recognise(method: str, path: str, query: str = "") -> Change | None:
 
     Args:
         method: HTTP's.
-        path: behind the address of the catalog, percent-encoded as it came.
+        path: behind the address of the catalog, or with a part of it, percent-encoded as it came.
         query: what stands behind its question mark, likewise.
     """
-    for kind, pattern in _PATTERNS.get(method, ()):
-        found = pattern.fullmatch(path)
+    patterns = _PATTERNS.get(method, ())
+    # Found once: a pattern that looked for it in a long path would do so at each of its places.
+    begin = path.find(VERSION) + len(VERSION) if patterns else 0
+    for kind, pattern in patterns if begin >= len(VERSION) else ():
+        found = pattern.fullmatch(path, begin)
         if found is not None:
             parts = found.groupdict()
             purge = kind is Kind.DROP and _PURGE.search(query) is not None

@@ -1,18 +1,20 @@
 """The catalog's configuration, as clients of the gateway are to have it: `GET /v1/config`. Pure.
 
-A client goes to where the `uri` of the answer leads (REST specification, "getConfig"): that must not be past us. What a
-catalog made of `X-Forwarded-*` is left as it is, and so are the addresses of signers.
+A client goes to where the `uri` of the answer leads (REST specification, "getConfig"): that must not be past us. One that
+leads elsewhere is left as it is, and so are the addresses of signers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
 SEPARATOR: Final = "namespace-separator"
 _SECTIONS: Final = ("defaults", "overrides")
+_PORTS: Final = {"http": 80, "https": 443}
 
 
 class Configuration(NamedTuple):
@@ -30,10 +32,13 @@ class Configuration(NamedTuple):
 def configuration(body: bytes, upstream: str, ours: str) -> Configuration | None:
     """The configuration with our address in place of the catalog's; None where the answer is none.
 
+    A catalog that goes by `X-Forwarded-*` puts its own path behind the address that clients see: of that we took the
+    place as well.
+
     Args:
         body: of the answer, status 200.
-        upstream: the catalog's address, without a slash in the end.
-        ours: likewise.
+        upstream: the catalog's address.
+        ours: the one that clients see.
     """
     try:
         content: Any = msgspec.json.decode(body)
@@ -42,7 +47,8 @@ def configuration(body: bytes, upstream: str, ours: str) -> Configuration | None
     if not isinstance(content, dict):
         return None
     sections = [section for key in _SECTIONS if isinstance(section := content.get(key), dict)]
-    leading = [section for section in sections if leads_to(section.get("uri"), upstream)]
+    theirs = (upstream, ours + urlsplit(upstream).path)
+    leading = [section for section in sections if any(leads_to(section.get("uri"), one) for one in theirs)]
     for section in leading:
         section["uri"] = ours
     return Configuration(msgspec.json.encode(content) if leading else body, _separator(sections))
@@ -53,9 +59,18 @@ def signers(config: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in config.items() if key.endswith(("signer.uri", "signer.endpoint"))}
 
 
-def leads_to(uri: object, upstream: str) -> bool:
-    """Whether an address in a configuration is the catalog's own, as we know it."""
-    return isinstance(uri, str) and uri.rstrip("/").lower() == upstream.lower()
+def leads_to(uri: object, address: str) -> bool:
+    """Whether an address in a configuration is one that we know, however it is spelled."""
+    return isinstance(uri, str) and _spelled(uri) == _spelled(address)
+
+
+def _spelled(uri: str) -> tuple[object, ...]:
+    """The parts of an address by which it is another one or not; a text that is none is itself."""
+    try:
+        parts = urlsplit(uri)
+        return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme), parts.path.rstrip("/"), parts.query
+    except ValueError:
+        return (uri,)
 
 
 def _separator(sections: list[dict[str, object]]) -> str | None:

@@ -55,7 +55,7 @@ async def advertised(catalog: str, asked: Identified, settings: Settings) -> Asy
             text = f"{key} leads to {_shown(signer)}: clients have requests to stores signed there, not here"
             yield fine(where, text)
         uri = told.get("uri")
-        if uri is None or leads_to(uri, gateway.upstream.rstrip("/")):
+        if uri is None or leads_to(uri, gateway.upstream):
             yield fine(where, f"clients of {catalog} stay with it")
         else:
             text = f"{catalog} leads its clients to {_shown(uri)}, past the gateway, unless it goes by X-Forwarded-Host"
