@@ -9,8 +9,8 @@
     POST   …/transactions/commit                                    the body has all names
     DELETE …/namespaces/{namespace}                                 some catalogs drop what is in it
 
-All else passes: views too. All of them begin with `/v1/`, behind whatever path the catalog has. What stands between that
-and `namespaces`, `tables` or `transactions` is the prefix that it gave its clients, of any number of segments.
+All else passes: views too. All of them begin with `/v1/`, behind whatever path the catalog has. What stands between
+that and `namespaces`, `tables` or `transactions` is the prefix that it gave its clients, of any number of segments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The catalog's configuration, as clients of the gateway are to have it: `GET /v1/config`. Pure.
 
-A client goes to where the `uri` of the answer leads (REST specification, "getConfig"): that must not be past us. One that
-leads elsewhere is left as it is, and so are the addresses of signers.
+A client goes to where the `uri` of the answer leads (REST specification, "getConfig"): that must not be past us. One
+that leads elsewhere is left as it is, and so are the addresses of signers.
 """
 
 from __future__ import annotations
