@@ -1,0 +1,102 @@
+"""What `sfn check` finds of gateways."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from sfn.catalog.memory import MemoryCatalog
+from sfn.cli.checks.findings import Finding, Severity
+from sfn.cli.checks.gateways import advertised, doors
+from sfn.errors import Scope, Transient
+from sfn.settings import Settings
+from tests.unit.settings_ground import CATALOG, Ground
+
+OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+GATEWAY = '[gateway.prod]\nupstream = "https://catalog.example/api"\n'
+AWAY = Transient("catalog prod", scope=Scope.CATALOG, expected="an answer", found="none")
+
+
+@pytest.fixture(name="ground")
+def fixture_ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+class Telling(MemoryCatalog):
+    """A catalog that tells its clients something."""
+
+    def __init__(self, told: Mapping[str, str] | Transient) -> None:
+        super().__init__("prod")
+        self._advertised = told
+
+    async def identity(self) -> str:
+        return "an-id"
+
+    async def close(self) -> None:
+        pass
+
+    async def advertised(self) -> Mapping[str, str]:
+        if isinstance(self._advertised, Transient):
+            raise self._advertised
+        return self._advertised
+
+
+async def found(settings: Settings, told: Mapping[str, str] | Transient, catalog: str = "prod") -> list[Finding]:
+    return [finding async for finding in advertised(catalog, Telling(told), settings)]
+
+
+def test_a_gateway_below_the_listener_has_its_address(ground: Ground) -> None:
+    (one,) = doors(ground.load(CATALOG + GATEWAY), is_running=False)
+    assert (one.where, one.severity, one.text) == ("gateway.prod", OK, "below /catalog/prod of the listener")
+
+
+def test_a_gateway_with_a_listener_of_its_own_needs_a_free_address(ground: Ground) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = ground.load(f'{CATALOG}{GATEWAY}host = "127.0.0.1"\nport = {taken.getsockname()[1]}\n')
+        (one,) = doors(settings, is_running=False)
+        assert (one.where, one.severity) == ("gateway.prod", ERROR)
+        assert list(doors(settings, is_running=True)) == []
+    (one,) = doors(settings, is_running=False)
+    assert one.severity is OK
+
+
+def test_credentials_in_clear_text_are_warned_of(ground: Ground) -> None:
+    (one,) = doors(ground.load(f'{CATALOG}{GATEWAY}host = "0.0.0.0"\n'), is_running=True)
+    assert (one.severity, one.where) == (WARNING, "gateway.prod")
+    assert "clients' credentials travel in clear text" in one.text
+
+
+@pytest.mark.parametrize("told", [{}, {"uri": "https://catalog.example:443/api/"}])
+async def test_a_catalog_that_leads_to_itself_is_fine(ground: Ground, told: Mapping[str, str]) -> None:
+    (one,) = await found(ground.load(CATALOG + GATEWAY), told)
+    assert (one.where, one.severity, one.text) == ("gateway.prod", OK, "clients of prod stay with it")
+
+
+async def test_a_catalog_that_leads_past_it_is_warned_of(ground: Ground) -> None:
+    (one,) = await found(ground.load(CATALOG + GATEWAY), {"uri": "https://me:s3cret@elsewhere.example:8443/x?t=s3cret"})
+    assert one.severity is WARNING
+    assert one.text.startswith("prod leads its clients to https://elsewhere.example:8443/x, past the gateway, unless ")
+    assert "gateway.prod.upstream" in one.remedy
+
+
+async def test_signers_are_listed(ground: Ground) -> None:
+    signing, _ = await found(
+        ground.load(CATALOG + GATEWAY), {"s3.signer.uri": "https://signer.example/v1", "prefix": "p"}
+    )
+    assert (signing.severity, signing.text) == (
+        OK,
+        "s3.signer.uri leads to https://signer.example/v1: clients have requests to stores signed there, not here",
+    )
+
+
+async def test_a_catalog_that_does_not_answer_is_an_error(ground: Ground) -> None:
+    (one,) = await found(ground.load(CATALOG + GATEWAY), AWAY)
+    assert (one.where, one.severity) == ("gateway.prod", ERROR)
+
+
+async def test_nothing_is_asked_of_a_catalog_without_a_gateway(ground: Ground) -> None:
+    settings = ground.load(f'{CATALOG}[catalogs.dev]\nuri = "https://dev.example"\n{GATEWAY}')
+    assert await found(settings, AWAY, "dev") == []
