@@ -1,6 +1,6 @@
 """The handshake of CloudEvents' webhooks (HTTP 1.1 Web Hooks for Event Delivery, section 4).
 
-A sender asks whether it may send at all, so that nobody can have it flood whom they like. It shows nothing for that, and
+A sender asks whether it may send at all, so that nobody can have it flood whom they like. It shows nothing for that and
 learns no more than that: each event must show whose it is.
 """
 
