@@ -211,6 +211,20 @@ async def test_a_secret_is_rotated_through_a_file_without_a_gap(tmp_path: Path) 
     assert found == [["etl", None], ["etl", "etl"], [None, "etl"], [None, "etl"], [None, "etl"]]
 
 
+def test_a_secret_that_comes_to_be_somebodys_token_too_signs_no_more(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    file = TokenFile(files.files["etl"], scheme_of("etl"))
+    (tmp_path / "operators").write_text("op")
+    operators = TokenFile(tmp_path / "operators")
+    keyring = Keyring({"etl": Tokens({}, file, scheme_of("etl")), PARTY: Tokens({}, operators)})
+    assert [key.name for key in keyring.keys("etl")] == [f"{files.files['etl']}:1"]
+    (tmp_path / "operators").write_text(f"op\n{SECRETS['etl']}")
+    operators.look()
+    assert keyring.keys("etl") == ()
+    assert keyring.whose(b"Bearer " + SECRETS["etl"].encode()) is None
+    assert keyring.keys(PARTY) == ()
+
+
 def test_a_secret_of_two_senders_stops_the_start(tmp_path: Path) -> None:
     files = Files(tmp_path)
     files.write("spark", SECRETS["etl"])
