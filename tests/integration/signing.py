@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -43,7 +44,11 @@ class Clock:
 
 
 def signers(
-    file: TokenFile | None = None, *, clock: Clock | None = None, rates: Mapping[str, int] | None = None
+    file: TokenFile | None = None,
+    *,
+    clock: Clock | None = None,
+    rates: Mapping[str, int] | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Senders:
     """All three.
 
@@ -59,7 +64,7 @@ def signers(
     )
     enrolled = {name: Sender(name, catalogs) for name, catalogs in CATALOGS.items()}
     signing = {"hook": MANNERS[STANDARD], "polaris": MANNERS[HMAC]}
-    return Senders(keyring, enrolled, signing=signing, rates=rates, clock=clock or Clock())
+    return Senders(keyring, enrolled, signing=signing, rates=rates, clock=clock or Clock(), monotonic=monotonic)
 
 
 def fields(
