@@ -60,6 +60,7 @@ async def test_without_an_origin_it_says_what_may_be_done(connect: Open) -> None
         (f"WebHook-Request-Origin: {ORIGIN}, other.example.com",),
         (f"WebHook-Request-Origin: {ORIGIN}", "WebHook-Request-Origin: other.example.com"),
         (f"WebHook-Request-Origin: {ORIGIN}", f"WebHook-Request-Origin: {ORIGIN}"),
+        (f"WebHook-Request-Origin: {ORIGIN},other",),
         ("WebHook-Request-Origin:",),
         ("WebHook-Request-Origin: two words",),
         (f"WebHook-Request-Origin: {'x' * 256}",),
