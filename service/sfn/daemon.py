@@ -33,6 +33,7 @@ from sfn import telemetry
 from sfn.errors import Broken, SfnError, Trouble
 from sfn.receiver.app import Application
 from sfn.receiver.listening import bound
+from sfn.receiver.secret import Scheme
 from sfn.receiver.server import Server
 from sfn.settings import Settings
 from sfn.settings.roles import ALL, Role
@@ -249,7 +250,7 @@ def announce(settings: Settings, listener: socket.socket, roles: frozenset[Role]
     scheme = settings.listener.scheme
     if scheme == "http" and not settings.listener.is_loopback:
         _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front", remedy=_TLS)
-    if not settings.senders:
+    if all(one.scheme is Scheme.NONE for one in settings.senders.values()):
         _log.warning("no token is configured: listening on loopback only")
     if settings.lacks_stores:
         _log.warning("no store is configured: no table can be published", remedy="set [stores.NAME] prefix")

@@ -97,6 +97,7 @@ ERROR_TYPES: Final = {
     408: "ClientErrorException",
     413: "ClientErrorException",
     415: "NotSupportedException",
+    429: "ClientErrorException",
     500: "InternalServerError",
     503: "ServiceUnavailableException",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -12,12 +12,13 @@ import structlog
 from sfn.dialects import POLARIS, Arrived, Decoded, Sender, polaris, unread
 from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
-from sfn.receiver import body, faces, problem
+from sfn.receiver import body, faces, permission, problem
 from sfn.receiver.concern import Concern
+from sfn.receiver.covered import covered, identified
 from sfn.receiver.faces import Answer, Face
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.refusals import Refusals, Seldom
-from sfn.receiver.senders import Senders
+from sfn.receiver.senders import Claimant, Senders
 from sfn.telemetry.metrics import Events
 from sfn.words import BODY_KEPT, Accepted, Undecodable
 
@@ -34,6 +35,7 @@ _ENDS: Final = "the service is shutting down"
 _SEND_FEWER: Final = "let the sender send these events again, fewer in one request, or raise listener.body_limit"
 _SEND_PLAIN: Final = "let the sender send these events again, and none compressed"
 _COMPRESSED: Final = Rejected("", status=415, expected="a body that is not compressed", found="a Content-Encoding")
+_PLAIN: Final = (b"accept-encoding", b"identity")
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -44,7 +46,7 @@ def takes(scope: MutableMapping[str, Any]) -> bool:
 
 
 class Ingest:
-    """Takes events: sender, body, hints, inbox, answer, in this order.
+    """Takes events: sender, body, hints, inbox, answer, in this order; who signs is known after the body.
 
     Args:
         intake: where hints go.
@@ -104,29 +106,59 @@ class Ingest:
 
     async def _answer(self, face: Face, scope: MutableMapping[str, Any], receive: body.Receive) -> Answer | None:
         if scope["method"] != "POST":
-            return self._turned_away(face, scope, 405, "events are sent with POST", (b"allow", b"POST"))
+            return self._not_posted(face, scope)
         if self._readiness.draining:
             return _unavailable(face, _ENDS, None, [faces.CLOSE])
         asked = _read_headers(scope["headers"])
-        sender = self._senders.verify(asked.authorization)
-        if sender is None:
-            header = (b"www-authenticate", b"Bearer")
-            return self._turned_away(face, scope, 401, "a valid bearer token is needed", header)
-        if asked.is_from_a_page and self._senders.need_no_token:
+        who = self._senders.by_head(asked.authorization, scope["headers"])
+        if who is None:
+            return self._unknown(face, scope)
+        if not isinstance(who, Sender):
+            return await self._from_signer(face, scope, receive, asked, who)
+        if asked.is_from_a_page and self._senders.need_not_show(who):
             return self._turned_away(face, scope, 403, _NO_PAGES)
+        if (wait := self._senders.wait(who)) is not None:
+            return self._too_many(face, who, wait)
         path = _sent_to(scope)
         if asked.encoding != b"identity":
-            return await self._compressed(face, path, sender)
-        content = await self._read(receive, asked.length, path, sender)
+            return await self._compressed(face, path, who)
+        content = await self._read(receive, asked.length, path, who)
+        return None if content is None else await self._take(face, Arrived(path, scope["headers"], content, who))
+
+    async def _from_signer(
+        self,
+        face: Face,
+        scope: MutableMapping[str, Any],
+        receive: body.Receive,
+        asked: _Asked,
+        claimants: Sequence[Claimant],
+    ) -> Answer | None:
+        """Whose it is its body alone tells: of one that is not read nobody can say what to look at instead."""
+        if asked.encoding != b"identity":
+            return self._turned_away(face, scope, _COMPRESSED.status, problem.detail(_COMPRESSED), _PLAIN)
+        try:
+            content = await body.read(receive, asked.length, self._limits)
+        except Rejected as refusal:
+            self._refusals.tell(refusal.status, problem.detail(refusal), _client(scope))
+            raise
         if content is None:
             return None
-        decoded = await self._decode(Arrived(path, scope["headers"], content, sender))
-        wanted = self._concern.of(decoded.hints)
+        proven = await self._senders.proven(claimants, content)
+        if proven is None:
+            return self._unknown(face, scope)
+        if (wait := self._senders.wait(proven.sender)) is not None:
+            return self._too_many(face, proven.sender, wait)
+        arrived = covered(Arrived(_sent_to(scope), scope["headers"], content, proven.sender), self._told)
+        return await self._take(face, arrived, proven.message)
+
+    async def _take(self, face: Face, request: Arrived, message: str | None = None) -> Answer:
+        decoded = await self._decode(request)
+        wanted = self._concern.of(identified(decoded.hints, message))
         taken = await self._intake.put(wanted) if wanted else _NOTHING
         ignored = decoded.ignored + len(decoded.hints) - len(wanted)
         self._counted.taken(decoded.dialect, taken, ignored, decoded.unmapped)
         if decoded.unmapped:
-            self._tell_unmapped(decoded, sender)
+            self._tell_unmapped(decoded, request.sender)
         return face.taken(taken, ignored + decoded.unmapped)
 
     async def _read(self, receive: body.Receive, length: int | None, path: str, sender: Sender) -> bytes | None:
@@ -142,7 +174,7 @@ class Ingest:
         """A body that nobody opens: a small one may hold more than fits into memory."""
         _tell(_COMPRESSED, sender)
         await self._make_up(path, sender, _SEND_PLAIN)
-        return face.error(_COMPRESSED.status, problem.detail(_COMPRESSED), [(b"accept-encoding", b"identity")])
+        return face.error(_COMPRESSED.status, problem.detail(_COMPRESSED), [_PLAIN])
 
     async def _decode(self, request: Arrived) -> Decoded:
         try:
@@ -153,12 +185,27 @@ class Ingest:
             await self._intake.put([_undecodable(request, refusal)])
             raise
 
+    def _not_posted(self, face: Face, scope: MutableMapping[str, Any]) -> Answer:
+        permits = face is faces.OWN and self._senders.are_configured
+        if permits and scope["method"] == "OPTIONS":
+            return permission.asked(face, scope["headers"], self._senders.least_rate)
+        allowed = permission.ALLOW if permits else (b"allow", b"POST")
+        return self._turned_away(face, scope, 405, "events are sent with POST", allowed)
+
+    def _unknown(self, face: Face, scope: MutableMapping[str, Any]) -> Answer:
+        """The same answer whatever is wrong: it tells nobody how near they were."""
+        return self._turned_away(face, scope, 401, "a valid bearer token is needed", (b"www-authenticate", b"Bearer"))
+
+    def _too_many(self, face: Face, sender: Sender, wait: float) -> Answer:
+        if (left_out := self._seldom.passing(("too many", sender.name))) is not None:
+            _log.warning("events refused", sender=sender.name, status=429, left_out=left_out)
+        return face.error(429, "more requests a minute than this sender may make", [_retry_after(wait)])
+
     def _turned_away(
         self, face: Face, scope: MutableMapping[str, Any], status: int, why: str, *headers: tuple[bytes, bytes]
     ) -> Answer:
-        """A request that is refused by its head alone."""
-        client = scope.get("client")
-        self._refusals.tell(status, why, client[0] if client else None)
+        """A request is refused of which nobody knows who sent it."""
+        self._refusals.tell(status, why, _client(scope))
         return face.error(status, why, headers)
 
     def _tell_not_taken(self, trouble: Transient) -> None:
@@ -207,6 +254,11 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _Asked:
     return _Asked(authorization, length, encoding, is_from_a_page)
 
 
+def _client(scope: MutableMapping[str, Any]) -> str | None:
+    client = scope.get("client")
+    return client[0] if client else None
+
+
 def _sent_to(scope: MutableMapping[str, Any]) -> str:
     raw: bytes = scope["raw_path"]
     return raw.decode("ascii")
@@ -229,5 +281,8 @@ def _tell(refusal: Rejected, sender: Sender) -> None:
 
 
 def _unavailable(face: Face, detail: str, retry_after: float | None, headers: faces.Headers = ()) -> Answer:
-    seconds = str(problem.whole_seconds(retry_after)).encode()
-    return face.error(503, detail, [*headers, (b"retry-after", seconds)])
+    return face.error(503, detail, [*headers, _retry_after(retry_after)])
+
+
+def _retry_after(seconds: float | None) -> tuple[bytes, bytes]:
+    return b"retry-after", b"%d" % problem.whole_seconds(seconds)

@@ -1,4 +1,4 @@
-"""Whose a token is, among all who have one: the senders and the operators."""
+"""Whose a token or a secret is, among all who have one: the senders, the operators and who reads the metrics."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import structlog
 
 from sfn.errors import Broken
 from sfn.receiver.bearer import bearer
+from sfn.receiver.signature import Key
 from sfn.receiver.tokens import Token, Tokens, match
 
 _EXPECTED = "tokens of its own for each sender, and for the operators"
@@ -18,10 +19,11 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class Keyring:
-    """The active tokens of all parties.
+    """The active tokens of all parties, and the secrets of those who sign.
 
     A token that two parties have is nobody's for as long as both have it: who shows it may be either, and neither may
     speak for the other. Files of tokens change, so each change of one is looked at, and that is logged as an error.
+    One that signs is never shown: who shows it is nobody.
 
     Args:
         parties: the tokens of each party, by its name in messages.
@@ -33,8 +35,7 @@ class Keyring:
     def __init__(self, parties: Mapping[str, Tokens]) -> None:
         self._parties = dict(parties)
         self._active = self._look()
-        self._keys = self._owned()
-        self._shared = _shared(self._keys)
+        self._shared = self._sort()
         for places in self._shared.values():
             raise Broken(" and ".join(places), expected=_EXPECTED, found="one and the same", remedy=_REMEDY)
 
@@ -44,19 +45,23 @@ class Keyring:
         All active tokens of all parties are compared, each in constant time.
         """
         self._refresh()
-        index = match((token for _, token in self._keys), bearer(authorization))
+        index = match((token for _, token in self._shown), bearer(authorization))
         if index is None:
             return None
-        party, token = self._keys[index]
+        party, token = self._shown[index]
         return None if token.digest in self._shared else (party, token.name)
+
+    def keys(self, party: str) -> tuple[Key, ...]:
+        """The secrets that a party signs with, but for those that another one has too."""
+        self._refresh()
+        return self._signing.get(party, ())
 
     def _refresh(self) -> None:
         active = self._look()
         if active == self._active:
             return
         before, self._active = self._shared, active
-        self._keys = self._owned()
-        self._shared = _shared(self._keys)
+        self._shared = self._sort()
         for digest, places in self._shared.items():
             if before.get(digest) != places:
                 _log.error("one token of two parties: refused", places=places, remedy=_REMEDY)
@@ -64,9 +69,18 @@ class Keyring:
     def _look(self) -> list[tuple[Token, ...]]:
         return [tokens.active() for tokens in self._parties.values()]
 
-    def _owned(self) -> list[tuple[str, Token]]:
+    def _sort(self) -> dict[bytes, list[str]]:
+        """Tell the tokens that are shown from those that sign; which several parties have is returned."""
         active = zip(self._parties, self._active, strict=True)
-        return [(party, token) for party, tokens in active for token in tokens]
+        owned = [(party, token) for party, tokens in active for token in tokens]
+        shared = _shared(owned)
+        self._shown = [(party, token) for party, token in owned if token.key is None]
+        signing: defaultdict[str, tuple[Key, ...]] = defaultdict(tuple)
+        for party, token in owned:
+            if token.key is not None and token.digest not in shared:
+                signing[party] += (Key(token.name, token.key),)
+        self._signing: Mapping[str, tuple[Key, ...]] = signing
+        return shared
 
 
 def _shared(keys: Sequence[tuple[str, Token]]) -> dict[bytes, list[str]]:

@@ -1,38 +1,154 @@
-"""Who may send events, and for which catalogs."""
+"""Who may send events, how they show who they are, how often, and for which catalogs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from sfn.dialects import Sender
+from typing_extensions import override
+
+from sfn.clock import Clock, SystemClock
+from sfn.dialects import Headers, Sender
 from sfn.receiver.keyring import Keyring
+from sfn.receiver.rate import Rate
+from sfn.receiver.signature import Claim, Manner, claimed, fields, verified
+
+_SYSTEM: Final = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """A sender that may have signed a request.
+
+    Attributes:
+        party: what it is called in the keyring.
+        claim: what the request's head says in its manner.
+    """
+
+    party: str
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """Who signed a request.
+
+    Attributes:
+        sender: that is who.
+        message: the id of what was sent; None where the sender's manner has none.
+    """
+
+    sender: Sender
+    message: str | None
 
 
 class Senders:
     """All configured senders; without any, one that needs no token.
 
     Args:
-        keyring: whose each token is.
-        enrolled: the configured ones, by the name of the party that they are in `keyring`.
-        open_to: the sender that everybody is, where `enrolled` is empty.
+        keyring: whose each token is, and the secrets of those who sign.
+        enrolled: those that show who they are, by the name of the party that they are in `keyring`.
+        open_to: the sender that everybody is who shows nothing; where nobody is enrolled, whatever they show.
+        signing: how those sign that do, by the same names.
+        rates: most requests a minute, by the name of a sender.
+        clock: says whether a signature is of now.
+        monotonic: seconds that never run backwards.
     """
 
-    def __init__(self, keyring: Keyring, enrolled: Mapping[str, Sender], open_to: Sender | None = None) -> None:
+    def __init__(
+        self,
+        keyring: Keyring,
+        enrolled: Mapping[str, Sender],
+        open_to: Sender | None = None,
+        *,
+        signing: Mapping[str, Manner] | None = None,
+        rates: Mapping[str, int] | None = None,
+        clock: Clock = _SYSTEM,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._keyring = keyring
         self._enrolled = dict(enrolled)
-        self._open_to = None if self._enrolled else open_to
+        self._open_to = open_to
+        self._signing = dict(signing or {})
+        self._fields = {field for manner in self._signing.values() for field in fields(manner)}
+        self._rates = {name: Rate(limit) for name, limit in (rates or {}).items()}
+        self._clock, self._monotonic = clock, monotonic
 
     @property
-    def need_no_token(self) -> bool:
-        """Whether everybody is the one sender."""
-        return self._open_to is not None
+    def are_configured(self) -> bool:
+        """Whether somebody said who they are."""
+        return True
+
+    @property
+    def least_rate(self) -> int | None:
+        """The smallest number of requests a minute that a sender may make; None for any number."""
+        return min((rate.per_minute for rate in self._rates.values()), default=None)
+
+    def need_not_show(self, sender: Sender) -> bool:
+        """Whether everybody may be that sender."""
+        return sender is self._open_to
+
+    def by_head(self, authorization: bytes | None, headers: Headers) -> Sender | tuple[Claimant, ...] | None:
+        """Who it is by a request's head, or who it may be by its body; None for nobody, whatever the body.
+
+        Args:
+            authorization: the value of the header of that name.
+            headers: all of them.
+        """
+        sender = self.verify(authorization)
+        if sender is not None:
+            return sender
+        if self._signing and (claimants := self._claimants(headers)):
+            return claimants
+        # What is shown and is wrong is no oversight.
+        shows = authorization is not None or any(name in self._fields for name, _ in headers)
+        return None if shows else self._open_to
 
     def verify(self, authorization: bytes | None) -> Sender | None:
         """The sender behind an `Authorization` header, None for nobody."""
-        if self._open_to is not None:
+        if not self._enrolled:
             return self._open_to
         owner = self._keyring.whose(authorization)
         return None if owner is None else self._enrolled.get(owner[0])
+
+    async def proven(self, claimants: Sequence[Claimant], body: bytes) -> Proven | None:
+        """The one that signed a body; None for nobody, and for several.
+
+        All are tried in the order of the configuration, whichever it is.
+
+        Args:
+            claimants: who it may be.
+            body: its bytes as they arrived.
+        """
+        found: list[Proven] = []
+        for index, one in enumerate(claimants):
+            if index:
+                # To digest a large body takes as long as many requests: they need not wait for all of it.
+                await asyncio.sleep(0)
+            if verified(one.claim, body, self._keyring.keys(one.party)) is not None:
+                found.append(Proven(self._enrolled[one.party], one.claim.message))
+        return found[0] if len(found) == 1 else None
+
+    def wait(self, sender: Sender) -> float | None:
+        """Seconds until a sender may ask again; None: it may now, and that is counted."""
+        rate = self._rates.get(sender.name)
+        return None if rate is None else rate.wait(self._monotonic())
+
+    def _claimants(self, headers: Headers) -> tuple[Claimant, ...]:
+        now = self._clock.now()
+        claims = {manner: claimed(manner, headers, now) for manner in set(self._signing.values())}
+        known = ((party, claims[manner]) for party, manner in self._signing.items())
+        return tuple(Claimant(party, claim) for party, claim in known if claim is not None)
+
+
+class _Everybody(Senders):
+    @property
+    @override
+    def are_configured(self) -> bool:
+        return False
 
 
 def anonymous(catalogs: Iterable[str]) -> Senders:
@@ -43,4 +159,4 @@ def anonymous(catalogs: Iterable[str]) -> Senders:
     Args:
         catalogs: all configured ones.
     """
-    return Senders(Keyring({}), {}, Sender("anonymous", {catalog: catalog for catalog in catalogs}))
+    return _Everybody(Keyring({}), {}, Sender("anonymous", {catalog: catalog for catalog in catalogs}))

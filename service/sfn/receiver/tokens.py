@@ -1,4 +1,4 @@
-"""Bearer tokens (RFC 6750): several are active at a time, so that they can be changed without a gap."""
+"""Bearer tokens (RFC 6750) and secrets that sign: several are active at a time, so that they change without a gap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from sfn.errors import Broken
-from sfn.receiver.bearer import well_formed
+from sfn.receiver.secret import Scheme, octets
 from sfn.watched import Watched, unreadable
 
 MAX_FILE: Final = 65_536
@@ -25,15 +25,18 @@ class Token:
     Attributes:
         name: which one it is, for logs.
         digest: SHA-256.
+        key: the secret itself where it is never shown but signs: with a digest of it nothing could be verified.
     """
 
     name: str
     digest: bytes = field(repr=False)
+    key: bytes | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, name: str, secret: str) -> Token:
-        """The token with this secret."""
-        return cls(name, sha256(secret.encode()).digest())
+    def of(cls, name: str, secret: str, scheme: Scheme = Scheme.BEARER) -> Token:
+        """The token with this secret, which is one of the scheme."""
+        signs = scheme is not Scheme.BEARER
+        return cls(name, sha256(secret.encode()).digest(), octets(scheme, secret) if signs else None)
 
 
 class TokenFile:
@@ -44,13 +47,14 @@ class TokenFile:
 
     Args:
         path: the file.
+        scheme: what they are for.
 
     Raises:
         Broken: it can't be read now, when there are no old tokens.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._content = Watched("tokens", (path,), partial(_parse, path))
+    def __init__(self, path: Path, scheme: Scheme = Scheme.BEARER) -> None:
+        self._content = Watched(f"{scheme.word}s", (path,), partial(_parse, path, scheme))
 
     def tokens(self) -> tuple[Token, ...]:
         """Those in force now; the file is not looked at."""
@@ -71,13 +75,14 @@ class Tokens:
     Args:
         named: secrets by the name of the token.
         file: more of them.
+        scheme: what the named ones are for.
 
     Attributes:
         file: as it was given.
     """
 
-    def __init__(self, named: Mapping[str, str], file: TokenFile | None = None) -> None:
-        self._named = tuple(Token.of(name, secret) for name, secret in named.items())
+    def __init__(self, named: Mapping[str, str], file: TokenFile | None = None, scheme: Scheme = Scheme.BEARER) -> None:
+        self._named = tuple(Token.of(name, secret, scheme) for name, secret in named.items())
         self.file = file
 
     def active(self) -> tuple[Token, ...]:
@@ -99,8 +104,12 @@ def matching(tokens: Iterable[Token], digest: bytes) -> int | None:
     return found
 
 
-def secrets(path: Path) -> dict[int, str]:
+def secrets(path: Path, scheme: Scheme = Scheme.BEARER) -> dict[int, str]:
     """What a file of tokens holds, by the numbers of its lines from 1 on.
+
+    Args:
+        path: the file.
+        scheme: what they are for.
 
     Raises:
         Broken: it can't be read, holds no token or a malformed one.
@@ -112,30 +121,32 @@ def secrets(path: Path) -> dict[int, str]:
     except OSError as error:
         raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
-        raise _senseless(path, "bytes that are not UTF-8") from error
+        raise _senseless(path, scheme, "bytes that are not UTF-8") from error
     if len(content) > MAX_FILE:
-        raise _senseless(path, f"more than {MAX_FILE} bytes")
+        raise _senseless(path, scheme, f"more than {MAX_FILE} bytes")
     found: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         secret = line.strip()
         if not secret or secret.startswith("#"):
             continue
-        if not well_formed(secret):
-            raise _senseless(path, f"spaces or characters that are not visible ASCII in line {number}")
+        try:
+            octets(scheme, secret)
+        except ValueError:
+            raise _senseless(path, scheme, f"another text in line {number}") from None
         found[number] = secret
     if not found:
-        raise _senseless(path, "no token")
+        raise _senseless(path, scheme, f"no {scheme.word}")
     return found
 
 
-def _parse(path: Path) -> tuple[Token, ...]:
-    return tuple(Token.of(f"{path}:{number}", secret) for number, secret in secrets(path).items())
+def _parse(path: Path, scheme: Scheme) -> tuple[Token, ...]:
+    return tuple(Token.of(f"{path}:{number}", secret, scheme) for number, secret in secrets(path, scheme).items())
 
 
-def _senseless(path: Path, found: str) -> Broken:
+def _senseless(path: Path, scheme: Scheme, found: str) -> Broken:
     return Broken(
         str(path),
-        expected="a file of tokens, one a line",
+        expected=f"a file of {scheme.word}s, one a line: {scheme.form}",
         found=found,
         remedy="write the new file beside it and rename it over the old one",
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sfn.errors import SfnError, nearest
+from sfn.errors import SfnError
 from sfn.settings.asking import misasked
 from sfn.settings.model import Settings
-from sfn.settings.parties import SenderSettings
 from sfn.settings.placing import misplaced
 from sfn.settings.routing import misrouted
+from sfn.settings.sending import missent
 from sfn.settings.sources import Sources, variable
 from sfn.settings.storing import misstored
 
@@ -20,10 +20,8 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
         *_catalogs(settings, sources),
         *misasked(settings, sources),
         *_told(settings, sources),
-        *_open_to_the_network(settings, sources),
         *_tls(settings, sources),
-        *_senders(settings, sources),
-        *_secrets_shared(settings, sources),
+        *missent(settings, sources),
         *_two_origins(settings, sources),
         *_retry(settings, sources),
         *misstored(settings, sources),
@@ -63,16 +61,6 @@ def _told(settings: Settings, sources: Sources) -> Iterator[SfnError]:
         )
 
 
-def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    if not settings.senders and not settings.listener.is_loopback:
-        yield SfnError(
-            sources.place(("listener", "host")),
-            expected="a loopback address, as everybody may send events while no sender is configured",
-            found=settings.listener.host,
-            remedy='configure one: [senders.NAME] secrets = { main = "…" }',
-        )
-
-
 def _tls(settings: Settings, sources: Sources) -> Iterator[SfnError]:
     files = {key: getattr(settings.listener, key) for key in ("tls_certificate_file", "tls_key_file")}
     given = [key for key, file in files.items() if file is not None]
@@ -84,60 +72,6 @@ def _tls(settings: Settings, sources: Sources) -> Iterator[SfnError]:
                 found="none",
                 remedy=f"set it there or as {variable(('listener', key))}",
             )
-
-
-def _senders(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    for name, sender in settings.senders.items():
-        if not sender.secrets and sender.secrets_file is None:
-            yield SfnError(
-                sources.place(("senders", name, "secrets")),
-                expected="a token",
-                found="neither secrets nor secrets_file",
-                remedy='set secrets = { main = "…" } or secrets_file',
-            )
-        yield from _bindings(name, sender, settings, sources)
-
-
-def _bindings(name: str, sender: SenderSettings, settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    known = list(settings.catalogs)
-    if sender.catalog is not None and sender.catalogs:
-        place = sources.place(("senders", name, "catalog"))
-        yield SfnError(place, expected="either catalog or catalogs", found="both")
-    if sender.catalog is None and not sender.catalogs and len(known) > 1:
-        yield SfnError(
-            sources.place(("senders", name, "catalog")),
-            expected="the catalog that it speaks for, as there are several",
-            found="none",
-            remedy=f"configured are: {', '.join(known)}",
-        )
-    meant: dict[tuple[str, ...], str] = {("catalogs", theirs): ours for theirs, ours in sender.catalogs.items()}
-    if sender.catalog is not None:
-        meant["catalog",] = sender.catalog
-    for keys, ours in meant.items():
-        if ours not in settings.catalogs:
-            yield SfnError(
-                sources.place(("senders", name, *keys)),
-                expected="a configured catalog",
-                found=ours,
-                remedy=nearest(ours, known),
-            )
-
-
-def _secrets_shared(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    tokens = [
-        (("admin", "token"), "the operators'", settings.admin.token),
-        (("telemetry", "metrics_token"), "the one of the metrics", settings.telemetry.metrics_token),
-        *(
-            (("senders", name, "secrets", token), f"one of the sender {name}", secret)
-            for name, sender in settings.senders.items()
-            for token, secret in sender.secrets.items()
-        ),
-    ]
-    owners: dict[str, str] = {}
-    for keys, own, secret in tokens:
-        owner = owners.setdefault(secret.get_secret_value(), own) if secret is not None else own
-        if owner != own:
-            yield SfnError(sources.place(keys), expected="a token of its own", found=owner)
 
 
 def _two_origins(settings: Settings, sources: Sources) -> Iterator[SfnError]:

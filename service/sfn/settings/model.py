@@ -1,7 +1,6 @@
 """All sections, with the defaults of the specification's table "Settings".
 
-A key that is not in that table is refused. One of a feature that is still to come takes the value alone that this
-version can do: a setting without effect would be a lie.
+A key that is not in that table is refused: a setting without effect would be a lie.
 """
 
 from __future__ import annotations

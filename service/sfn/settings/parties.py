@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 
-from sfn.settings.kinds import Dialect, File, Names, Text, Token, Tokens, only
+from sfn.receiver.secret import Scheme
+from sfn.settings.kinds import AtLeastOne, Dialect, File, HeaderName, Names, Secrets, Text, Token
 from sfn.settings.section import Section
 
 
@@ -14,17 +13,21 @@ class SenderSettings(Section):
     """Who may send events.
 
     Attributes:
-        scheme: how a sender shows who it is.
-        secrets: active tokens by name.
-        secrets_file: more tokens, one a line; read again when it changes.
+        scheme: how a sender shows who it is: by a bearer token, by a signature, or not at all.
+        secrets: active tokens, or secrets that sign, by name.
+        secrets_file: more of them, one a line; read again when it changes.
+        signature_header: where the signature is, with `hmac-sha256`.
+        rate_limit: most requests a minute.
         catalog: the one catalog that it speaks for.
         catalogs: or several: its own names of them, and ours.
         dialect: the format of its events, and no other; None: whichever they are recognised to be of.
     """
 
-    scheme: Annotated[Text, only("bearer", "'bearer', the only scheme of this version")] = "bearer"
-    secrets: Tokens = Field(default_factory=dict)
+    scheme: Scheme = Scheme.BEARER
+    secrets: Secrets = Field(default_factory=dict)
     secrets_file: File | None = None
+    signature_header: HeaderName = "X-Hub-Signature-256"
+    rate_limit: AtLeastOne | None = None
     catalog: Text | None = None
     catalogs: Names = Field(default_factory=dict)
     dialect: Dialect | None = None

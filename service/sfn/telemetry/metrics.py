@@ -19,7 +19,7 @@ from sfn.telemetry.work import Work
 from sfn.words import Accepted
 
 _NO_DIALECT: Final = "none"
-_REFUSALS: Final = (400, 401, 403, 404, 405, 408, 413, 415, 422)
+_REFUSALS: Final = (400, 401, 403, 404, 405, 408, 413, 415, 422, 429)
 _COMMIT: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _BATCH: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 

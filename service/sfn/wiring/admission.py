@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 from pydantic import SecretStr
 
+from sfn.clock import Clock
 from sfn.dialects import Sender
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import PARTY, Operators
 from sfn.receiver.refusals import Refusals
+from sfn.receiver.secret import Scheme
 from sfn.receiver.senders import Senders, anonymous
+from sfn.receiver.signature import HmacSha256, Manner, StandardWebhooks
 from sfn.receiver.tokens import TokenFile, Tokens
-from sfn.settings import Settings
+from sfn.settings import SenderSettings, Settings
 
 METRICS: Final = "telemetry"
 """What those who read the metrics are called in a keyring: as their section in the settings."""
@@ -40,17 +43,18 @@ class Admission:
     files: tuple[TokenFile, ...] = ()
 
 
-def admission(settings: Settings) -> Admission:
+def admission(settings: Settings, clock: Clock) -> Admission:
     """Who is let in, by the tokens that are there now and by those that their files will hold.
+
+    Args:
+        settings: all of them.
+        clock: says whether a signature is of now.
 
     Raises:
         Broken: a file of tokens can't be read, or two parties have the same token.
     """
-    senders = {
-        f"senders.{name}": Sender(name, settings.catalogs_of(name), one.dialect)
-        for name, one in settings.senders.items()
-    }
-    parties = {f"senders.{name}": _tokens(one.secrets, one.secrets_file) for name, one in settings.senders.items()}
+    shows = {name: one for name, one in settings.senders.items() if one.scheme is not Scheme.NONE}
+    parties = {_party(name): _tokens(one.secrets, one.secrets_file, one.scheme) for name, one in shows.items()}
     admin = settings.admin
     if admin.token is not None or admin.token_file is not None:
         parties[PARTY] = _tokens({} if admin.token is None else {"token": admin.token}, admin.token_file)
@@ -60,11 +64,24 @@ def admission(settings: Settings) -> Admission:
         parties[METRICS] = _tokens(named, telemetry.metrics_token_file)
     keyring = Keyring(parties)
     return Admission(
-        Senders(keyring, senders) if senders else anonymous(settings.catalogs),
+        _senders(settings, keyring, clock) if settings.senders else anonymous(settings.catalogs),
         Operators(keyring, Refusals(PARTY)) if PARTY in parties else None,
         partial(_opens, keyring, METRICS) if METRICS in parties else None,
         tuple(tokens.file for tokens in parties.values() if tokens.file is not None),
     )
+
+
+def manner(sender: SenderSettings) -> Manner | None:
+    """How a sender signs; None for one that does not."""
+    match sender.scheme:
+        case Scheme.STANDARD_WEBHOOKS:
+            return StandardWebhooks()
+        case Scheme.HMAC_SHA256:
+            return HmacSha256(sender.signature_header.lower().encode())
+        case Scheme.BEARER | Scheme.NONE:
+            return None
+        case _:
+            assert_never(sender.scheme)
 
 
 def certificate(settings: Settings) -> Certificate | None:
@@ -82,6 +99,23 @@ def _opens(keyring: Keyring, party: str, authorization: bytes | None) -> bool:
     return owner is not None and owner[0] == party
 
 
-def _tokens(named: Mapping[str, SecretStr], file: Path | None) -> Tokens:
+def _senders(settings: Settings, keyring: Keyring, clock: Clock) -> Senders:
+    known = {name: Sender(name, settings.catalogs_of(name), one.dialect) for name, one in settings.senders.items()}
+    shows = [name for name, one in settings.senders.items() if one.scheme is not Scheme.NONE]
+    return Senders(
+        keyring,
+        {_party(name): known[name] for name in shows},
+        next((known[name] for name in known if name not in shows), None),
+        signing={_party(name): how for name in shows if (how := manner(settings.senders[name])) is not None},
+        rates={name: one.rate_limit for name, one in settings.senders.items() if one.rate_limit is not None},
+        clock=clock,
+    )
+
+
+def _party(sender: str) -> str:
+    return f"senders.{sender}"
+
+
+def _tokens(named: Mapping[str, SecretStr], file: Path | None, scheme: Scheme = Scheme.BEARER) -> Tokens:
     secrets = {name: secret.get_secret_value() for name, secret in named.items()}
-    return Tokens(secrets, None if file is None else TokenFile(file))
+    return Tokens(secrets, None if file is None else TokenFile(file, scheme), scheme)

@@ -102,7 +102,8 @@ async def assembled(
     Raises:
         SfnError: something can't be opened, or its setting is wrong.
     """
-    clock, shown, admitted = SystemClock(), certificate(settings), admission(settings)
+    clock, shown = SystemClock(), certificate(settings)
+    admitted = admission(settings, clock)
     metering = Metering(settings, version(DISTRIBUTION), clock)
     observe = metering.metrics.commits.observe
     async with (

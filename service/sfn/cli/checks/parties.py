@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
+from sfn.clock import SystemClock
 from sfn.errors import Broken, SfnError
 from sfn.receiver.tokens import secrets
 from sfn.settings import Settings
@@ -87,7 +88,7 @@ def _shown_to_catalogs(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 def _together(settings: Settings) -> Finding:
     try:
-        admission(settings)
+        admission(settings, SystemClock())
     except Broken as error:
         return wrong("tokens", error)
     return fine("tokens", "all are to be had, and none is two parties'")

@@ -1,0 +1,55 @@
+"""What a signature is for: a body, whoever sends it again, and nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Final
+
+from sfn.dialects import Arrived, polaris
+from sfn.errors import Rejected
+from sfn.words import Hint
+
+_SEPARATOR: Final = "\x1f"
+"""Between a message's id and the number of an event in it: no id that arrives holds a control character."""
+_SAYS_THE_FORMAT: Final = b"content-type"
+
+
+def covered(request: Arrived, told: Collection[str]) -> Arrived:
+    """A signed request without what its signature does not cover, where what is told is believed.
+
+    Elsewhere its path and its headers may say which table is meant: the catalog is asked, whoever changed them.
+
+    Args:
+        request: what arrived.
+        told: our names of catalogs that nobody can ask.
+
+    Raises:
+        Rejected: 400, the path alone would say which table it is.
+    """
+    believed = sorted(set(request.sender.catalogs.values()).intersection(told))
+    if not believed:
+        return request
+    if polaris.addressed(request.path) is not None:
+        raise Rejected(
+            "path",
+            status=400,
+            expected=f"a sender that shows a token, as what is told of {', '.join(believed)} is believed",
+            found="a signature, which does not cover the path",
+        )
+    return request._replace(headers=[(name, value) for name, value in request.headers if name == _SAYS_THE_FORMAT])
+
+
+def identified(hints: Sequence[Hint], message: str | None) -> Sequence[Hint]:
+    """The hints of a message; what has no id of its own has that of the message: so the inbox knows a replay.
+
+    Args:
+        hints: all of them, whether they matter or not.
+        message: its id; None where it has none.
+    """
+    if message is None:
+        return hints
+    return [
+        replace(hint, event_id=f"{message}{_SEPARATOR}{index}") if hint.event_id is None else hint
+        for index, hint in enumerate(hints)
+    ]

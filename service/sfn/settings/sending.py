@@ -1,0 +1,128 @@
+"""What is wrong between settings of who may send events, that are right one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from sfn.clock import lasting
+from sfn.errors import SfnError, nearest
+from sfn.receiver.secret import Scheme, octets
+from sfn.receiver.signature import TOLERANCE
+from sfn.settings.model import Settings
+from sfn.settings.parties import SenderSettings
+from sfn.settings.sources import Sources
+
+_REMEMBERED: Final = timedelta(seconds=2 * TOLERANCE)
+"""How long a message may come again: from as early as it may be to as late."""
+
+
+def missent(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    """Everything about senders that does not fit together."""
+    yield from _open_to_the_network(settings, sources)
+    for name, sender in settings.senders.items():
+        yield from _secrets(name, sender, sources)
+        yield from _bindings(name, sender, settings, sources)
+    yield from _unproven(settings, sources)
+    yield from _secrets_shared(settings, sources)
+    yield from _forgotten(settings, sources)
+
+
+def _open_to_the_network(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    if not settings.senders and not settings.listener.is_loopback:
+        yield SfnError(
+            sources.place(("listener", "host")),
+            expected="a loopback address, as everybody may send events while no sender is configured",
+            found=settings.listener.host,
+            remedy='configure one: [senders.NAME] secrets = { main = "…" }',
+        )
+
+
+def _secrets(name: str, sender: SenderSettings, sources: Sources) -> Iterator[SfnError]:
+    place, word = sources.place(("senders", name, "secrets")), sender.scheme.word
+    has_none = not sender.secrets and sender.secrets_file is None
+    if sender.scheme is Scheme.NONE and not has_none:
+        yield SfnError(place, expected="none with the scheme none", found="some", remedy="remove them, or the scheme")
+    elif sender.scheme is not Scheme.NONE and has_none:
+        remedy = 'set secrets = { main = "…" } or secrets_file'
+        yield SfnError(place, expected=f"a {word}", found="neither secrets nor secrets_file", remedy=remedy)
+    elif sender.scheme is not Scheme.NONE:
+        for key, secret in sender.secrets.items():
+            try:
+                octets(sender.scheme, secret.get_secret_value())
+            except ValueError as error:
+                place = sources.place(("senders", name, "secrets", key))
+                yield SfnError(place, expected=str(error), found="another value")
+    if sender.scheme is not Scheme.HMAC_SHA256 and "signature_header" in sender.model_fields_set:
+        place = sources.place(("senders", name, "signature_header"))
+        yield SfnError(place, expected=f"no such key with the scheme {sender.scheme}", found="one", remedy="remove it")
+
+
+def _bindings(name: str, sender: SenderSettings, settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    known = list(settings.catalogs)
+    if sender.catalog is not None and sender.catalogs:
+        place = sources.place(("senders", name, "catalog"))
+        yield SfnError(place, expected="either catalog or catalogs", found="both")
+    if sender.catalog is None and not sender.catalogs and len(known) > 1:
+        yield SfnError(
+            sources.place(("senders", name, "catalog")),
+            expected="the catalog that it speaks for, as there are several",
+            found="none",
+            remedy=f"configured are: {', '.join(known)}",
+        )
+    meant: dict[tuple[str, ...], str] = {("catalogs", theirs): ours for theirs, ours in sender.catalogs.items()}
+    if sender.catalog is not None:
+        meant["catalog",] = sender.catalog
+    for keys, ours in meant.items():
+        if ours not in settings.catalogs:
+            yield SfnError(
+                sources.place(("senders", name, *keys)),
+                expected="a configured catalog",
+                found=ours,
+                remedy=nearest(ours, known),
+            )
+
+
+def _unproven(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    """Who need not show who it is must be on this machine, and must not be believed."""
+    names = [name for name, sender in settings.senders.items() if sender.scheme is Scheme.NONE]
+    remedy = "give it another scheme, and a secret"
+    for name in names:
+        place = sources.place(("senders", name, "scheme"))
+        if not settings.listener.is_loopback:
+            expected = f"a proof of who it is, as {settings.listener.host} is no loopback address"
+            yield SfnError(place, expected=expected, found="none", remedy=remedy)
+        if told := sorted(settings.told.intersection(settings.catalogs_of(name).values())):
+            expected = f"a proof of who it is, as what is told of {', '.join(told)} is believed"
+            yield SfnError(place, expected=expected, found="none", remedy=remedy)
+        if name != names[0]:
+            expected = f"a proof of who it is, as all who show none are {names[0]}"
+            yield SfnError(place, expected=expected, found="none", remedy=remedy)
+
+
+def _secrets_shared(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    tokens = [
+        (("admin", "token"), "the operators'", settings.admin.token),
+        (("telemetry", "metrics_token"), "the one of the metrics", settings.telemetry.metrics_token),
+        *(
+            (("senders", name, "secrets", token), f"one of the sender {name}", secret)
+            for name, sender in settings.senders.items()
+            for token, secret in sender.secrets.items()
+        ),
+    ]
+    owners: dict[str, str] = {}
+    for keys, own, secret in tokens:
+        owner = owners.setdefault(secret.get_secret_value(), own) if secret is not None else own
+        if owner != own:
+            yield SfnError(sources.place(keys), expected="a token of its own", found=owner)
+
+
+def _forgotten(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    signs = any(sender.scheme is Scheme.STANDARD_WEBHOOKS for sender in settings.senders.values())
+    if signs and settings.inbox.event_retention < _REMEMBERED:
+        yield SfnError(
+            sources.place(("inbox", "event_retention")),
+            expected=f"at least {lasting(_REMEMBERED)}, as a signed message may come again for as long",
+            found=lasting(settings.inbox.event_retention),
+        )

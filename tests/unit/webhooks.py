@@ -1,0 +1,41 @@
+"""What tests sign with, and the one vector that all of Standard Webhooks' libraries are tested with."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from datetime import UTC, datetime
+from typing import Final
+
+from sfn.receiver.signature import Claim, Headers, HmacSha256, Key, Manner, StandardWebhooks, claimed, signed, verified
+
+MESSAGE: Final = "msg_p5jXN8AQM9LWM0D4loKWxJek"
+AT: Final = datetime.fromtimestamp(1614265330, tz=UTC)
+BODY: Final = b'{"test": 2432232314}'
+SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105 - a published one
+SIGNATURE: Final = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+STANDARD: Final = StandardWebhooks()
+GITHUB: Final = HmacSha256(b"x-hub-signature-256")
+KEY: Final = Key("main", b64decode(SECRET.removeprefix("whsec_")))
+
+
+def head(manner: Manner = STANDARD, key: Key = KEY, body: bytes = BODY, at: datetime = AT) -> dict[bytes, bytes]:
+    """The headers of a request that is signed as it should be."""
+    said = signed(manner, key.secret, body, MESSAGE, at)
+    return {name.encode(): value.encode() for name, value in said.items()}
+
+
+def signer(
+    headers: dict[bytes, bytes] | Headers,
+    body: bytes = BODY,
+    *keys: Key,
+    manner: Manner = STANDARD,
+    now: datetime = AT,
+) -> str | None:
+    """Whose key signed; None for nobody's."""
+    claim = claim_of(headers, manner, now)
+    return None if claim is None else verified(claim, body, keys or (KEY,))
+
+
+def claim_of(headers: dict[bytes, bytes] | Headers, manner: Manner = STANDARD, now: datetime = AT) -> Claim | None:
+    return claimed(manner, headers.items() if isinstance(headers, dict) else headers, now)
