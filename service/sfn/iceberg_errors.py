@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-MEDIA_TYPE: Final = "application/json"
+MEDIA_TYPE: Final = b"application/json"
 
 TYPES: Final = {
     400: "BadRequestException",
@@ -17,6 +17,7 @@ TYPES: Final = {
     408: "ClientErrorException",
     413: "ClientErrorException",
     415: "NotSupportedException",
+    429: "ClientErrorException",
     500: "InternalServerError",
     502: "ServiceFailureException",
     503: "ServiceUnavailableException",

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.errors import Broken, Scope, Transient
-from sfn.receiver.faces import ERROR_TYPES
+from sfn.iceberg_errors import TYPES
 from sfn.words import Birth, Hint, TableName
 from tests.integration.listening import (
     CHUNKED,
@@ -49,7 +49,7 @@ def assert_iceberg_error(reply: Reply, status: int) -> str:
     """What is said is returned."""
     assert (reply.status, reply.headers["content-type"]) == (status, "application/json")
     error = reply.json["error"]
-    assert (error["code"], error["type"]) == (status, ERROR_TYPES[status])
+    assert (error["code"], error["type"]) == (status, TYPES[status])
     assert error["message"]
     assert set(reply.json) == {"error"}
     assert set(error) == {"message", "type", "code"}

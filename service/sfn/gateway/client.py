@@ -101,5 +101,5 @@ class Replying:
 
     async def error(self, status: int, message: str, fields: Iterable[tuple[bytes, bytes]] = ()) -> None:
         """Send an error of our own."""
-        kind = (b"content-type", iceberg_errors.MEDIA_TYPE.encode())
+        kind = (b"content-type", iceberg_errors.MEDIA_TYPE)
         await self.whole(status, iceberg_errors.document(status, message), [*fields, kind])

@@ -8,8 +8,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import msgspec
-
+from sfn import iceberg_errors
 from sfn.errors import Rejected
 from sfn.receiver import problem
 from sfn.words import Accepted
@@ -88,31 +87,15 @@ def _problem(status: int, detail: str, where: str) -> bytes:
 OWN: Final = Face(_counted, _problem, problem.MEDIA_TYPE.encode())
 """That of our own routes: counts, and problem documents."""
 
-ERROR_TYPES: Final = {
-    400: "BadRequestException",
-    401: "NotAuthorizedException",
-    403: "ForbiddenException",
-    404: "NotFoundException",
-    405: "NotAllowedException",
-    408: "ClientErrorException",
-    413: "ClientErrorException",
-    415: "NotSupportedException",
-    429: "ClientErrorException",
-    500: "InternalServerError",
-    503: "ServiceUnavailableException",
-}
-"""Type of an Iceberg error by its status: the examples of Iceberg's REST specification where it has one, else the names
-that Polaris answers with, which are those of Iceberg's and Jakarta's exceptions."""
-
 
 def _iceberg_error(status: int, detail: str, where: str) -> bytes:
     message = f"{where}: {detail}" if where.strip("#") else detail
-    return msgspec.json.encode({"error": {"message": message, "type": ERROR_TYPES[status], "code": status}})
+    return iceberg_errors.document(status, message)
 
 
 def _silent(_taken: Accepted, _ignored: int) -> Answer:
     return Answer(204, b"", [])
 
 
-ICEBERG: Final = Face(_silent, _iceberg_error, b"application/json")
+ICEBERG: Final = Face(_silent, _iceberg_error, iceberg_errors.MEDIA_TYPE)
 """That of an Iceberg catalog: nothing to say of what was taken, and errors as Iceberg's clients know them."""
