@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from sfn.dialects import POLARIS, Arrived, Decoded, Sender, polaris, unread
+from sfn.dialects import POLARIS, Arrived, Sender, polaris
 from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
 from sfn.receiver import body, faces, problem
@@ -18,14 +18,12 @@ from sfn.receiver.faces import Answer, Face
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.refusals import Refusals, Seldom
 from sfn.receiver.senders import Senders
+from sfn.receiver.taking import Taking, tell
 from sfn.telemetry.metrics import Events
-from sfn.words import BODY_KEPT, Accepted, Undecodable
 
 PATH: Final = "/v1/events"
 """Where all dialects are understood but for Polaris' notifications, which have paths of their own."""
 
-
-_NOTHING: Final = Accepted(0, 0)
 _NO_PAGES: Final = (
     "a web page may not send events (Origin) while none needs a token; "
     'configure [senders.NAME] secrets = { main = "…" } and send that token'
@@ -67,11 +65,10 @@ class Ingest:
         on_broken: Callable[[Broken], None],
         counted: Events,
     ) -> None:
-        self._intake = intake
+        self._taking = Taking(intake, concern=concern, counted=counted)
         self._senders = senders
         self._readiness = readiness
         self._limits = limits
-        self._concern, self._told = concern, frozenset(concern.told)
         self._on_broken = on_broken
         self._counted = counted
         self._seldom = Seldom()
@@ -120,36 +117,22 @@ class Ingest:
         content = await self._read(receive, asked.length, path, sender)
         if content is None:
             return None
-        decoded = await self._decode(Arrived(path, scope["headers"], content, sender))
-        wanted = self._concern.of(decoded.hints)
-        taken = await self._intake.put(wanted) if wanted else _NOTHING
-        ignored = decoded.ignored + len(decoded.hints) - len(wanted)
-        self._counted.taken(decoded.dialect, taken, ignored)
-        return face.taken(taken, ignored)
+        return face.taken(*await self._taking.take(Arrived(path, scope["headers"], content, sender)))
 
     async def _read(self, receive: body.Receive, length: int | None, path: str, sender: Sender) -> bytes | None:
         try:
             return await body.read(receive, length, self._limits)
         except Rejected as refusal:
-            _tell(refusal, sender)
+            tell(refusal, sender)
             if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-                await self._make_up(path, sender, _SEND_FEWER)
+                await self._taking.make_up(path, sender, _SEND_FEWER)
             raise
 
     async def _compressed(self, face: Face, path: str, sender: Sender) -> Answer:
         """A body that nobody opens: a small one may hold more than fits into memory."""
-        _tell(_COMPRESSED, sender)
-        await self._make_up(path, sender, _SEND_PLAIN)
+        tell(_COMPRESSED, sender)
+        await self._taking.make_up(path, sender, _SEND_PLAIN)
         return face.error(_COMPRESSED.status, problem.detail(_COMPRESSED), [(b"accept-encoding", b"identity")])
-
-    async def _decode(self, request: Arrived) -> Decoded:
-        try:
-            return self._concern.decoded(request)
-        except Rejected as refusal:
-            _tell(refusal, request.sender)
-            # Who is refused does not send it again. So first it is on disk; if it can't be, the answer is 503.
-            await self._intake.put([_undecodable(request, refusal)])
-            raise
 
     def _turned_away(
         self, face: Face, scope: MutableMapping[str, Any], status: int, why: str, *headers: tuple[bytes, bytes]
@@ -162,14 +145,6 @@ class Ingest:
     def _tell_not_taken(self, trouble: Transient) -> None:
         if (left_out := self._seldom.passing("not taken")) is not None:
             _log.warning("events not taken", error=str(trouble), left_out=left_out)
-
-    async def _make_up(self, path: str, sender: Sender, remedy: str) -> None:
-        """Have looked at what a body may tell of that nobody read; but for catalogs that are told of alone none can."""
-        hints = self._concern.of(unread(path, sender))
-        if lost := sorted({hint.subject.catalog for hint in hints} & self._told):
-            _log.error("events lost", sender=sender.name, catalogs=lost, remedy=remedy)
-        if instead := [hint for hint in hints if hint.subject.catalog not in self._told]:
-            await self._intake.put(instead)
 
 
 class _Asked(NamedTuple):
@@ -201,22 +176,6 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _Asked:
 def _sent_to(scope: MutableMapping[str, Any]) -> str:
     raw: bytes = scope["raw_path"]
     return raw.decode("ascii")
-
-
-def _undecodable(request: Arrived, refusal: Rejected) -> Undecodable:
-    said = next((value.decode("latin-1") for name, value in request.headers if name == b"content-type"), None)
-    return Undecodable(
-        sender=request.sender.name,
-        path=request.path,
-        content_type=said,
-        body=request.body[:BODY_KEPT],
-        size=len(request.body),
-        detail=str(refusal),
-    )
-
-
-def _tell(refusal: Rejected, sender: Sender) -> None:
-    _log.info("events refused", sender=sender.name, status=refusal.status, error=str(refusal))
 
 
 def _unavailable(face: Face, detail: str, retry_after: float | None, headers: faces.Headers = ()) -> Answer:
