@@ -16,6 +16,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import create_model
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from sfn.settings import Settings, load
 from sfn.wiring import sources
@@ -25,8 +26,8 @@ FILE = ROOT / "deploy" / "sfn.example.toml"
 LINES = FILE.read_text().splitlines()
 TABLE = re.compile(r"(#?)\[(.+)\]")
 KEY = re.compile(r"(#?)([a-z0-9_]+) = (.+)")
-NOTHING: tuple[object, ...] = (None, (), {})
-"""Defaults that show nothing: an example stands in their place."""
+NOTHING: tuple[object, ...] = (None, (), {}, PydanticUndefined)
+"""Defaults that show nothing, or none at all: an example stands in their place."""
 
 
 @dataclass(frozen=True, slots=True)

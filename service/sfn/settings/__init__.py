@@ -25,6 +25,7 @@ from sfn.settings.listener import ListenerSettings
 from sfn.settings.misconfigured import Misconfigured
 from sfn.settings.model import Settings
 from sfn.settings.parties import AdminSettings, SenderSettings
+from sfn.settings.pulls import PullSettings
 from sfn.settings.sources import forgotten, gather
 from sfn.settings.stores import StoreSettings
 from sfn.settings.telemetry import TelemetrySettings
@@ -59,6 +60,7 @@ __all__ = [
     "InboxSettings",
     "ListenerSettings",
     "Misconfigured",
+    "PullSettings",
     "RetrySettings",
     "SenderSettings",
     "Settings",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sfn.errors import SfnError, nearest
+from sfn.errors import SfnError
 from sfn.settings.asking import misasked
+from sfn.settings.bound import unbound
 from sfn.settings.model import Settings
-from sfn.settings.parties import SenderSettings
 from sfn.settings.placing import misplaced
+from sfn.settings.pulling import mispulled
 from sfn.settings.sources import Sources, variable
 from sfn.settings.storing import misstored
 
@@ -22,6 +23,7 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
         *_open_to_the_network(settings, sources),
         *_tls(settings, sources),
         *_senders(settings, sources),
+        *mispulled(settings, sources),
         *_secrets_shared(settings, sources),
         *_two_origins(settings, sources),
         *_retry(settings, sources),
@@ -93,32 +95,7 @@ def _senders(settings: Settings, sources: Sources) -> Iterator[SfnError]:
                 found="neither secrets nor secrets_file",
                 remedy='set secrets = { main = "…" } or secrets_file',
             )
-        yield from _bindings(name, sender, settings, sources)
-
-
-def _bindings(name: str, sender: SenderSettings, settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    known = list(settings.catalogs)
-    if sender.catalog is not None and sender.catalogs:
-        place = sources.place(("senders", name, "catalog"))
-        yield SfnError(place, expected="either catalog or catalogs", found="both")
-    if sender.catalog is None and not sender.catalogs and len(known) > 1:
-        yield SfnError(
-            sources.place(("senders", name, "catalog")),
-            expected="the catalog that it speaks for, as there are several",
-            found="none",
-            remedy=f"configured are: {', '.join(known)}",
-        )
-    meant: dict[tuple[str, ...], str] = {("catalogs", theirs): ours for theirs, ours in sender.catalogs.items()}
-    if sender.catalog is not None:
-        meant["catalog",] = sender.catalog
-    for keys, ours in meant.items():
-        if ours not in settings.catalogs:
-            yield SfnError(
-                sources.place(("senders", name, *keys)),
-                expected="a configured catalog",
-                found=ours,
-                remedy=nearest(ours, known),
-            )
+        yield from unbound(("senders", name), sender, settings.catalogs, sources)
 
 
 def _secrets_shared(settings: Settings, sources: Sources) -> Iterator[SfnError]:

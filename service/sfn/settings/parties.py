@@ -6,26 +6,23 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sfn.settings.kinds import File, Names, Text, Token, Tokens, only
+from sfn.settings.bound import Bound
+from sfn.settings.kinds import File, Text, Token, Tokens, only
 from sfn.settings.section import Section
 
 
-class SenderSettings(Section):
+class SenderSettings(Bound):
     """Who may send events.
 
     Attributes:
         scheme: how a sender shows who it is.
         secrets: active tokens by name.
         secrets_file: more tokens, one a line; read again when it changes.
-        catalog: the one catalog that it speaks for.
-        catalogs: or several: its own names of them, and ours.
     """
 
     scheme: Annotated[Text, only("bearer", "'bearer', the only scheme of this version")] = "bearer"
     secrets: Tokens = Field(default_factory=dict)
     secrets_file: File | None = None
-    catalog: Text | None = None
-    catalogs: Names = Field(default_factory=dict)
 
 
 class AdminSettings(Section):

@@ -29,10 +29,12 @@ def understood(settings: Settings, ours: Concern, event: Undecodable) -> Sequenc
     Raises:
         Rejected: nobody understands it now, or its sender is not configured any more.
     """
-    if settings.senders and event.sender not in settings.senders:
-        known = ", ".join(settings.senders)
+    origins = settings.origins
+    if settings.senders and event.sender not in origins:
+        known = ", ".join(origins)
         raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
-    catalogs = settings.catalogs_of(event.sender) if settings.senders else {name: name for name in settings.catalogs}
+    is_named = event.sender in origins
+    catalogs = settings.catalogs_of(event.sender) if is_named else {name: name for name in settings.catalogs}
     kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
     decoded = ours.decoded(Arrived(event.path, kind, event.body, Sender(event.sender, catalogs)))
     return ours.of(decoded.hints)
