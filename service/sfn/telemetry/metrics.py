@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
+from sfn.telemetry.pulls import Pulls
 from sfn.telemetry.work import Work
 from sfn.words import Accepted
 
@@ -30,15 +31,24 @@ class Metrics:
         version: of this service.
         catalogs: the configured ones.
         dialects: the event formats that are known.
+        sources: that events are fetched from.
 
     Attributes:
         registry: what a scrape reads.
         events: for the receiver.
         commits: for the inbox.
         work: for the worker.
+        pulls: for the sources.
     """
 
-    def __init__(self, *, version: str, catalogs: Collection[str], dialects: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        version: str,
+        catalogs: Collection[str],
+        dialects: Collection[str] = (),
+        sources: Collection[str] = (),
+    ) -> None:
         # The library has this for the whole process: a second series a counter, that says when it was made.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
@@ -48,6 +58,7 @@ class Metrics:
         self.events = Events(self.registry, dialects)
         self.commits = Commits(self.registry)
         self.work = Work(self.registry, catalogs)
+        self.pulls = Pulls(self.registry, sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Ingest
+from sfn.receiver.pull.source import Source
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.tokens import TokenFile
 from sfn.settings import Settings
@@ -32,6 +33,7 @@ from sfn.wiring.admission import Admission, admission, certificate
 from sfn.wiring.events import concern, understood
 from sfn.wiring.metering import Metering
 from sfn.wiring.places import shelf
+from sfn.wiring.pulls import fetched
 from sfn.wiring.reached import Reached, vending
 from sfn.wiring.sources import adapters
 from sfn.wiring.terms import DISTRIBUTION, interest, worker_terms
@@ -69,6 +71,7 @@ class Service:
         certificate: what the listener shows; None without TLS.
         tokens: files of tokens, for somebody to watch.
         works: the worker is to run; else other processes turn hints into files.
+        fetched: what events are fetched from.
     """
 
     application: Application
@@ -80,6 +83,7 @@ class Service:
     certificate: Certificate | None = None
     tokens: tuple[TokenFile, ...] = ()
     works: bool = True
+    fetched: tuple[Source, ...] = ()
 
 
 @asynccontextmanager
@@ -100,7 +104,8 @@ async def assembled(
         SfnError: something can't be opened, or its setting is wrong.
     """
     clock, shown, admitted = SystemClock(), certificate(settings), admission(settings)
-    metering = Metering(settings, version(DISTRIBUTION), clock)
+    receives = Role.RECEIVER in roles
+    metering = Metering(settings, version(DISTRIBUTION), clock, settings.pull if receives else ())
     observe = metering.metrics.commits.observe
     async with (
         inboxes.opened(settings, clock, observe) as inbox,
@@ -135,6 +140,9 @@ async def assembled(
             certificate=shown,
             tokens=admitted.files,
             works=Role.WORKER in roles,
+            fetched=fetched(settings, inbox, concern(settings, retirement), metering.metrics, clock)
+            if receives
+            else (),
         )
 
 

@@ -7,6 +7,8 @@ was missed in between is ours to make up for, and so are the pauses, and what is
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -258,6 +260,9 @@ def _said(error: Exception) -> str:
             return error.verify_message
         case ssl.SSLError():
             return (error.reason or "a failed handshake").lower().replace("_", " ")
+        case OSError() if error.errno in errno.errorcode:
+            # asyncio's own text has the address, and not what is wrong.
+            return os.strerror(error.errno)
         case OSError():
             return error.strerror or type(error).__name__
         case asyncio.TimeoutError():
