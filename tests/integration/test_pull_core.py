@@ -63,7 +63,8 @@ async def test_replicas_of_one_group_share_the_messages_and_another_group_has_th
         await place.publish(*map(event, range(200)))
         await until(lambda: len(inbox.taken) + len(twin.taken) >= 200 and len(other.taken) == 200)
     assert sorted(subjects(inbox) + subjects(twin)) == sorted(subjects(other))
-    assert inbox.taken and twin.taken
+    assert inbox.taken
+    assert twin.taken
 
 
 async def test_what_the_inbox_does_not_take_stays_in_hand_until_it_does(place: Place, inbox: Inbox) -> None:
@@ -100,7 +101,7 @@ async def test_what_was_dropped_has_the_catalogs_looked_at_once_the_inbox_answer
         await place.publish(*map(event, range(2_000)))
         inbox.failure = BUSY
         inbox.gate.set()
-        await until(lambda: fetching.received("unavailable", "none") >= 100)
+        await until(lambda: fetching.received("unavailable", "none") >= 5)
         assert subjects(inbox) == []
         inbox.failure = None
         await until(lambda: subjects(inbox).count("prod") == 1)

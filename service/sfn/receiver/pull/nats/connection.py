@@ -260,9 +260,9 @@ def _said(error: Exception) -> str:
             return error.verify_message
         case ssl.SSLError():
             return (error.reason or "a failed handshake").lower().replace("_", " ")
-        case OSError() if error.errno in errno.errorcode:
+        case OSError(errno=int(number)) if number in errno.errorcode:
             # asyncio's own text has the address, and not what is wrong.
-            return os.strerror(error.errno)
+            return os.strerror(number)
         case OSError():
             return error.strerror or type(error).__name__
         case asyncio.TimeoutError():
