@@ -170,7 +170,8 @@ class Connection:
             await self._settle()
 
     async def _settle(self) -> None:
-        # A refusal comes before the answer to this.
+        # A refusal comes before the answer to what is asked after it, and nats-py's first question may overtake.
+        await self._client.flush(PATIENCE)
         await self._client.flush(PATIENCE)
         self.check()
 
@@ -256,6 +257,8 @@ def _not_let_in(where: str, servers: str, said: str) -> Away:
 def _said(error: Exception) -> str:
     """An error in a few words."""
     match error:
+        case asyncio.TimeoutError():
+            return f"none within {PATIENCE} s"
         case ssl.SSLCertVerificationError():
             return error.verify_message
         case ssl.SSLError():
@@ -265,7 +268,5 @@ def _said(error: Exception) -> str:
             return os.strerror(number)
         case OSError():
             return error.strerror or type(error).__name__
-        case asyncio.TimeoutError():
-            return f"none within {PATIENCE} s"
         case _:
-            return str(error).removeprefix("nats: ").strip("'\"") or type(error).__name__
+            return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
