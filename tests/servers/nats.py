@@ -17,14 +17,15 @@ class Nats(Server):
 
     Args:
         more: goes into its configuration, such as who may do what.
+        jetstream: whether it has that.
     """
 
     title = "nats-server"
 
-    def __init__(self, more: str = "") -> None:
+    def __init__(self, more: str = "", *, jetstream: bool = True) -> None:
         self._program = found("SFN_NATS")
         super().__init__()
-        self._more = more
+        self._more, self._jetstream = more, jetstream
 
     @property
     @override
@@ -33,7 +34,7 @@ class Nats(Server):
 
     @override
     def start(self) -> None:
-        kept = f'jetstream {{ store_dir: "{self.folder}" }}'
+        kept = f'jetstream {{ store_dir: "{self.folder}" }}' if self._jetstream else ""
         (self.folder / "conf").write_text(f'listen: "127.0.0.1:{self.port}"\n{kept}\n{self._more}\n')
         super().start()
 
