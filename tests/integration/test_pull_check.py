@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from sfn.cli.checks.findings import Severity
 from sfn.cli.checks.pulls import pulls
 from sfn.settings import Settings
+from tests.integration.listening import Inbox
 from tests.integration.pulling import Place, event
+from tests.integration.waiting import until
 from tests.servers.nats import Nats
 from tests.servers.process import free_port
 from tests.unit.settings_ground import CATALOG, Ground
@@ -41,10 +44,22 @@ async def told(settings: Settings) -> list[tuple[str, str, str, str]]:
     return [(one.where, one.severity.value, one.text, one.remedy) async for one in pulls(settings)]
 
 
-async def test_core_nats_is_tried_without_taking_what_is_the_services(ground: Ground, place: Place) -> None:
-    assert await told(configured(ground, place, durable=False)) == [
-        ("pull.events", "ok", f"{place.url} answers; we may subscribe to {place.subject}", "")
-    ]
+async def test_core_nats_is_tried_without_taking_what_is_the_services(ground: Ground, nats: Nats) -> None:
+    place, inbox = Place(nats.url), Inbox()
+    settings = configured(ground, place, durable=False)
+
+    async def look_on() -> None:
+        while True:
+            assert await told(settings) == [
+                ("pull.events", "ok", f"{place.url} answers; we may subscribe to {place.subject}", "")
+            ]
+
+    async with place.fetched(inbox), anyio.create_task_group() as tasks:
+        tasks.start_soon(look_on)
+        for turn in range(20):
+            await place.publish(*map(event, range(50 * turn, 50 * (turn + 1))))
+        await until(lambda: len(inbox.taken) == 1_000)
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_stream_is_looked_at_and_its_consumer_not_made(ground: Ground, place: Place) -> None:
