@@ -27,6 +27,7 @@ class Outage:
         self._told_at: datetime | None = None
         self._left_out = 0
         self._lasts = False
+        self._is_known = False
 
     def trouble(self, away: Away) -> None:
         """It is away, or still is."""
@@ -43,6 +44,9 @@ class Outage:
     def over(self) -> None:
         """It answers."""
         since, self._since = self._since, None
+        if not self._is_known:
+            self._is_known = True
+            _log.info("pull source connected", name=self._source)
         if since is not None and self._lasts:
             self._lasts = False
             seconds = round((self._clock.now() - since).total_seconds(), 1)

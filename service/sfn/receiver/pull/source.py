@@ -166,6 +166,10 @@ class Source:
                 await self._taking.make_up(PATH, self._sender, _TELL_AGAIN)
             except Transient as trouble:
                 self._tell_not_taken(trouble)
+            except Broken:
+                raise
+            except Exception:  # noqa: BLE001 - as below
+                _log.exception("catalogs not looked at", name=self._name)
             else:
                 self._owes_a_look = False
 
