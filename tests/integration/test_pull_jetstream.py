@@ -9,7 +9,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-import structlog.testing
+from nats.aio.msg import Msg
+from structlog.testing import capture_logs
 
 from sfn.clock import SystemClock
 from sfn.errors import Scope, Transient
@@ -155,7 +156,7 @@ async def test_nothing_is_lost_when_the_server_is_killed_and_started_again(inbox
 async def test_a_service_that_comes_before_its_server_or_its_stream_waits_for_them(inbox: Inbox) -> None:
     server = Nats()
     place = Place(server.url).kept()
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         async with place.fetched(inbox, connected=False) as fetching:
             await until(lambda: logs)
             with server:
@@ -263,7 +264,7 @@ async def test_a_consumer_of_another_kind_is_left_alone(
     place: Place, inbox: Inbox, consumer: dict[str, object], told: str
 ) -> None:
     await place.make_stream(**consumer)
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         async with place.fetched(inbox, connected=False):
             await place.publish(event(1))
             await until(lambda: logs)
@@ -271,3 +272,31 @@ async def test_a_consumer_of_another_kind_is_left_alone(
     assert "pull.events.durable" in logs[0]["error"]
     assert "name another one" in logs[0]["error"]
     assert inbox.taken == []
+
+
+async def test_a_consumer_that_falls_silent_is_asked_anew_by_another_connection(
+    place: Place, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sfn.receiver.pull.nats.jetstream.SILENT", 0.5)
+    await place.make_stream(ack_wait=1.0)
+    assert place.durable is not None
+    known = (f"STREAM.INFO.{place.durable.stream}", f"CONSUMER.INFO.{place.durable.stream}.sfn")
+    async with place.client() as client:
+        answers = {f"$JS.API.{what}": (await client.request(f"$JS.API.{what}")).data for what in known}
+    with Nats(jetstream=False) as server, capture_logs() as logs:
+        # One that says what the other server says, and answers no request for messages.
+        mute = Place(server.url, place.subject, place.durable)
+        asked: list[str] = []
+
+        async def answer(message: Msg) -> None:
+            asked.append(message.subject)
+            if message.subject in answers:
+                await message.respond(answers[message.subject])
+
+        async with mute.client() as client:
+            await client.subscribe("$JS.API.>", cb=answer)
+            await client.flush()
+            async with mute.fetched(inbox):
+                await until(lambda: len(asked) == 6)
+    assert "expected a sign of life of the consumer sfn every 5 s, found none" in logs[1]["error"]
+    assert asked[:3] == asked[3:]

@@ -27,7 +27,7 @@ EXPIRES: Final = 30
 HEARTBEAT: Final = 5
 """Seconds after which the server says that it still is, where there is no message."""
 SILENT: Final = 3 * HEARTBEAT
-"""Seconds after which it must have been lost."""
+"""Seconds after which the request must have been lost."""
 
 _NANOSECONDS: Final = 1_000_000_000
 _ALIVE: Final = "100"
@@ -119,7 +119,7 @@ class _Consumed:
                 self._where,
                 expected=f"messages of the consumer {self._durable.name} of the stream {self._durable.stream}",
                 found=found,
-                remedy="none, if somebody has deleted it or the server changes its part: it is asked for again",
+                remedy="it is asked for again; where that does not help, see whether somebody deletes it",
             )
 
 
