@@ -46,7 +46,7 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 jars: venv ## Iceberg's own REST catalog server and a Java to run it, in ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/fetch/jars.py
 
-servers: venv ## the servers that the tests of stores and of PostgreSQL run against, in ~/.cache/iceberg-sfn
+servers: venv ## the servers that the tests of stores, of PostgreSQL and of NATS run against, in ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/fetch/servers.py
 
 catalog: jars ## Iceberg's own REST catalog with a table, on port 8181, for five minutes against it
@@ -60,7 +60,7 @@ demo: venv ## a real catalog, the service and a table, end to end; without Java 
 # xdist's own order has files of few tests last, however long they take: tests/conftest.py has the long ones first.
 test: lint ## lint, then every test, JOBS at a time; without a network those that need no server
 	@$(MAKE) jars || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server: the tests that need it are skipped, and say so at the end"; }
-	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores or of PostgreSQL that need it are skipped, and say so at the end"; }
+	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and say so at the end"; }
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(MEASURE)
 
 coverage: ## test, with branch coverage: it takes half as long again
@@ -107,7 +107,7 @@ lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versio
 	    --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) "$$@"; \
 	}; \
 	pin --all-extras -o deploy/requirements.lock pyproject.toml; \
-	pin --extra pyiceberg --extra s3 --extra azure --extra gcs --extra postgres --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
+	pin --extra pyiceberg --extra s3 --extra azure --extra gcs --extra postgres --extra nats --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
 	"$$tools/bin/python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
 	  pin --constraint deploy/requirements.lock -o deploy/build.lock -
 

@@ -1,4 +1,4 @@
-"""Fetch the servers that the tests of stores and of PostgreSQL run against: for S3, Azure, Google, and PostgreSQL.
+"""Fetch the servers that tests run against: for S3, Azure and Google, PostgreSQL, and NATS.
 
 Prints a line for each, `SFN_VERSITYGW=<executable>`, and leaves them as `env` in the cache folder. A server that could
 not be had is told on standard error and has no line; the exit status is 1 then.
@@ -22,6 +22,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceb
 
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 FAKE_GCS = "github.com/fsouza/fake-gcs-server@v1.56.1"
+NATS = "github.com/nats-io/nats-server/v2@v2.15.2"
 AZURITE = "3.35.0"  # as in package.json; later ones want Node 22
 
 OLDEST_GO = (1, 26)  # says go.mod of fake-gcs-server
@@ -36,7 +37,7 @@ def main() -> int:
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # held until the process ends
         forget_parts(CACHE)
-        for server in (postgres, pgbouncer, azurite, versitygw, fake_gcs):
+        for server in (postgres, pgbouncer, azurite, versitygw, fake_gcs, nats):
             try:
                 found |= server()
             except Failed as error:
@@ -60,6 +61,11 @@ def fake_gcs() -> Mapping[str, Path]:
     return {"SFN_FAKE_GCS": built("fake-gcs-server-1.56.1", FAKE_GCS) / "fake-gcs-server"}
 
 
+def nats() -> Mapping[str, Path]:
+    """Build the server for NATS."""
+    return {"SFN_NATS": built("nats-server-2.15.2", NATS) / "nats-server"}
+
+
 def built(name: str, package: str) -> Path:
     """Make sure of a folder with the program that a package of Go's is."""
     target = CACHE / name
@@ -70,7 +76,7 @@ def built(name: str, package: str) -> Path:
     def by_go(folder: Path) -> None:
         # Without cgo no C compiler is needed. Go checks what it downloads against the public checksum database.
         flags = {"GOFLAGS": "-buildvcs=false -trimpath -modcacherw", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
-        # Go keeps 2 GB of what it downloads and compiles, which only the other server has a use for.
+        # Go keeps 2 GB of what it downloads and compiles, which only the other servers have a use for.
         kept = {"GOMODCACHE": str(CACHE / "part-go" / "modules"), "GOCACHE": str(CACHE / "part-go" / "compiled")}
         run(compiler, "install", "-ldflags=-s -w", package, env=flags | kept | {"GOBIN": str(folder)})
 

@@ -1,15 +1,16 @@
 """The service as one process: siblings in one task group, of which none outlives another.
 
     receiver   answers requests
+    sources    fetch events
     worker     turns hints into files
     tending    keeps the inbox small
     watching   reads files of tokens again when they change
     signals    SIGTERM or SIGINT: drain and end with 0; a second one: end at once with 1
 
-A drain: `/readyz` and events are answered with 503, nothing more is claimed, sweeps are given back, tables that run may
-end for `listener.drain`, the rest is given back, requests are answered, the inbox is closed. Each of these waits has a
-deadline of its own. What the system still does not let go of then, such as a call on a mount whose server is gone, is
-told of and left behind.
+A drain: `/readyz` and events are answered with 503, nothing more is fetched or claimed, sweeps are given back, events
+and tables in hand may end for `listener.drain`, the rest is given back, requests are answered, the inbox is closed.
+Each of these waits has a deadline of its own. What the system still does not let go of then, such as a call on a mount
+whose server is gone, is told of and left behind.
 """
 
 from __future__ import annotations
@@ -190,6 +191,8 @@ class Daemon:
             async with anyio.create_task_group() as serving:
                 for server, listener in self._servers:
                     serving.start_soon(self._listen, server, listener)
+                for source in self._service.fetched:
+                    serving.start_soon(source.run, self._stop)
                 await (self._service.worker.run(self._stop) if self._service.works else self._stop.wait())
                 # Only now: whoever asks during the drain is told of it, not refused.
                 left = self._give_up_at - anyio.current_time()

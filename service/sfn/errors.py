@@ -5,6 +5,7 @@
     ├ Rejected(status)      the sender's fault: answered with that HTTP status
     ├ NotKnown              the service that a command asks has no such thing (`sfn.cli.service`)
     ├ Contradicted          that service knows better (`sfn.cli.service`)
+    ├ Away                  a source of events can't be had now: it is asked for ever (`sfn.receiver.pull`)
     ├ NoCredentials         a cloud's own ways to find out who asks found nobody
     ├ Unreadable            the reader refuses
     │   ├ NotFound          nothing of ours lies there

@@ -97,7 +97,7 @@ async def test_its_five_minutes(tmp_path: Path, unused_port: int) -> None:
 
 
 async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
-    first, vending, stored, others = blocks("toml")
+    first, vending, stored, others, fetched = blocks("toml")
     file = tmp_path / "sfn.toml"
     file.write_text((first + others).replace("[senders.ci]", '[senders.ci]\ncatalog = "prod"'))
     settings = load(file, {})
@@ -107,6 +107,8 @@ async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
     assert not load(file, {}).lacks_stores
     file.write_text(vending + stored)
     assert load(file, {}).stores["lake"].scheme == "s3"
+    file.write_text(first + fetched)
+    assert load(file, {}).catalogs_of("pull.lakekeeper") == {"prod": "prod"}
 
 
 async def test_the_stores_of_their_page_are_understood(tmp_path: Path) -> None:

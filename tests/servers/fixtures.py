@@ -11,6 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.servers.azure import Azure
     from tests.servers.gcs import GCS
+    from tests.servers.nats import Nats
     from tests.servers.pgbouncer import PgBouncer
     from tests.servers.postgres import Postgres
     from tests.servers.s3 import S3
@@ -37,6 +38,14 @@ def fixture_gcs() -> Iterator[GCS]:
     from tests.servers.gcs import GCS
 
     with GCS() as server:
+        yield server
+
+
+@pytest.fixture(name="nats", scope="session")
+def fixture_nats() -> Iterator[Nats]:
+    from tests.servers.nats import Nats
+
+    with Nats() as server:
         yield server
 
 

@@ -51,7 +51,8 @@ def test_what_is_there_is_found_and_the_rest_fetched_once(tmp_path: Path) -> Non
     assert Path(lines(done)["SFN_VERSITYGW"]) == cache / "versitygw-1.8.0" / "versitygw"
     assert Path(lines(done)["SFN_FAKE_GCS"]).is_file()
     assert not list(cache.glob("part-*"))
-    assert (tmp_path / "ran").read_text().split("\n") == ["npm ci", "versitygw@v1.8.0", "fake-gcs-server@v1.56.1", ""]
+    built = ["versitygw@v1.8.0", "fake-gcs-server@v1.56.1", "v2@v2.15.2"]
+    assert (tmp_path / "ran").read_text().split("\n") == ["npm ci", *built, ""]
     (tmp_path / "ran").unlink()
     again = fetched(tmp_path)
     assert (again.returncode, again.stdout, again.stderr) == (0, done.stdout, "")
@@ -61,7 +62,7 @@ def test_what_is_there_is_found_and_the_rest_fetched_once(tmp_path: Path) -> Non
 def test_what_can_not_be_had_is_told_and_has_no_line(tmp_path: Path) -> None:
     done = fetched(tmp_path, **FOUND, go=GO, node="echo v18.20.4", npm=NPM)
     assert done.returncode == 1
-    assert lines(done).keys() == {"SFN_POSTGRES", "SFN_PGBOUNCER", "SFN_VERSITYGW", "SFN_FAKE_GCS"}
+    assert lines(done).keys() == {"SFN_POSTGRES", "SFN_PGBOUNCER", "SFN_VERSITYGW", "SFN_FAKE_GCS", "SFN_NATS"}
     assert "fetching a Node, as the machine has none with npm that is new enough (some 60 MB), by pip" in done.stderr
     assert "could not fetch " in done.stderr
 
@@ -71,6 +72,6 @@ def test_a_build_that_fails_is_tried_again_and_leaves_nothing_behind(tmp_path: P
     assert done.returncode == 1
     told = done.stderr.splitlines()
     assert told.count("fetching versitygw-1.8.0, which is built here (a few minutes), by go") == 2
-    assert told.count("no such module") == 4
+    assert told.count("no such module") == 6
     left = {path.name for path in (tmp_path / "cache" / "iceberg-sfn" / "test-servers-2026.11").iterdir()}
     assert left == {"azurite-3.35.0", "env", "lock"}

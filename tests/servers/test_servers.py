@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import nats
 import pytest
 from botocore.exceptions import ClientError
 from typing_extensions import override
@@ -16,6 +17,7 @@ from typing_extensions import override
 from tests.servers.azure import Azure
 from tests.servers.found import found
 from tests.servers.gcs import GCS
+from tests.servers.nats import Nats
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Postgres
 from tests.servers.process import NotStarted, Server
@@ -135,3 +137,16 @@ def test_a_server_that_is_missing_is_a_skip_but_on_ci_a_failure(tmp_path: Path) 
         found("SFN_NO_SERVER", cache=tmp_path, ci=True)
     (tmp_path / "env").write_text(f"SFN_OTHER=/nowhere\nSFN_NO_SERVER={tmp_path}\n")
     assert found("SFN_NO_SERVER", cache=tmp_path, ci=True) == tmp_path
+
+
+async def test_nats_keeps_a_stream_when_it_is_killed() -> None:
+    with Nats() as server:
+        client = await nats.connect(server.url)
+        await client.jetstream().add_stream(name="events", subjects=["events"])
+        await client.jetstream().publish("events", b"1")
+        await client.close()
+        server.stop()
+        server.start()
+        client = await nats.connect(server.url)
+        assert (await client.jetstream().get_msg("events", 1)).data == b"1"
+        await client.close()

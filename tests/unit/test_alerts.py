@@ -16,7 +16,7 @@ OF_PROMETHEUS = {"instance", "job"}
 RULES: list[dict[str, Any]] = [rule for group in yaml.safe_load(FILE.read_text())["groups"] for rule in group["rules"]]
 
 
-COMMANDS = {"dead-letters", "release", "status"}
+COMMANDS = {"check", "dead-letters", "release", "status"}
 """Of `sfn`, those that help."""
 
 
@@ -60,5 +60,6 @@ def test_what_operators_must_know_of_has_an_alarm() -> None:
         "sfn_inbox_answers",
         "sfn_lease_expirations_total",
         "sfn_oldest_pending_age_seconds",
+        "sfn_pull_connected",
         "sfn_ready",
     }

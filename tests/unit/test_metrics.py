@@ -47,6 +47,8 @@ EXPOSED = {
     "sfn_oldest_pending_age_seconds": ("catalog",),
     "sfn_open_intents": ("catalog",),
     "sfn_pending_tables": ("catalog", "state"),
+    "sfn_pull_connected": ("source",),
+    "sfn_pull_dropped_total": ("source",),
     "sfn_publication_duration_seconds_bucket": ("catalog", "le"),
     "sfn_publication_duration_seconds_count": ("catalog",),
     "sfn_publication_duration_seconds_sum": ("catalog",),
@@ -76,7 +78,7 @@ class Committed:
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(version="1.2.3", catalogs=["prod", "dev"], dialects=["own"])
+    return Metrics(version="1.2.3", catalogs=["prod", "dev"], dialects=["own"], sources=["events"])
 
 
 @pytest.fixture
@@ -129,6 +131,14 @@ async def test_every_series_of_a_configured_catalog_is_there_from_the_start(
             assert page.value("sfn_dead_letters", catalog=catalog, reason=reason) == 0
     assert page.value("sfn_dead_letters", catalog="", reason="undecodable") == 0
     assert page.value("sfn_breaker_open", scope="store", name="lake") == 0
+
+
+async def test_every_series_of_a_configured_source_is_there_from_the_start(
+    metrics: Metrics, clock: HandClock, standing: Standing
+) -> None:
+    page = await read(standing.scrape(metrics, clock))
+    for name, labels in EXPOSED.items():
+        assert (page.value(name, source="events") == 0) == ("source" in labels)
 
 
 def test_the_labels_are_the_inboxs_own_words() -> None:

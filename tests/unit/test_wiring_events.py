@@ -81,6 +81,16 @@ def test_a_sender_that_is_not_configured_any_more_is_named_with_those_that_are(s
         understood(settings, concern(settings, Retirement()), kept(event("prod"), "gone"))
 
 
+def test_what_was_fetched_is_decoded_again_for_the_catalogs_of_its_source(tmp_path: Path) -> None:
+    pull = "[pull.events]\nservers = ['nats://a']\nsubject = 's'\ncatalogs = { theirs = 'prod' }\n"
+    for settings in (Ground(tmp_path).load(f"{text}{pull}") for text in (SETTINGS, CATALOG)):
+        ours = concern(settings, Retirement())
+        (hint,) = understood(settings, ours, kept(event("theirs"), "pull.events"))
+        assert hint.subject == TableName("prod", ("sales",), "t")
+        with pytest.raises(Rejected, match="expected one of theirs"):
+            understood(settings, ours, kept(event("hive"), "pull.events"))
+
+
 def test_without_senders_it_may_be_of_any_catalog(tmp_path: Path) -> None:
     settings = Ground(tmp_path).load(CATALOG)
     (hint,) = understood(settings, concern(settings, Retirement()), kept(event("prod"), "anonymous"))

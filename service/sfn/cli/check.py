@@ -30,10 +30,10 @@ def check(
 ) -> None:
     """Prove a configuration before it is served: every finding with its remedy.
 
-    Looked at are the settings and the roles, files of tokens, the inbox's folder, the address, each catalog (reached,
-    who we are, listed, a sample of its tables loaded, and whether their metadata files live as long as ours may be
-    late) and each store (written, swapped and deleted on conditions). Nothing is changed but for probes, which are
-    removed again.
+    Looked at are the settings and the roles, files of tokens, the inbox's folder, the address, each source of events
+    (reached, let in, its subject or stream and consumer), each catalog (reached, who we are, listed, a sample of its
+    tables loaded, and whether their metadata files live as long as ours may be late) and each store (written, swapped
+    and deleted on conditions). Nothing is changed but for probes, which are removed again.
 
     Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
     """
@@ -139,5 +139,7 @@ def lines(finding: Finding) -> list[Line]:
 def _extent(settings: Settings) -> str:
     from sfn.cli.pages import counted
 
-    sections = (("catalog", settings.catalogs), ("store", settings.stores), ("sender", settings.senders))
+    sections = [("catalog", settings.catalogs), ("store", settings.stores), ("sender", settings.senders)]
+    if settings.pull:
+        sections.append(("pull source", settings.pull))
     return ", ".join(counted(len(section), name) for name, section in sections)

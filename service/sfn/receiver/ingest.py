@@ -9,24 +9,22 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from sfn.dialects import POLARIS, Arrived, Decoded, Sender, polaris, unread
+from sfn.dialects import POLARIS, Arrived, Sender, polaris
 from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
 from sfn.receiver import body, faces, permission, problem
 from sfn.receiver.concern import Concern
-from sfn.receiver.covered import covered, identified
+from sfn.receiver.covered import covered
 from sfn.receiver.faces import Answer, Face
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.refusals import Refusals, Seldom
 from sfn.receiver.senders import Claimant, Senders
+from sfn.receiver.taking import Taking, tell
 from sfn.telemetry.metrics import Events
-from sfn.words import BODY_KEPT, Accepted, Undecodable
 
 PATH: Final = "/v1/events"
 """Where all dialects are taken but for Polaris' notifications, which have paths of their own."""
 
-
-_NOTHING: Final = Accepted(0, 0)
 _NO_PAGES: Final = (
     "a web page may not send events (Origin) while none needs a token; "
     'configure [senders.NAME] secrets = { main = "…" } and send that token'
@@ -69,11 +67,10 @@ class Ingest:
         on_broken: Callable[[Broken], None],
         counted: Events,
     ) -> None:
-        self._intake = intake
+        self._taking, self._concern = Taking(intake, concern=concern, counted=counted), concern
         self._senders = senders
         self._readiness = readiness
         self._limits = limits
-        self._concern, self._told = concern, frozenset(concern.told)
         self._on_broken = on_broken
         self._counted = counted
         self._seldom = Seldom()
@@ -123,7 +120,9 @@ class Ingest:
         if asked.encoding != b"identity":
             return await self._compressed(face, path, who)
         content = await self._read(receive, asked.length, path, who)
-        return None if content is None else await self._take(face, Arrived(path, scope["headers"], content, who))
+        if content is None:
+            return None
+        return face.taken(*await self._taking.take(Arrived(path, scope["headers"], content, who)))
 
     async def _from_signer(
         self,
@@ -148,42 +147,23 @@ class Ingest:
             return self._unknown(face, scope)
         if (wait := self._senders.wait(proven.sender)) is not None:
             return self._too_many(face, proven.sender, wait)
-        arrived = covered(Arrived(_sent_to(scope), scope["headers"], content, proven.sender), self._told)
-        return await self._take(face, arrived, proven.message)
-
-    async def _take(self, face: Face, request: Arrived, message: str | None = None) -> Answer:
-        decoded = await self._decode(request)
-        wanted = self._concern.of(identified(decoded.hints, message))
-        taken = await self._intake.put(wanted) if wanted else _NOTHING
-        ignored = decoded.ignored + len(decoded.hints) - len(wanted)
-        self._counted.taken(decoded.dialect, taken, ignored, decoded.unmapped)
-        if decoded.unmapped:
-            self._tell_unmapped(decoded, request.sender)
-        return face.taken(taken, ignored + decoded.unmapped)
+        arrived = covered(Arrived(_sent_to(scope), scope["headers"], content, proven.sender), self._concern.told)
+        return face.taken(*await self._taking.take(arrived, proven.message))
 
     async def _read(self, receive: body.Receive, length: int | None, path: str, sender: Sender) -> bytes | None:
         try:
             return await body.read(receive, length, self._limits)
         except Rejected as refusal:
-            _tell(refusal, sender)
+            tell(refusal, sender)
             if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-                await self._make_up(path, sender, _SEND_FEWER)
+                await self._taking.make_up(path, sender, _SEND_FEWER)
             raise
 
     async def _compressed(self, face: Face, path: str, sender: Sender) -> Answer:
         """A body that nobody opens: a small one may hold more than fits into memory."""
-        _tell(_COMPRESSED, sender)
-        await self._make_up(path, sender, _SEND_PLAIN)
+        tell(_COMPRESSED, sender)
+        await self._taking.make_up(path, sender, _SEND_PLAIN)
         return face.error(_COMPRESSED.status, problem.detail(_COMPRESSED), [_PLAIN])
-
-    async def _decode(self, request: Arrived) -> Decoded:
-        try:
-            return self._concern.decoded(request)
-        except Rejected as refusal:
-            _tell(refusal, request.sender)
-            # Who is refused does not send it again. So first it is on disk; if it can't be, the answer is 503.
-            await self._intake.put([_undecodable(request, refusal)])
-            raise
 
     def _not_posted(self, face: Face, scope: MutableMapping[str, Any]) -> Answer:
         permits = face is faces.OWN and self._senders.are_configured
@@ -211,21 +191,6 @@ class Ingest:
     def _tell_not_taken(self, trouble: Transient) -> None:
         if (left_out := self._seldom.passing("not taken")) is not None:
             _log.warning("events not taken", error=str(trouble), left_out=left_out)
-
-    def _tell_unmapped(self, decoded: Decoded, sender: Sender) -> None:
-        if (left_out := self._seldom.passing(("unmapped", sender.name))) is not None:
-            found = decoded.theirs
-            remedy = f'senders.{sender.name}.catalogs = {{ "{found[0]}" = "…" }}, if it is one of ours'
-            event = "event of an unmapped catalog"
-            _log.info(event, sender=sender.name, found=found, remedy=remedy, left_out=left_out)
-
-    async def _make_up(self, path: str, sender: Sender, remedy: str) -> None:
-        """Have looked at what a body may tell of that nobody read; but for catalogs that are told of alone none can."""
-        hints = self._concern.of(unread(path, sender))
-        if lost := sorted({hint.subject.catalog for hint in hints} & self._told):
-            _log.error("events lost", sender=sender.name, catalogs=lost, remedy=remedy)
-        if instead := [hint for hint in hints if hint.subject.catalog not in self._told]:
-            await self._intake.put(instead)
 
 
 class _Asked(NamedTuple):
@@ -262,22 +227,6 @@ def _client(scope: MutableMapping[str, Any]) -> str | None:
 def _sent_to(scope: MutableMapping[str, Any]) -> str:
     raw: bytes = scope["raw_path"]
     return raw.decode("ascii")
-
-
-def _undecodable(request: Arrived, refusal: Rejected) -> Undecodable:
-    said = next((value.decode("latin-1") for name, value in request.headers if name == b"content-type"), None)
-    return Undecodable(
-        sender=request.sender.name,
-        path=request.path,
-        content_type=said,
-        body=request.body[:BODY_KEPT],
-        size=len(request.body),
-        detail=str(refusal),
-    )
-
-
-def _tell(refusal: Rejected, sender: Sender) -> None:
-    _log.info("events refused", sender=sender.name, status=refusal.status, error=str(refusal))
 
 
 def _unavailable(face: Face, detail: str, retry_after: float | None, headers: faces.Headers = ()) -> Answer:

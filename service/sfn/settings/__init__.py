@@ -26,6 +26,7 @@ from sfn.settings.listener import ListenerSettings
 from sfn.settings.misconfigured import Misconfigured
 from sfn.settings.model import Settings
 from sfn.settings.parties import AdminSettings, SenderSettings
+from sfn.settings.pulls import PullSettings
 from sfn.settings.sources import forgotten, gather
 from sfn.settings.stores import StoreSettings
 from sfn.settings.telemetry import TelemetrySettings
@@ -61,6 +62,7 @@ __all__ = [
     "InboxSettings",
     "ListenerSettings",
     "Misconfigured",
+    "PullSettings",
     "RetrySettings",
     "SenderSettings",
     "Settings",

@@ -16,7 +16,7 @@ from sfn.settings.model import Settings
 from sfn.settings.sources import Sources, variable
 from sfn.settings.texts import Unknown
 
-_SECRET: Final = frozenset({"token", "credential", "secrets", "headers", "properties", "uri", "oauth2_uri"})
+_SECRET: Final = frozenset({"token", "credential", "secrets", "headers", "properties", "uri", "oauth2_uri", "servers"})
 """Keys whose values no message may repeat."""
 
 _TABLES: Final = frozenset({"model_type", "mapping_type", "dict_type"})

@@ -8,6 +8,7 @@ from sfn.errors import SfnError
 from sfn.settings.asking import misasked
 from sfn.settings.model import Settings
 from sfn.settings.placing import misplaced
+from sfn.settings.pulling import mispulled
 from sfn.settings.routing import misrouted
 from sfn.settings.sending import missent
 from sfn.settings.sources import Sources, variable
@@ -22,6 +23,7 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
         *_told(settings, sources),
         *_tls(settings, sources),
         *missent(settings, sources),
+        *mispulled(settings, sources),
         *_two_origins(settings, sources),
         *_retry(settings, sources),
         *misstored(settings, sources),

@@ -9,16 +9,23 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
+from sfn.settings.bound import Bound
 from sfn.settings.catalogs import CatalogSettings
 from sfn.settings.gateways import GatewaySettings
 from sfn.settings.inbox import InboxSettings
 from sfn.settings.kinds import Name
 from sfn.settings.listener import ListenerSettings
 from sfn.settings.parties import AdminSettings, SenderSettings
+from sfn.settings.pulls import PullSettings
 from sfn.settings.section import Section
 from sfn.settings.stores import StoreSettings
 from sfn.settings.telemetry import TelemetrySettings
 from sfn.settings.work import RetrySettings, SweepSettings, WorkerSettings
+
+
+def pulled(name: str) -> str:
+    """What the events of a source are kept under."""
+    return f"pull.{name}"
 
 
 class Settings(Section):
@@ -30,6 +37,7 @@ class Settings(Section):
     retry: RetrySettings = RetrySettings()
     sweep: SweepSettings = SweepSettings()
     senders: Mapping[Name, SenderSettings] = Field(default_factory=dict)
+    pull: Mapping[Name, PullSettings] = Field(default_factory=dict)
     catalogs: Mapping[Name, CatalogSettings] = Field(default_factory=dict)
     stores: Mapping[Name, StoreSettings] = Field(default_factory=dict)
     gateway: Mapping[Name, GatewaySettings] = Field(default_factory=dict)
@@ -46,16 +54,14 @@ class Settings(Section):
         """Whether a catalog's tables have no place: none is configured, and it vends no credentials either."""
         return not self.stores and not all(one.vended_credentials for one in self.catalogs.values())
 
-    def catalogs_of(self, sender: str) -> Mapping[str, str]:
-        """The catalogs that a configured sender speaks for: its own names of them, and ours.
+    @property
+    def origins(self) -> Mapping[str, Bound]:
+        """All that events come from, by the name that they are kept under: senders, and what they are fetched from."""
+        return {**self.senders, **{pulled(name): one for name, one in self.pull.items()}}
 
-        A sender that names none speaks for the only one that there is.
-        """
-        named = self.senders[sender]
-        if named.catalogs:
-            return named.catalogs
-        ours = [named.catalog] if named.catalog is not None else self.catalogs
-        return {catalog: catalog for catalog in ours}
+    def catalogs_of(self, origin: str) -> Mapping[str, str]:
+        """The catalogs that one of `origins` speaks for: its own names of them, and ours."""
+        return self.origins[origin].among(self.catalogs)
 
     def behind(self, gateway: str) -> Mapping[str, str]:
         """The catalogs behind a configured gateway: the prefix that each has its clients use, and our name of it.

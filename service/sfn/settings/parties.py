@@ -5,11 +5,12 @@ from __future__ import annotations
 from pydantic import Field
 
 from sfn.receiver.secret import Scheme
-from sfn.settings.kinds import AtLeastOne, Dialect, File, HeaderName, Names, Secrets, Text, Token
+from sfn.settings.bound import Bound
+from sfn.settings.kinds import AtLeastOne, File, HeaderName, Secrets, Token
 from sfn.settings.section import Section
 
 
-class SenderSettings(Section):
+class SenderSettings(Bound):
     """Who may send events.
 
     Attributes:
@@ -18,9 +19,6 @@ class SenderSettings(Section):
         secrets_file: more of them, one a line; read again when it changes.
         signature_header: where the signature is, with `hmac-sha256`.
         rate_limit: most requests a minute.
-        catalog: the one catalog that it speaks for.
-        catalogs: or several: its own names of them, and ours.
-        dialect: the format of its events, and no other; None: whichever they are recognised to be of.
     """
 
     scheme: Scheme = Scheme.BEARER
@@ -28,9 +26,6 @@ class SenderSettings(Section):
     secrets_file: File | None = None
     signature_header: HeaderName = "X-Hub-Signature-256"
     rate_limit: AtLeastOne | None = None
-    catalog: Text | None = None
-    catalogs: Names = Field(default_factory=dict)
-    dialect: Dialect | None = None
 
 
 class AdminSettings(Section):

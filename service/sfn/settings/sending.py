@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Final
 
 from sfn.clock import lasting
-from sfn.errors import SfnError, nearest
+from sfn.errors import SfnError
 from sfn.receiver.secret import Scheme, octets
 from sfn.receiver.signature import TOLERANCE
+from sfn.settings.bound import unbound
 from sfn.settings.model import Settings
 from sfn.settings.parties import SenderSettings
 from sfn.settings.sources import Sources
@@ -23,7 +24,7 @@ def missent(settings: Settings, sources: Sources) -> Iterator[SfnError]:
     yield from _open_to_the_network(settings, sources)
     for name, sender in settings.senders.items():
         yield from _secrets(name, sender, sources)
-        yield from _bindings(name, sender, settings, sources)
+        yield from unbound(("senders", name), sender, settings.catalogs, sources)
     yield from _unproven(settings, sources)
     yield from _secrets_shared(settings, sources)
     yield from _forgotten(settings, sources)
@@ -57,31 +58,6 @@ def _secrets(name: str, sender: SenderSettings, sources: Sources) -> Iterator[Sf
     if sender.scheme is not Scheme.HMAC_SHA256 and "signature_header" in sender.model_fields_set:
         place = sources.place(("senders", name, "signature_header"))
         yield SfnError(place, expected=f"no such key with the scheme {sender.scheme}", found="one", remedy="remove it")
-
-
-def _bindings(name: str, sender: SenderSettings, settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    known = list(settings.catalogs)
-    if sender.catalog is not None and sender.catalogs:
-        place = sources.place(("senders", name, "catalog"))
-        yield SfnError(place, expected="either catalog or catalogs", found="both")
-    if sender.catalog is None and not sender.catalogs and len(known) > 1:
-        yield SfnError(
-            sources.place(("senders", name, "catalog")),
-            expected="the catalog that it speaks for, as there are several",
-            found="none",
-            remedy=f"configured are: {', '.join(known)}",
-        )
-    meant: dict[tuple[str, ...], str] = {("catalogs", theirs): ours for theirs, ours in sender.catalogs.items()}
-    if sender.catalog is not None:
-        meant["catalog",] = sender.catalog
-    for keys, ours in meant.items():
-        if ours not in settings.catalogs:
-            yield SfnError(
-                sources.place(("senders", name, *keys)),
-                expected="a configured catalog",
-                found=ours,
-                remedy=nearest(ours, known),
-            )
 
 
 def _unproven(settings: Settings, sources: Sources) -> Iterator[SfnError]:

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
 from sfn.telemetry.passing import Gateways
+from sfn.telemetry.pulls import Pulls
 from sfn.telemetry.work import Work
 from sfn.words import Accepted
 
@@ -32,6 +33,7 @@ class Metrics:
         catalogs: the configured ones.
         dialects: the event formats that are known.
         gateways: the configured ones.
+        sources: that events are fetched from.
 
     Attributes:
         registry: what a scrape reads.
@@ -39,10 +41,17 @@ class Metrics:
         commits: for the inbox.
         work: for the worker.
         gateways: for the gateways.
+        pulls: for the sources.
     """
 
     def __init__(
-        self, *, version: str, catalogs: Collection[str], dialects: Collection[str] = (), gateways: Collection[str] = ()
+        self,
+        *,
+        version: str,
+        catalogs: Collection[str],
+        dialects: Collection[str] = (),
+        gateways: Collection[str] = (),
+        sources: Collection[str] = (),
     ) -> None:
         # The library has this for the whole process: a second series a counter, that says when it was made.
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -54,6 +63,7 @@ class Metrics:
         self.commits = Commits(self.registry)
         self.work = Work(self.registry, catalogs)
         self.gateways = Gateways(self.registry, gateways)
+        self.pulls = Pulls(self.registry, sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.ingest import Ingest
+from sfn.receiver.pull.source import Source
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.tokens import TokenFile
 from sfn.settings import Settings
@@ -33,6 +34,7 @@ from sfn.wiring.events import concern, understood
 from sfn.wiring.gateways import Gates, gates
 from sfn.wiring.metering import Metering
 from sfn.wiring.places import shelf
+from sfn.wiring.pulls import fetched
 from sfn.wiring.reached import Reached, vending
 from sfn.wiring.sources import adapters
 from sfn.wiring.terms import DISTRIBUTION, interest, worker_terms
@@ -71,6 +73,7 @@ class Service:
         tokens: files of tokens, for somebody to watch.
         works: the worker is to run; else other processes turn hints into files.
         gates: the gateways.
+        fetched: what events are fetched from.
     """
 
     application: Application
@@ -83,6 +86,7 @@ class Service:
     tokens: tuple[TokenFile, ...] = ()
     works: bool = True
     gates: Gates = Gates()
+    fetched: tuple[Source, ...] = ()
 
 
 @asynccontextmanager
@@ -103,8 +107,8 @@ async def assembled(
         SfnError: something can't be opened, or its setting is wrong.
     """
     clock, shown = SystemClock(), certificate(settings)
-    admitted = admission(settings, clock)
-    metering = Metering(settings, version(DISTRIBUTION), clock)
+    admitted, receives = admission(settings, clock), Role.RECEIVER in roles
+    metering = Metering(settings, version(DISTRIBUTION), clock, settings.pull if receives else ())
     observe = metering.metrics.commits.observe
     async with (
         inboxes.opened(settings, clock, observe) as inbox,
@@ -145,6 +149,9 @@ async def assembled(
             tokens=admitted.files,
             works=Role.WORKER in roles,
             gates=gated,
+            fetched=fetched(settings, inbox, concern(settings, retirement), metering.metrics, clock)
+            if receives
+            else (),
         )
 
 

@@ -29,8 +29,9 @@ def understood(settings: Settings, ours: Concern, event: Undecodable) -> Sequenc
     Raises:
         Rejected: nobody understands it now, or its sender is not configured any more.
     """
-    if settings.senders and event.sender not in settings.senders:
-        known = ", ".join(settings.senders)
+    origins = settings.origins
+    if settings.senders and event.sender not in origins:
+        known = ", ".join(origins)
         raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
     kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
     decoded = ours.decoded(Arrived(event.path, kind, event.body, _sender(settings, event.sender)))
@@ -38,6 +39,7 @@ def understood(settings: Settings, ours: Concern, event: Undecodable) -> Sequenc
 
 
 def _sender(settings: Settings, name: str) -> Sender:
-    if not settings.senders:
+    origins = settings.origins
+    if name not in origins:
         return Sender(name, {catalog: catalog for catalog in settings.catalogs})
-    return Sender(name, settings.catalogs_of(name), settings.senders[name].dialect)
+    return Sender(name, settings.catalogs_of(name), origins[name].dialect)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -24,14 +24,17 @@ class Metering:
         settings: all of them.
         version: of this service.
         clock: the wall clock.
+        sources: that this process fetches events from.
 
     Attributes:
         metrics: for those who count.
     """
 
-    def __init__(self, settings: Settings, version: str, clock: Clock) -> None:
+    def __init__(self, settings: Settings, version: str, clock: Clock, sources: Collection[str] = ()) -> None:
         self._settings, self._clock = settings, clock
-        self.metrics = Metrics(version=version, catalogs=settings.catalogs, dialects=NAMES, gateways=settings.gateway)
+        self.metrics = Metrics(
+            version=version, catalogs=settings.catalogs, dialects=NAMES, gateways=settings.gateway, sources=sources
+        )
 
     def routes(
         self,

@@ -14,6 +14,7 @@ from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.cli.checks.gateways import advertised, doors
 from sfn.cli.checks.parties import parties
 from sfn.cli.checks.place import inbox, listener
+from sfn.cli.checks.pulls import pulls
 from sfn.cli.checks.retention import Lag, assumed, observed, outlived
 from sfn.cli.checks.stores import root, store
 from sfn.clock import SystemClock
@@ -46,6 +47,8 @@ async def findings(
     for finding in listener(settings, is_running=holder is not None or standing is not None):
         yield finding
     for finding in doors(settings, is_running=holder is not None or standing is not None):
+        yield finding
+    async for finding in pulls(settings):
         yield finding
     now = SystemClock().now()
     lags = {one.name: observed(one, settings, now) for one in standing.catalogs} if standing is not None else {}

@@ -1,0 +1,90 @@
+"""From the settings to the sources that events are fetched from."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sfn.clock import Clock
+from sfn.dialects import Sender
+from sfn.errors import SfnError
+from sfn.inbox import Intake
+from sfn.receiver.concern import Concern
+from sfn.receiver.pull import Server
+from sfn.receiver.pull.source import Source, Terms
+from sfn.receiver.taking import Taking
+from sfn.settings import PullSettings, Settings
+from sfn.settings.model import pulled
+from sfn.telemetry.metrics import Metrics
+
+
+class Provable(Server, Protocol):
+    """A source's server that can be tried."""
+
+    async def proven(self) -> str:
+        """What is there, tried without taking anything away from whoever fetches.
+
+        Raises:
+            Away: not what is needed.
+        """
+        ...
+
+
+def fetched(settings: Settings, intake: Intake, ours: Concern, metrics: Metrics, clock: Clock) -> tuple[Source, ...]:
+    """All configured sources; none has been asked anything yet.
+
+    Args:
+        intake: where their events go.
+        ours: which of them matter.
+
+    Raises:
+        SfnError: the packages that speak to one are not installed.
+    """
+    taking = Taking(intake, concern=ours, counted=metrics.events)
+    return tuple(
+        Source(
+            Terms(
+                name,
+                Sender(pulled(name), settings.catalogs_of(pulled(name)), one.dialect),
+                settings.listener.body_limit if one.body_limit is None else one.body_limit,
+                settings.listener.drain,
+            ),
+            server(name, one),
+            taking,
+            clock=clock,
+            counted=metrics.events,
+            seen=metrics.pulls,
+        )
+        for name, one in settings.pull.items()
+    )
+
+
+def server(name: str, pull: PullSettings) -> Provable:
+    """Where a source is.
+
+    Raises:
+        SfnError: the packages that speak to it are not installed.
+    """
+    try:
+        from sfn.receiver.pull import nats
+    except ModuleNotFoundError as error:
+        raise SfnError(
+            f"pull.{name}",
+            expected="the packages that NATS needs",
+            found=f"no module {error.name}",
+            remedy="pip install '.[nats]'",
+        ) from error
+    durable = None if pull.stream is None or pull.durable is None else nats.Durable(pull.stream, pull.durable)
+    return nats.NatsServer(
+        nats.Terms(
+            where=f"pull.{name}",
+            servers=pull.servers,
+            subject=pull.subject,
+            group=pull.queue,
+            durable=durable,
+            ca_file=pull.ca_file,
+            credentials_file=pull.credentials_file,
+            token_file=pull.token_file,
+            user=pull.user,
+            password_file=pull.password_file,
+        )
+    )

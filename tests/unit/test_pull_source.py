@@ -1,0 +1,235 @@
+"""What a source does with messages, whatever its server is: here one in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import anyio
+import anyio.lowlevel
+import pytest
+from structlog.testing import capture_logs
+from typing_extensions import override
+
+from sfn.clock import SystemClock
+from sfn.daemon import causes
+from sfn.dialects import Headers
+from sfn.errors import Broken, Scope, Transient
+from sfn.receiver.concern import Concern
+from sfn.receiver.pull import Away
+from sfn.receiver.pull.source import FIRST_PAUSE, LONGEST_PAUSE, Source, Terms
+from sfn.receiver.taking import Taking
+from sfn.telemetry.metrics import Metrics
+from sfn.words import Accepted, Note
+from tests.integration.listening import Inbox
+from tests.integration.pulling import LIMIT, SENDER, event, subjects
+from tests.integration.waiting import until
+
+BROKEN = Broken("inbox", expected="a sound inbox", found="another")
+BUSY = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.01)
+GONE = Away("pull.events", expected="an answer", found="none")
+
+
+@dataclass
+class Message:
+    """A message in memory.
+
+    Attributes:
+        told: what its server was told of it.
+        error: raised instead.
+        keeps: its server does.
+    """
+
+    body: bytes
+    headers: Headers = ()
+    told: list[str] = field(default_factory=list)
+    error: Exception | None = None
+    keeps: bool = True
+
+    async def taken(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.told.append("taken")
+
+    async def again(self, after: float) -> bool:
+        if self.error is not None:
+            raise self.error
+        if self.keeps:
+            self.told.append(f"again after {after:g}")
+        return self.keeps
+
+
+@dataclass
+class Server:
+    """A server in memory: each connection delivers one of its lists of batches, and is lost then.
+
+    Attributes:
+        opened_at: when it was connected to, or asked in vain.
+        away: so often it does not answer.
+        lost: as a feed says it.
+    """
+
+    connections: list[list[Sequence[Message]]] = field(default_factory=list)
+    keeps: bool = True
+    opened_at: list[float] = field(default_factory=list)
+    away: int = 0
+    lost: int = 0
+    _batches: list[Sequence[Message]] | None = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Server]:
+        self.opened_at.append(anyio.current_time())
+        if len(self.opened_at) <= self.away:
+            raise GONE
+        self._batches = self.connections.pop(0) if self.connections else None
+        yield self
+
+    async def next(self) -> Sequence[Message]:
+        await anyio.lowlevel.checkpoint()
+        if self._batches is None:
+            await anyio.sleep_forever()
+            raise AssertionError
+        if not self._batches:
+            raise GONE
+        return self._batches.pop(0)
+
+
+class BusyAtFirst(Inbox):
+    """Takes nothing of the first put."""
+
+    @override
+    async def put(self, notes: Sequence[Note]) -> Accepted:
+        self.failure = None if self.entered.is_set() else BUSY
+        return await super().put(notes)
+
+
+@dataclass
+class Ground:
+    """A source that runs.
+
+    Attributes:
+        stop: ends it.
+    """
+
+    server: Server
+    inbox: Inbox = field(default_factory=Inbox)
+    metrics: Metrics = field(default_factory=lambda: Metrics(version="1", catalogs=["prod"], sources=["events"]))
+    stop: anyio.Event = field(default_factory=anyio.Event)
+
+    async def run(self) -> None:
+        source = Source(
+            Terms("events", SENDER, LIMIT, timedelta(seconds=1)),
+            self.server,
+            Taking(self.inbox, concern=Concern(lambda _: True), counted=self.metrics.events),
+            clock=SystemClock(),
+            counted=self.metrics.events,
+            seen=self.metrics.pulls,
+        )
+        await source.run(self.stop)
+
+    def has_asked_twice(self) -> bool:
+        return len(self.server.opened_at) == 2
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.run)
+                yield
+                self.stop.set()
+
+
+async def test_a_broken_inbox_ends_the_source_and_nothing_more_is_acknowledged() -> None:
+    messages = [Message(event(1)), Message(event(2))]
+    ground = Ground(Server([[messages]]))
+    ground.inbox.failure = BROKEN
+    with pytest.raises(ExceptionGroup) as caught:
+        await ground.run()
+    assert BROKEN in list(causes(caught.value))
+    assert [message.told for message in messages] == [[], []]
+
+
+async def test_what_an_error_of_our_own_made_nothing_of_comes_again_much_later() -> None:
+    message, next_one = Message(event(1)), Message(event(2))
+    ground = Ground(Server([[[message], [next_one]]]))
+    ground.inbox.failure = ZeroDivisionError("ours")
+    with capture_logs() as logs:
+        async with ground.running():
+            await until(lambda: message.told)
+            ground.inbox.failure = None
+    assert message.told == ["again after 60"]
+    (told,) = [record for record in logs if record["event"] == "pulled message failed"][:1]
+    assert told["exc_info"]
+
+
+async def test_what_an_error_of_our_own_made_nothing_of_has_the_catalogs_looked_at_where_nobody_keeps_it() -> None:
+    message = Message(event(1), keeps=False)
+    ground = Ground(Server([[[message], []]], keeps=False))
+    ground.inbox.failure = ZeroDivisionError("ours")
+    with capture_logs() as logs:
+        async with ground.running():
+            await until(lambda: logs)
+            ground.inbox.failure = None
+            await until(lambda: ground.inbox.taken)
+    assert subjects(ground.inbox)[0] == "prod"
+
+
+async def test_nothing_more_is_fetched_for_as_long_as_the_inbox_asks_to_be_left_alone() -> None:
+    first, second = Message(event(1)), Message(event(2))
+    ground = Ground(Server([[[first], [second]]]))
+    ground.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.5)
+    async with ground.running():
+        await until(lambda: first.told)
+        began = anyio.current_time()
+        ground.inbox.failure = None
+        await until(lambda: second.told)
+        assert anyio.current_time() - began >= 0.4
+    assert (first.told, second.told) == (["again after 0.5"], ["taken"])
+
+
+async def test_a_server_that_can_not_be_told_loses_nothing() -> None:
+    acknowledged, returned = Message(event(1), error=GONE), Message(event(2), error=GONE)
+    ground = Ground(Server([[[acknowledged], [Message(event(3))]]]))
+    async with ground.running():
+        await until(lambda: len(ground.inbox.taken) == 2)
+    busy = Ground(Server([[[returned], [Message(event(3))]]]), BusyAtFirst())
+    async with busy.running():
+        await until(lambda: busy.inbox.taken)
+    assert subjects(busy.inbox) == ["t3"]
+
+
+async def test_a_server_that_is_away_is_asked_after_longer_and_longer_pauses() -> None:
+    server = Server(away=3)
+    ground = Ground(server)
+    with capture_logs() as logs:
+        async with ground.running():
+            await until(lambda: len(server.opened_at) == 4)
+    first, second, third = (
+        later - before for before, later in zip(server.opened_at, server.opened_at[1:], strict=False)
+    )
+    assert FIRST_PAUSE <= first < 2 * FIRST_PAUSE <= second < 4 * FIRST_PAUSE <= third < LONGEST_PAUSE
+    assert [record["event"] for record in logs] == [
+        "pull source away",
+        "pull source connected",
+        "pull source works again",
+    ]
+
+
+async def test_a_stop_ends_a_pause_at_once() -> None:
+    ground = Ground(Server(away=1_000))
+    async with ground.running():
+        await until(lambda: len(ground.server.opened_at) == 3)
+        began = anyio.current_time()
+    assert anyio.current_time() - began < FIRST_PAUSE
+
+
+async def test_a_server_that_was_away_before_it_was_reached_may_have_had_something_to_tell() -> None:
+    for keeps, looked_at in ((False, ["prod"]), (True, [])):
+        ground = Ground(Server(away=1, keeps=keeps))
+        with capture_logs():
+            async with ground.running():
+                await until(ground.has_asked_twice)
+                await anyio.sleep(0.05)
+        assert subjects(ground.inbox) == looked_at
