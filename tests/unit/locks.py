@@ -31,7 +31,7 @@ def here(lock: Path) -> set[str]:
 def runtime() -> list[str]:
     """What the image's service asks for."""
     project = PROJECT["project"]
-    extras = ("pyiceberg", "s3", "azure", "gcs", "postgres")
+    extras = ("pyiceberg", "s3", "azure", "gcs", "postgres", "nats")
     return [*project["dependencies"], *(one for extra in extras for one in project["optional-dependencies"][extra])]
 
 

@@ -16,6 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGE = ROOT / "service" / "sfn"
 DEMO = sorted(PACKAGE.glob("demo/*.py"))
 DRIVER = [PACKAGE / "inbox" / "postgres" / "driver.py"]
+NATS = sorted(PACKAGE.glob("receiver/pull/nats/*.py"))
 LIBRARY = sorted(PACKAGE.glob("catalog/library/*.py"))
 TABLES = [PACKAGE / "reader" / f"{name}.py" for name in ("fileio", "table", "walk")]
 CLOUDS = {
@@ -25,7 +26,7 @@ CLOUDS = {
 }
 """What is there for an extra, and what that brings by fsspec's driver."""
 OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | set(DRIVER)
-SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(TABLES) - OPTIONAL)
+SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(TABLES) - set(NATS) - OPTIONAL)
 
 BY_NAME = {"httptools", "uvloop"}
 """uvicorn and anyio are told to use them."""
@@ -81,6 +82,11 @@ def test_a_cloud_needs_what_its_extra_brings(extra: str) -> None:
 
 def test_an_inbox_in_postgresql_needs_what_one_module_of_it_imports() -> None:
     assert declared(PROJECT["optional-dependencies"]["postgres"]) == imported(DRIVER) - imported(SERVICE)
+
+
+def test_events_from_nats_need_what_is_imported_for_them() -> None:
+    needed = {{"nats": "nats_py"}.get(name, name) for name in imported(NATS) - imported(SERVICE)}
+    assert declared(PROJECT["optional-dependencies"]["nats"]) == needed
 
 
 def test_reading_tables_needs_what_is_imported_for_it() -> None:
