@@ -104,6 +104,7 @@ def test_another_format_than_json_is_415(media_type: bytes) -> None:
 )
 def test_media_types_are_read_as_http_has_them(media_type: bytes) -> None:
     assert outcome(cloudevent(ORDERS), ONE, [(b"content-type", media_type)]) == ("cloudevents", 1, 0, 0)
+    assert refused(ORDERS, ONE, [(b"content-type", media_type)]) == (422, "#/specversion")
 
 
 @pytest.mark.parametrize("media_type", [None, "application/json", "application/vnd.example+json; charset=utf-8"])

@@ -113,7 +113,6 @@ def binary(headers: Headers, body: bytes, at: str) -> dict[str, object]:
             if attribute in event:
                 raise wrong(at, attribute, "one such attribute", "two", status=400)
             event[attribute] = _value(value, at, attribute)
-    event.pop("data", None)
     _check(event, at)
     if (data := _read(body, media_type)) is not None:
         event["data"] = data
