@@ -243,6 +243,9 @@ async def test_a_catalogs_own_intent_is_counted_from_the_last_one_and_its_next_a
     await ground.inbox.put(flood(MOST_UNSEEN, "10.0.0.2"))
     ground.clock.turn(FIRST - 10)
     await ground.inbox.put([intent("more", STOCK, peer="10.0.0.2")])
+    # It is no request's.
+    await ground.inbox.put([Answered(WHOLE, known=True)])
+    await ground.inbox.put([Answered(WHOLE, known=False)])
     await ground.inbox.put([Answered(f"10.0.0.2 {number}", known=True) for number in range(MOST_UNSEEN)])
     # A catalog rests for half a minute after a sweep.
     assert await asks(ground) == [(at, ["prod"]) for at in (10, FIRST + 10, SECOND, THIRD, LAST)]
@@ -318,7 +321,7 @@ async def test_more_than_are_asked_for_at_once_are_asked_for_one_claim_after_the
     who = [table(f"t{number:04}") for number in range(ASKED_AT_ONCE + 1)]
     for name in who:
         await ground.inbox.put([intent(name.name, name)])
-    ground.clock.turn(FIRST)
+    ground.clock.turn(FIRST + 5)
     claimed = await ground.inbox.claim(PLENTY)
     assert claimed.next_due == ground.now
     assert len(await ground.known()) == ASKED_AT_ONCE
