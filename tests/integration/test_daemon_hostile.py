@@ -83,7 +83,7 @@ class Site:
     def warehouse(self) -> Path:
         return self.folder / "warehouse"
 
-    def table(self, directory: str) -> str:
+    def table(self, directory: str, file_name: str = f"00000-{uuid4()}.metadata.json") -> str:
         """Write a table's metadata file; its location."""
         metadata = self.warehouse / directory / "metadata"
         metadata.mkdir(parents=True)
@@ -93,7 +93,7 @@ class Site:
             "location": str(metadata.parent),
             "last-updated-ms": 1_700_000_000_000,
         }
-        file = metadata / f"00000-{uuid4()}.metadata.json"
+        file = metadata / file_name
         file.write_text(json.dumps(content))
         return str(file)
 
@@ -154,8 +154,7 @@ async def test_a_name_with_what_turns_what_is_read_around_is_422(site: Site) -> 
 
 async def test_a_location_outside_is_never_followed_and_nothing_is_written_there(site: Site) -> None:
     for place in ("outside", "warehouse/t", "warehousex/t"):
-        real = site.table(f"../{place}")
-        Path(real).rename(Path(real).with_name("1.metadata.json"))
+        site.table(f"../{place}", "1.metadata.json")
     before = sorted(site.files())
     for number, location in enumerate(OUTSIDE):
         told = location.format(lake=site.warehouse)
