@@ -32,7 +32,7 @@ def said(ground: Ground, text: str) -> list[Finding]:
         ("secrets_file = '{folder}/tokens'\nsecrets = { m = 'sixteen-of-these' }", "bearer, 3 tokens"),
         (f"scheme = 'standard-webhooks'\nsecrets = {{ m = '{SECRET}' }}", "standard-webhooks, 1 secret"),
         (
-            "scheme = 'hmac-sha256'\nsecrets_file = '{folder}/tokens'\nrate_limit = 60",
+            "scheme = 'hmac-sha256'\nsecrets_file = '{folder}/secrets'\nrate_limit = 60",
             "hmac-sha256 in X-Hub-Signature-256, 2 secrets, at most 60 requests a minute",
         ),
         (
@@ -45,6 +45,7 @@ def test_each_sender_is_named_with_its_scheme_and_how_many_secrets_it_has(
     ground: Ground, tmp_path: Path, text: str, expected: str
 ) -> None:
     (tmp_path / "tokens").write_text("the-first-of-two-tokens\n# and\nthe-second-of-two-tokens\n")
+    (tmp_path / "secrets").write_text("the first of two\nthe second of two\n")
     (found,) = said(ground, f"[senders.etl]\n{text.replace('{folder}', str(tmp_path))}")
     assert found == Finding("senders.etl", Severity.OK, expected)
 

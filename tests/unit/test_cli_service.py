@@ -84,7 +84,7 @@ def test_a_503_that_says_when_is_asked_again(server: AdminServer, service: Servi
     assert slept == [2.0, LONGEST_WAIT]
 
 
-def test_an_event_is_signed_anew_by_nobody_when_it_is_sent_again(server: AdminServer, slept: list[float]) -> None:
+def test_an_event_that_is_sent_again_is_the_same_message(server: AdminServer, slept: list[float]) -> None:
     taken = Reply(202, {"accepted": 1, "duplicates": 0, "ignored": 0})
     later = [Reply(status, {"detail": "later"}, {"Retry-After": "3"}) for status in (503, 429)]
     server.tell("POST /v1/events", *later, taken)
