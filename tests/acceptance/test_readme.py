@@ -46,6 +46,7 @@ def answers() -> list[str]:
 # One more of them is one more to test.
 DEMO, TEST, INSTALL, EXPORT, CHECK, SERVE, NOTIFY, STATUS, RESOLVE, POST, *OPERATE = commands()
 (TAKEN,) = answers()
+(SIGNED,) = blocks("bash")
 
 
 def test_its_make_targets_exist() -> None:
@@ -96,8 +97,25 @@ async def test_its_five_minutes(tmp_path: Path, unused_port: int) -> None:
             assert process.wait(30) == 0
 
 
+async def test_its_senders_that_sign(tmp_path: Path, unused_port: int) -> None:
+    async with lake(tmp_path) as catalog:
+        place = Place(tmp_path, unused_port)
+        text = (blocks("toml")[0] + blocks("toml")[4]).replace("http://127.0.0.1:8181", catalog.uri)
+        text = text.replace("/warehouse", f"{tmp_path}/warehouse")
+        (tmp_path / "warehouse").mkdir()
+        inbox = f"[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n"
+        place.configure(f"[listener]\nport = {unused_port}\n{inbox}{text}")
+        process = place.started(SERVE)
+        try:
+            await until(lambda: b"listening" in place.log)
+            assert await place.ran(SIGNED.replace("8085", str(unused_port))) == TAKEN * 2
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+
+
 async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
-    first, vending, stored, others, fetched = blocks("toml")
+    first, vending, stored, others, _, fetched = blocks("toml")
     file = tmp_path / "sfn.toml"
     file.write_text((first + others).replace("[senders.ci]", '[senders.ci]\ncatalog = "prod"'))
     settings = load(file, {})
@@ -130,6 +148,10 @@ class Place:
 
     def configure(self, text: str) -> None:
         (self.folder / "sfn.toml").write_text(text)
+
+    @property
+    def log(self) -> bytes:
+        return (self.folder / "log").read_bytes()
 
     def started(self, command: str) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("wb") as log:

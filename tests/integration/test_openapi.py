@@ -42,6 +42,7 @@ RIGHT: dict[str, tuple[str, object]] = {
     "GET /livez": ("/livez", None),
     "GET /readyz": ("/readyz", None),
     "GET /metrics": ("/metrics", None),
+    "OPTIONS /v1/events": ("/v1/events", None),
     "POST /v1/events": ("/v1/events", {"namespace": ["sales"], "name": "orders"}),
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications": (
         "/v1/prod/namespaces/sales/tables/orders/notifications",
@@ -174,6 +175,8 @@ async def test_each_success_that_is_described_is_reached(daemon: Daemon) -> None
     for label, (path, content) in RIGHT.items():
         answer = await daemon.client.request(label.partition(" ")[0], path, json=content, headers=dict(shown(path)))
         reached.add((label, answer.status_code))
+    permitted = await daemon.client.options("/v1/events", headers={"WebHook-Request-Origin": "example.com"})
+    reached.add(("OPTIONS /v1/events", permitted.status_code))
     assert reached == described
 
 

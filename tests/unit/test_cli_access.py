@@ -10,7 +10,10 @@ import trustme
 
 from sfn.cli.access import Speaker, first_token, operators, senders, speaker, url_of
 from sfn.cli.options import Flags
+from sfn.cli.signing import Signing
+from sfn.receiver.signature import HmacSha256, StandardWebhooks
 from sfn.settings import ListenerSettings, Misconfigured, load, load_client
+from tests.unit.webhooks import KEY, SECRET
 
 PARTIES = """
 [senders.a]
@@ -198,3 +201,39 @@ def test_a_senders_token_comes_from_its_secrets_or_its_file(tmp_path: Path) -> N
     ]
     given = senders(Flags(url="http://h", token_file=token), "theirs", None)
     assert (given.access.token, given.theirs, given.settings) == ("from-a-file", "theirs", None)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "secrets", "expected"),
+    [
+        ("standard-webhooks", f"secrets = {{ m = '{SECRET}' }}", Signing(StandardWebhooks(), KEY.secret)),
+        ("standard-webhooks", "secrets_file = '{file}'", Signing(StandardWebhooks(), KEY.secret)),
+        (
+            "hmac-sha256",
+            "signature_header = 'X-Polaris-Signature-256'\nsecrets_file = '{file}'",
+            Signing(HmacSha256(b"x-polaris-signature-256"), SECRET.encode()),
+        ),
+    ],
+)
+def test_a_sender_that_signs_has_what_it_signs_with_and_shows_nothing(
+    tmp_path: Path, scheme: str, secrets: str, expected: Signing
+) -> None:
+    file = written(tmp_path, f"# the new one\n{SECRET}\nold", "secrets")
+    sender = f"[senders.a]\nscheme = '{scheme}'\n{secrets.replace('{file}', str(file))}\ncatalog = 'prod'\n"
+    found = senders(Flags(config=written(tmp_path, CATALOGS + sender)), None, None).access
+    assert (found.token, found.signing) == (None, expected)
+    assert "MfKQ" not in repr(found)
+
+
+def test_a_file_whose_first_secret_is_of_another_form_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, "s3cret", "secrets")
+    sender = f"[senders.a]\nscheme = 'standard-webhooks'\nsecrets_file = '{file}'\ncatalog = 'prod'\n"
+    with pytest.raises(Misconfigured, match="whose first line is a secret, found none of whsec_ and") as caught:
+        senders(Flags(config=written(tmp_path, CATALOGS + sender)), None, None)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_sender_that_shows_nothing_shows_nothing(tmp_path: Path) -> None:
+    sender = "[senders.a]\nscheme = 'none'\ncatalog = 'prod'\n"
+    found = senders(Flags(config=written(tmp_path, CATALOGS + sender)), None, None).access
+    assert (found.token, found.signing) == (None, None)

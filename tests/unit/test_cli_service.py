@@ -16,10 +16,14 @@ from sfn.cli.access import Access, operators
 from sfn.cli.options import Flags
 from sfn.cli.orders import Adoption, Batch, Filter
 from sfn.cli.service import LONGEST_WAIT, TRIES, NotKnown, Service, asker
+from sfn.cli.signing import Signing
+from sfn.clock import SystemClock
 from sfn.errors import SfnError
+from sfn.receiver.signature import StandardWebhooks
 from sfn.settings import Misconfigured
-from tests.unit.admin_server import AdminServer, Reply, admin_server
+from tests.unit.admin_server import AdminServer, Asked, Reply, admin_server
 from tests.unit.operators import LETTER, NOON, ORDERS, PROD, WELL
+from tests.unit.webhooks import GITHUB, KEY, signer
 
 STATUS = Reply(200, msgspec.to_builtins(WELL))
 
@@ -78,6 +82,51 @@ def test_a_503_that_says_when_is_asked_again(server: AdminServer, service: Servi
     )
     assert service.status() == WELL
     assert slept == [2.0, LONGEST_WAIT]
+
+
+def test_an_event_that_is_sent_again_is_the_same_message(server: AdminServer, slept: list[float]) -> None:
+    taken = Reply(202, {"accepted": 1, "duplicates": 0, "ignored": 0})
+    later = [Reply(status, {"detail": "later"}, {"Retry-After": "3"}) for status in (503, 429)]
+    server.tell("POST /v1/events", *later, taken)
+    signing = Signing(StandardWebhooks(), KEY.secret)
+    with Service(Access(server.url, signing=signing), slept.append) as service:
+        assert service.tell({"namespace": ["größe"], "name": "orders"}).accepted == 1
+    assert slept == [3.0, 3.0]
+    first, *others = server.asked
+    assert {(one.body, one.headers["webhook-id"]) for one in others} == {(first.body, first.headers["webhook-id"])}
+    assert signer(lowered(first), first.body, now=SystemClock().now()) == "main"
+    assert signer(lowered(first), first.body + b" ", now=SystemClock().now()) is None
+    assert first.headers["Content-Type"] == "application/json"
+    assert "Authorization" not in first.headers
+    assert "MfKQ" not in repr(signing)
+
+
+def test_each_event_has_a_signature_and_an_id_of_its_own(server: AdminServer) -> None:
+    server.tell("POST /v1/events", Reply(202, {"accepted": 1, "duplicates": 0, "ignored": 0}))
+    with Service(Access(server.url, signing=Signing(StandardWebhooks(), KEY.secret))) as service:
+        for _ in range(2):
+            service.tell({"namespace": ["sales"], "name": "orders"})
+    assert len({one.headers["webhook-id"] for one in server.asked}) == 2
+
+
+def test_a_signature_that_is_refused_may_be_the_clocks_doing(server: AdminServer) -> None:
+    server.tell("POST /v1/events", Reply(401, {"detail": "a valid bearer token is needed"}))
+    with Service(Access(server.url, signing=Signing(GITHUB, b"x"))) as service, pytest.raises(SfnError) as caught:
+        service.tell({})
+    assert caught.value.expected == "a signature of now"
+    assert caught.value.remedy.endswith("; and see that both machines' clocks are right")
+
+
+def test_a_sender_that_is_too_quick_is_told_of_its_limit(server: AdminServer, slept: list[float]) -> None:
+    server.tell("POST /v1/events", Reply(429, {"detail": "too many"}, {"Retry-After": "2"}))
+    with Service(Access(server.url, "secret"), slept.append) as service, pytest.raises(SfnError) as caught:
+        service.tell({})
+    assert (slept, "rate_limit" in caught.value.remedy) == ([2.0] * (TRIES - 1), True)
+
+
+def lowered(asked: Asked) -> list[tuple[bytes, bytes]]:
+    """The headers as the service gets them."""
+    return [(name.lower().encode(), value.encode()) for name, value in asked.headers.items()]
 
 
 def test_it_is_not_asked_for_ever(server: AdminServer, service: Service) -> None:

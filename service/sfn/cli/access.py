@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sfn.cli.options import Flags
+from sfn.cli.signing import Signing
 from sfn.errors import SfnError
-from sfn.receiver.bearer import well_formed
+from sfn.receiver.secret import Scheme, octets
 from sfn.settings import (
     AdminSettings,
     CatalogSettings,
@@ -35,11 +36,13 @@ class Access:
         url: where it listens, without a trailing slash.
         token: bearer token; None where none is needed.
         trust: the certificates that its own is verified by; False without TLS.
+        signing: what events are signed with, where they are.
     """
 
     url: str
     token: str | None = field(default=None, repr=False)
     trust: ssl.SSLContext | bool = True
+    signing: Signing | None = None
 
 
 def operators(flags: Flags) -> Access:
@@ -95,15 +98,16 @@ def senders(flags: Flags, catalog: str | None, named: str | None) -> Voice:
         named: which configured sender to be, None for any that speaks for the catalog.
 
     Raises:
-        Misconfigured: there is no token, no URL or no such sender.
+        Misconfigured: there is no token or secret, no URL or no such sender.
     """
     if flags.token_file is not None:
         listener = None if flags.url is not None else load_client(flags.config).listener
         return Voice(_reached(flags, first_token(flags.token_file), listener), catalog, catalog)
     settings = load(flags.config)
     found = speaker(settings, catalog, named)
-    token = None if found.sender is None else _senders_token(settings.senders[found.sender])
-    access = _reached(flags, token, settings.listener)
+    access = _reached(flags, None, settings.listener)
+    if found.sender is not None:
+        access = _shown(access, settings.senders[found.sender])
     return Voice(access, found.theirs, found.ours, settings.catalogs[found.ours])
 
 
@@ -129,8 +133,12 @@ def speaker(settings: Settings, catalog: str | None, named: str | None) -> Speak
     raise _lacking("--catalog", f"a catalog that a sender speaks for ({', '.join(told)})", str(catalog), remedy)
 
 
-def first_token(file: Path) -> str:
+def first_token(file: Path, scheme: Scheme = Scheme.BEARER) -> str:
     """The first token of a file of tokens, one a line; empty lines and remarks (`#`) are passed over.
+
+    Args:
+        file: it.
+        scheme: what they are for.
 
     Raises:
         Misconfigured: there is none.
@@ -143,10 +151,13 @@ def first_token(file: Path) -> str:
         found = "bytes that are not UTF-8"
     else:
         token = next((line for raw in lines if (line := raw.strip()) and not line.startswith("#")), "")
-        if well_formed(token):
+        try:
+            octets(scheme, token)
+        except ValueError as error:
+            found = f"none of {error}" if token else f"no {scheme.word}"
+        else:
             return token
-        found = "spaces or characters that are not visible ASCII in it" if token else "no token"
-    raise _lacking(str(file), "a file whose first line is a bearer token", found)
+    raise _lacking(str(file), f"a file whose first line is a {scheme.word}", found)
 
 
 def url_of(listener: ListenerSettings) -> str:
@@ -215,10 +226,14 @@ def _operators_token(admin: AdminSettings, config: Path | None) -> str:
     raise without_any(config, lacking)
 
 
-def _senders_token(sender: SenderSettings) -> str | None:
-    for secret in sender.secrets.values():
-        return secret.get_secret_value()
-    return None if sender.secrets_file is None else first_token(sender.secrets_file)
+def _shown(access: Access, sender: SenderSettings) -> Access:
+    """As a sender, by the first of its tokens or secrets."""
+    secret = next((one.get_secret_value() for one in sender.secrets.values()), None)
+    if secret is None and sender.secrets_file is not None:
+        secret = first_token(sender.secrets_file, sender.scheme)
+    if secret is None or sender.manner is None:
+        return replace(access, token=secret)
+    return replace(access, signing=Signing(sender.manner, octets(sender.scheme, secret)))
 
 
 def _lacking(where: str, expected: str, found: str, remedy: str = "") -> Misconfigured:

@@ -6,9 +6,8 @@ import getpass
 import os
 import re
 import socket
-import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from importlib.metadata import version
 from types import TracebackType
@@ -21,24 +20,23 @@ import msgspec
 from sfn.cli import answers, orders
 from sfn.cli.access import Access
 from sfn.cli.pages import safe
+from sfn.cli.unreached import ANSWER, CONNECT, unreached
 from sfn.errors import SfnError, nearest
 from sfn.settings import Misconfigured
 
 T = TypeVar("T")
 
 TRIES: Final = 4
-"""Requests in all, where a 503 says when to come again."""
+"""Requests in all, where a 503 or a 429 says when to come again."""
 LONGEST_WAIT: Final = 10.0
-"""Seconds that are waited for a 503 to pass, whatever it says."""
-CONNECT: Final = 5.0
-"""Seconds to get a connection."""
-ANSWER: Final = 60.0
-"""Seconds to get an answer."""
+"""Seconds that are waited for one of these to pass, whatever it says."""
 
 _LEVELS: Final = "\x1f"
 """Between the levels of a namespace in a path, as in Iceberg's REST API."""
 _ADMIN: Final = "/admin/v1"
 _DETAIL: Final = 300
+_LATER: Final = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS})
+_JSON: Final = {"Content-Type": "application/json"}
 _SERVICE: Final = "an sfn service"
 _ELSEWHERE: Final = "that is not this service, or a proxy before it: check --url, or the --config that says where it is"
 
@@ -63,6 +61,7 @@ class Service:
 
     def __init__(self, access: Access, sleep: Callable[[float], None] = time.sleep) -> None:
         self.url = access.url
+        self._signing = access.signing
         self._sleep = sleep
         headers = {"Accept": "application/json", "From": asker(), "User-Agent": f"sfn/{version('iceberg-sfn')}"}
         if access.token is not None:
@@ -162,8 +161,12 @@ class Service:
         return self._get("/audit", answers.Audit, parameters)
 
     def tell(self, event: Mapping[str, object]) -> answers.Accepted:
-        """Post one event."""
-        reply = self._exchange("POST", "/v1/events", json=event)
+        """Post one event, signed where the access says so."""
+        content, headers = msgspec.json.encode(event), {**_JSON}
+        if (signing := self._signing) is not None:
+            # The same whenever it is sent again: what was taken is a duplicate then.
+            headers |= signing.headers(content)
+        reply = self._exchange("POST", "/v1/events", content=content, headers=headers)
         if reply.status_code != HTTPStatus.ACCEPTED:
             raise self._refused(reply)
         return self._read(reply, answers.Accepted)
@@ -172,7 +175,8 @@ class Service:
         return self._answer(self._exchange("GET", _ADMIN + path, params=parameters), kind)
 
     def _post(self, path: str, content: object, kind: type[T]) -> T:
-        return self._answer(self._exchange("POST", _ADMIN + path, json=msgspec.to_builtins(content)), kind)
+        order = msgspec.json.encode(content)
+        return self._answer(self._exchange("POST", _ADMIN + path, content=order, headers=_JSON), kind)
 
     def _answer(self, reply: httpx.Response, kind: type[T]) -> T:
         if reply.is_success:
@@ -182,18 +186,24 @@ class Service:
         raise self._refused(reply)
 
     def _exchange(
-        self, method: str, path: str, *, params: Mapping[str, str | int] | None = None, json: object = None
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """One request, made again while a 503 says when; never raises for a status."""
+        """One request, made again while a 503 or a 429 says when; never raises for a status."""
         left = TRIES
         while True:
             left -= 1
             try:
-                reply = self._client.request(method, path, params=params, json=json)
+                reply = self._client.request(method, path, params=params, content=content, headers=headers)
             except httpx.TransportError as error:
-                raise _unreached(self.url, error) from error
+                raise unreached(self.url, error) from error
             wait = reply.headers.get("Retry-After", "")
-            if reply.status_code != HTTPStatus.SERVICE_UNAVAILABLE or not wait.isdigit() or not left:
+            if reply.status_code not in _LATER or not wait.isdigit() or not left:
                 return reply
             self._sleep(min(float(wait), LONGEST_WAIT))
 
@@ -231,11 +241,15 @@ class Service:
             case _ if not problem:
                 expected, remedy = _SERVICE, _ELSEWHERE
             case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
-                expected = "a token that the service knows"
+                expected = "a token that the service knows" if self._signing is None else "a signature of now"
                 remedy = "give --token-file, or the --config of that very service"
+                remedy += "" if self._signing is None else "; and see that both machines' clocks are right"
             case HTTPStatus.SERVICE_UNAVAILABLE:
                 expected = f"an answer within {TRIES} tries"
                 remedy = "see what is wrong: `sfn check` says it, or the service's log"
+            case HTTPStatus.TOO_MANY_REQUESTS:
+                expected = f"an answer within {TRIES} tries"
+                remedy = "tell it of less at once, or raise the sender's rate_limit"
             case HTTPStatus.CONFLICT:
                 return Contradicted(where, expected="what fits what the service knows", found=problem)
             case _:
@@ -266,30 +280,3 @@ def _problem(reply: httpx.Response) -> str:
 def _body(reply: httpx.Response) -> str:
     kind = safe(reply.headers.get("Content-Type", "no type"))
     return f"a body of {kind}, {len(reply.content)} bytes, that is no problem document"
-
-
-def _unreached(url: str, error: httpx.TransportError) -> SfnError:
-    """What stands between us and an answer, and what to do about it."""
-    where = "start it with `sfn serve`, or say where it is: --url, or --config with its listener.host and port"
-    for cause in _causes(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            remedy = "name its authority's certificates with --ca-file, and its host in --url as its certificate does"
-            return SfnError(url, expected="a certificate that is trusted", found=cause.verify_message, remedy=remedy)
-        if isinstance(cause, ssl.SSLError):
-            remedy = "see whether the port speaks TLS: https:// where it does, http:// where not"
-            return SfnError(url, expected="a TLS connection", found=cause.reason or "another protocol", remedy=remedy)
-        if isinstance(cause, OSError) and cause.strerror:
-            return SfnError(url, expected="a running service", found=cause.strerror, remedy=where)
-    if isinstance(error, httpx.ConnectTimeout):
-        return SfnError(url, expected=f"a connection within {CONNECT:g} s", found="none", remedy=where)
-    if isinstance(error, httpx.TimeoutException):
-        remedy = "see whether the machine or its disk is overloaded"
-        return SfnError(url, expected=f"an answer within {ANSWER:g} s", found="none", remedy=remedy)
-    remedy = "see whether the port speaks TLS (https://), and whether the service has just ended"
-    return SfnError(url, expected="an answer in HTTP", found=type(error).__name__, remedy=remedy)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sfn.dialects import MAX_EVENTS
 from sfn.dialects.fields import CONTROL, MAX_LEVELS, MAX_LOCATION, MAX_NAME
 from sfn.dialects.own import OPERATIONS
-from sfn.receiver import openapi_polaris, problem
+from sfn.receiver import openapi_permission, openapi_polaris, openapi_signed, problem
 
 _PLAIN: Final = f"^[^{CONTROL}]+$"
 _LEVEL: Final = f"[^.{CONTROL}]{{1,{MAX_NAME}}}"
@@ -135,7 +135,7 @@ PATHS: Final[dict[str, Any]] = {
             "summary": "Tell of changes to tables",
             "description": "All events of a request are taken or none is. 202 comes after they are on disk. What "
             "Polaris, Lakekeeper, Nessie, AWS Glue and Iceberg's events endpoint send is recognised, too, as it is.",
-            "security": [{"bearer": []}],
+            "security": openapi_signed.SENDERS,
             "requestBody": {
                 "required": True,
                 "content": {
@@ -155,21 +155,24 @@ PATHS: Final[dict[str, Any]] = {
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Accepted"}}},
                 },
                 "400": refusal("not JSON"),
-                "401": refusal("no valid token"),
-                "403": refusal("a web page's request (`Origin`) where no sender is configured"),
-                "405": refusal("another method than POST"),
+                "401": refusal("no valid token or signature, or one that is not of now"),
+                "403": refusal("a web page's request (`Origin`) where no sender need show who it is"),
+                "405": refusal("another method than POST or OPTIONS"),
                 "408": refusal("the body came too slowly"),
                 "413": refusal(
-                    "too large; those of the sender's catalogs that can be listed are looked through instead"
+                    "too large; unless the sender signs, those of its catalogs that can be listed are looked through "
+                    "instead"
                 ),
                 "415": refusal(
                     "no known event format, or not the sender's; or compressed, which is made up for as with 413"
                 ),
                 "422": refusal("a known format with a wrong field, named in `errors`"),
+                "429": refusal("more requests a minute than the sender may make; try again", **RETRY_AFTER),
                 "500": refusal("an error of the service"),
                 "503": refusal("nothing was taken; try again", **RETRY_AFTER),
             },
-        }
+        },
+        "options": openapi_permission.OPTIONS,
     },
     **openapi_polaris.paths(RETRY_AFTER),
 }
@@ -179,6 +182,7 @@ FOREIGN: Final = frozenset({"HTTPValidationError", "ValidationError"})
 
 SECURITY: Final[dict[str, Any]] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "not needed where no sender is configured"},
+    **openapi_signed.SCHEMES,
     "operator": {"type": "http", "scheme": "bearer", "description": "an operator's token; always needed"},
     "scraper": {"type": "http", "scheme": "bearer", "description": "not needed where no `metrics_token` is configured"},
 }

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from sfn.dialects.fields import CONTROL, MAX_LOCATION, MAX_NAME
 from sfn.dialects.polaris import SEPARATOR, TYPES
+from sfn.receiver import openapi_signed
 
 _LEVEL: Final = f"[^{CONTROL}]+"
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": f"^{_LEVEL}$"}
@@ -77,7 +78,7 @@ def paths(retry_after: dict[str, Any]) -> dict[str, Any]:
     """The path of notifications.
 
     Args:
-        retry_after: the headers of a 503.
+        retry_after: the headers of a 429 and of a 503.
     """
     levels = f"^{_LEVEL}({_SEPARATOR}{_LEVEL})*$"
     return {
@@ -91,7 +92,7 @@ def paths(retry_after: dict[str, Any]) -> dict[str, Any]:
                 "operationId": "sendNotification",
                 "summary": "Tell of a change to one table, as to Apache Polaris",
                 "description": "204 comes after the notification is on disk. None is too old: there is no 409.",
-                "security": [{"bearer": []}],
+                "security": openapi_signed.SENDERS,
                 "requestBody": {
                     "required": True,
                     "content": {
@@ -107,14 +108,18 @@ def paths(retry_after: dict[str, Any]) -> dict[str, Any]:
                 },
                 "responses": {
                     "204": {"description": "taken, and on disk; or of no concern"},
-                    "400": _refusal("not JSON, a wrong field, or a path that names no table; which is said"),
-                    "401": _refusal("no valid token"),
-                    "403": _refusal("a web page's request (`Origin`) where no sender is configured"),
+                    "400": _refusal(
+                        "not JSON, a wrong field, or a path that names no table; which is said. Or nobody can ask the "
+                        "catalog, and it is signed, which does not cover the path"
+                    ),
+                    "401": _refusal("no valid token or signature, or one that is not of now"),
+                    "403": _refusal("a web page's request (`Origin`) where no sender need show who it is"),
                     "404": _refusal("the sender has no catalog of that name"),
                     "405": _refusal("another method than POST"),
                     "408": _refusal("the body came too slowly"),
-                    "413": _refusal("too large; the table is looked at all the same"),
-                    "415": _refusal("compressed; the table is looked at all the same"),
+                    "413": _refusal("too large; unless the sender signs the table is looked at all the same"),
+                    "415": _refusal("compressed; unless the sender signs the table is looked at all the same"),
+                    "429": _refusal("more requests a minute than the sender may make; try again", retry_after),
                     "500": _refusal("an error of the service"),
                     "503": _refusal("nothing was taken; try again", retry_after),
                 },

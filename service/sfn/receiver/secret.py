@@ -17,7 +17,7 @@ _SHORTEST, _LONGEST = 16, 1_024
 """Characters of a secret that is any text."""
 _VARIED: Final = 5
 """Different characters that every random secret has."""
-LONG_ENOUGH: Final = 16
+_LONG_ENOUGH: Final = 16
 """Characters of a secret that nobody will guess, if they are random."""
 
 _FORMS: Final = {
@@ -72,8 +72,8 @@ def octets(scheme: Scheme, secret: str) -> bytes:
 
 def weak(scheme: Scheme, secret: str) -> str:
     """Why a secret is soon guessed, for a warning; empty where it may be a random one."""
-    if len(secret) < LONG_ENOUGH:
-        return f"a {scheme.word} of fewer than {LONG_ENOUGH} characters"
+    if len(secret) < _LONG_ENOUGH:
+        return f"a {scheme.word} of fewer than {_LONG_ENOUGH} characters"
     if len(set(re.sub(f"^{_WEBHOOK}|=+$", "", secret))) < _VARIED:
         return f"a {scheme.word} of fewer than {_VARIED} different characters"
     return ""

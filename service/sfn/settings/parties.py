@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from pydantic import Field
 
 from sfn.receiver.secret import Scheme
+from sfn.receiver.signature import HmacSha256, Manner, StandardWebhooks
 from sfn.settings.bound import Bound
 from sfn.settings.kinds import AtLeastOne, File, HeaderName, Secrets, Token
 from sfn.settings.section import Section
@@ -26,6 +29,19 @@ class SenderSettings(Bound):
     secrets_file: File | None = None
     signature_header: HeaderName = "X-Hub-Signature-256"
     rate_limit: AtLeastOne | None = None
+
+    @property
+    def manner(self) -> Manner | None:
+        """How it signs; None for one that does not."""
+        match self.scheme:
+            case Scheme.STANDARD_WEBHOOKS:
+                return StandardWebhooks()
+            case Scheme.HMAC_SHA256:
+                return HmacSha256(self.signature_header.lower().encode())
+            case Scheme.BEARER | Scheme.NONE:
+                return None
+            case _:
+                assert_never(self.scheme)
 
 
 class AdminSettings(Section):

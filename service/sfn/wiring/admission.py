@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
 from pydantic import SecretStr
 
@@ -18,9 +18,8 @@ from sfn.receiver.operators import PARTY, Operators
 from sfn.receiver.refusals import Refusals
 from sfn.receiver.secret import Scheme
 from sfn.receiver.senders import Senders, anonymous
-from sfn.receiver.signature import HmacSha256, Manner, StandardWebhooks
 from sfn.receiver.tokens import TokenFile, Tokens
-from sfn.settings import SenderSettings, Settings
+from sfn.settings import Settings
 
 METRICS: Final = "telemetry"
 """What those who read the metrics are called in a keyring: as their section in the settings."""
@@ -71,19 +70,6 @@ def admission(settings: Settings, clock: Clock) -> Admission:
     )
 
 
-def manner(sender: SenderSettings) -> Manner | None:
-    """How a sender signs; None for one that does not."""
-    match sender.scheme:
-        case Scheme.STANDARD_WEBHOOKS:
-            return StandardWebhooks()
-        case Scheme.HMAC_SHA256:
-            return HmacSha256(sender.signature_header.lower().encode())
-        case Scheme.BEARER | Scheme.NONE:
-            return None
-        case _:
-            assert_never(sender.scheme)
-
-
 def certificate(settings: Settings) -> Certificate | None:
     """What the listener shows; None without TLS.
 
@@ -106,7 +92,7 @@ def _senders(settings: Settings, keyring: Keyring, clock: Clock) -> Senders:
         keyring,
         {_party(name): known[name] for name in shows},
         next((known[name] for name in known if name not in shows), None),
-        signing={_party(name): how for name in shows if (how := manner(settings.senders[name])) is not None},
+        signing={_party(name): how for name in shows if (how := settings.senders[name].manner) is not None},
         rates={name: one.rate_limit for name, one in settings.senders.items() if one.rate_limit is not None},
         clock=clock,
     )

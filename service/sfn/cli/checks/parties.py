@@ -1,23 +1,20 @@
-"""Who may send events, operate and read the metrics, and who we are to catalogs: whether the files of tokens are to be
-had, and each token is one party's own and long enough.
+"""Who may send events, operate and read the metrics, and who we are to catalogs: how they show it, whether the files of
+tokens are to be had, and each token is one party's own and long enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.clock import SystemClock
 from sfn.errors import Broken, SfnError
+from sfn.receiver.secret import Scheme, weak
 from sfn.receiver.tokens import secrets
-from sfn.settings import Settings
+from sfn.settings import SenderSettings, Settings
 from sfn.watched import unreadable
 from sfn.wiring.admission import admission
-
-LONG_ENOUGH: Final = 16
-"""Characters of a token that nobody will guess, if they are random."""
 
 
 def parties(settings: Settings) -> Iterator[Finding]:
@@ -26,7 +23,9 @@ def parties(settings: Settings) -> Iterator[Finding]:
     yield from broken
     if not broken:
         yield _together(settings)
-        yield from _short(settings)
+        for name, sender in settings.senders.items():
+            yield _shows(name, sender)
+        yield from _weak(settings)
     if not settings.senders:
         remedy = 'configure one: [senders.NAME] secrets = { main = "…" }'
         yield doubtful("senders", "none: everybody on this machine may send events", remedy)
@@ -35,40 +34,55 @@ def parties(settings: Settings) -> Iterator[Finding]:
         yield doubtful("admin", "no token: `sfn status` and all that operators do will not work", remedy)
 
 
-def _files(settings: Settings) -> dict[str, Path]:
-    """The files of tokens, by the settings that name them."""
-    files = {f"senders.{name}.secrets_file": sender.secrets_file for name, sender in settings.senders.items()}
-    files["admin.token_file"] = settings.admin.token_file
-    files["telemetry.metrics_token_file"] = settings.telemetry.metrics_token_file
-    return {where: file for where, file in files.items() if file is not None}
+def _files(settings: Settings) -> dict[str, tuple[Path, Scheme]]:
+    """The files of tokens and what they are for, by the settings that name them."""
+    files = {f"senders.{name}.secrets_file": (one.secrets_file, one.scheme) for name, one in settings.senders.items()}
+    files["admin.token_file"] = settings.admin.token_file, Scheme.BEARER
+    files["telemetry.metrics_token_file"] = settings.telemetry.metrics_token_file, Scheme.BEARER
+    return {where: (file, scheme) for where, (file, scheme) in files.items() if file is not None}
 
 
-def _short(settings: Settings) -> Iterator[Finding]:
+def _shows(name: str, sender: SenderSettings) -> Finding:
+    """How a sender shows who it is."""
+    where, scheme = f"senders.{name}", sender.scheme
+    if scheme is Scheme.NONE:
+        remedy = f"set {where}.scheme and a secret for it, unless all who reach this machine may send events"
+        return doubtful(where, "none: whoever shows nothing is this sender", remedy)
+    on_file = 0 if sender.secrets_file is None else len(secrets(sender.secrets_file, scheme))
+    count = len(sender.secrets) + on_file
+    header = f" in {sender.signature_header}" if scheme is Scheme.HMAC_SHA256 else ""
+    limit = "" if sender.rate_limit is None else f", at most {sender.rate_limit} requests a minute"
+    return fine(where, f"{scheme}{header}, {count} {scheme.word}{'s' if count > 1 else ''}{limit}")
+
+
+def _weak(settings: Settings) -> Iterator[Finding]:
     """Each token that is soon guessed, by its place."""
     named = {
-        f"senders.{name}.secrets.{key}": token
+        f"senders.{name}.secrets.{key}": (token, sender.scheme)
         for name, sender in settings.senders.items()
         for key, token in sender.secrets.items()
     }
     alone = {"admin.token": settings.admin.token, "telemetry.metrics_token": settings.telemetry.metrics_token}
-    named |= {where: token for where, token in alone.items() if token is not None}
-    tokens = [(where, "", token.get_secret_value()) for where, token in named.items()]
-    for where, file in _files(settings).items():
-        tokens += [(where, f"{file}, line {number}: ", token) for number, token in secrets(file).items()]
-    for where, place, token in tokens:
-        if len(token) < LONG_ENOUGH:
-            text = f"{place}a token of fewer than {LONG_ENOUGH} characters is soon guessed"
-            yield doubtful(where, text, "set a long and random one, such as `openssl rand -hex 32` prints")
+    named |= {where: (token, Scheme.BEARER) for where, token in alone.items() if token is not None}
+    tokens = [(where, "", token.get_secret_value(), scheme) for where, (token, scheme) in named.items()]
+    for where, (file, scheme) in _files(settings).items():
+        found = secrets(file, scheme).items()
+        tokens += [(where, f"{file}, line {number}: ", token, scheme) for number, token in found]
+    for where, place, token, scheme in tokens:
+        if why := weak(scheme, token):
+            before = "whsec_ before " if scheme is Scheme.STANDARD_WEBHOOKS else ""
+            made = "`openssl rand -base64 32`" if before else "`openssl rand -hex 32`"
+            remedy = f"set a long and random one, such as {before}what {made} prints"
+            yield doubtful(where, f"{place}{why} is soon guessed", remedy)
 
 
 def _unusable(settings: Settings) -> Iterator[Finding]:
-    for where, file in _files(settings).items():
+    for where, (file, scheme) in _files(settings).items():
         try:
-            secrets(file)
+            secrets(file, scheme)
         except Broken as error:
-            remedy = (
-                error.remedy or f"write the tokens there, one a line, for the service's user to read; or set {where}"
-            )
+            written = f"write the {scheme.word}s there, one a line, for the service's user to read; or set {where}"
+            remedy = error.remedy or written
             yield wrong(where, SfnError(error.where, expected=error.expected, found=error.found, remedy=remedy))
     for where, file in _shown_to_catalogs(settings):
         try:
