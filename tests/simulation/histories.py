@@ -5,11 +5,13 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 
 from structlog.testing import capture_logs
 
 from sfn.pointer.naming import ORDINAL, UUID
 from sfn.pointer.site import Placement
+from tests.simulation.clients import PASSING
 from tests.simulation.life import BRANCHES, OPERATIONS, RETURNS, SWITCHES
 from tests.simulation.setting import Files, Report, Setting
 from tests.simulation.telling import BY_UUID, CONVERGING, IN_ORDER, TELLABLE
@@ -97,6 +99,22 @@ KINDS |= {
     "replicas-blank": replace(REPLICAS, operations=KINDS["blank"].operations, outage="blank", max_drops=3, replicas=3),
     "replicas-down": replace(REPLICAS, outage="down", store_outage=True, busy=150),
     "replicas-poison": replace(REPLICAS, crashes=2),
+}
+
+UNSWEPT: Files = {
+    "swept": False,
+    "sweep_every": timedelta(days=36_500),
+    "refresh_after": timedelta(hours=8),
+    "expire_after": timedelta(days=7),
+}
+"""Nothing is looked at of the service's own accord: what is published was asked for because of a request."""
+GATEWAY = Setting(
+    PASSING, gateway="refuse", names=3, places=4, busy=150, steps=(6, 14), briefly=True, policies=(UNSWEPT,)
+)
+KINDS |= {
+    "gateway": GATEWAY,
+    "gateway-passing": replace(GATEWAY, gateway="pass", inbox_full=True),
+    "gateway-slow": replace(GATEWAY, gateway="pass", slow_inbox=True),
 }
 
 

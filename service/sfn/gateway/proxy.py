@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Protocol
 
+import anyio
 import structlog
 
 from sfn.errors import Transient, Unsure
@@ -20,7 +21,7 @@ from sfn.gateway.fields import Front
 from sfn.gateway.floor import Passing
 from sfn.gateway.reach import Reach, Unfound
 from sfn.gateway.recognise import NAMED_IN_BODY, Change, recognise
-from sfn.gateway.upstream import Incoming, Outgoing, Upstream
+from sfn.gateway.upstream import Outgoing
 
 CONFIG: Final = "/v1/config"
 _CONFIG_LIMIT: Final = 1 << 20
@@ -28,6 +29,26 @@ _CONFIG_LIMIT: Final = 1 << 20
 _BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 _log = structlog.stdlib.get_logger(__name__)
+
+
+class Incoming(Protocol):
+    """An answer, whose body may still be on its way: see `sfn.gateway.upstream.Incoming`."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def fields(self) -> Sequence[tuple[bytes, bytes]]: ...
+
+    def parts(self, limit: int | None = None) -> AsyncIterator[bytes]: ...
+
+
+class Upstream(Protocol):
+    """The catalog: see `sfn.gateway.upstream.Upstream`."""
+
+    def send(self, request: Outgoing) -> AbstractAsyncContextManager[Incoming]: ...
+
+    async def close(self) -> None: ...
 
 
 class Counted(Protocol):
@@ -67,7 +88,7 @@ class Proxy:
     def __init__(self, upstream: Upstream, commits: Commits, reach: Reach, terms: Terms, counted: Counted) -> None:
         self._upstream, self._commits, self._reach, self._terms = upstream, commits, reach, terms
         self._counted = counted
-        self._unfound = Unfound(time.monotonic)
+        self._unfound = Unfound(anyio.current_time)
         self._separator: str | None = None
         self._takes_anybody = not reach.asks_for_credentials
 

@@ -123,7 +123,7 @@ class SharedKept:
 
     def wrong(self) -> list[tuple[str, str]]:
         policy = self._service.policy
-        return self.rules.wrong(None if policy.told else self.server.loop.now() - 2 * policy.sweep_every)
+        return self.rules.wrong(self.server.loop.now() - 2 * policy.sweep_every if policy.swept else None)
 
     def sweeping(self, node: Node) -> None:
         self.rules.sweeping(node)
