@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 import httpx
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from sfn.admin.overview import Unpublished
 from sfn.inbox.letters import Wanted
 from sfn.publish.policy import Interest
-from sfn.words import Claim, Dead, Done, Findings, Hint, Later, Memo, Reason, Story, Table, TableName
+from sfn.words import Answered, Claim, Dead, Done, Findings, Hint, Intent, Later, Memo, Reason, Story, Table, TableName
 from tests.integration.operating import Office, got, operating, table
 from tests.promises.inboxes import AT, pointer
 
@@ -29,6 +30,11 @@ def fixture_office() -> Office:
 async def fixture_operator(office: Office) -> AsyncIterator[httpx.AsyncClient]:
     async with operating(office) as client:
         yield client
+
+
+def spelled(at: datetime) -> str:
+    """A moment in JSON."""
+    return at.isoformat().replace("+00:00", "Z")
 
 
 async def why(operator: httpx.AsyncClient, name: TableName = ORDERS) -> str | None:
@@ -59,6 +65,23 @@ async def test_a_table_that_was_renamed(operator: httpx.AsyncClient, office: Off
 async def test_a_version_hint_that_is_not_ours(operator: httpx.AsyncClient, office: Office) -> None:
     await office.ground.settled(ORDERS, Done(office.ground.after(60), Findings(Story(foreign_hint="7"))))
     assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_hint"] == "7"
+
+
+async def test_a_table_with_commits_that_nobody_knows_the_outcome_of(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    ground = office.ground
+    await ground.settled(ORDERS, ground.done())
+    opened = ground.now
+    await ground.inbox.put([Intent("a", (ORDERS,)), Intent("b", (ORDERS, table("sold")))])
+    story = await got(operator, "/admin/v1/tables/prod/sales/orders")
+    assert (story["open_intents"], story["next_ask_at"]) == (2, spelled(ground.after(30)))
+    (catalog, *others) = (await got(operator, "/admin/v1/status"))["catalogs"]
+    assert (catalog["open_intents"], catalog["oldest_intent_at"]) == (2, spelled(opened))
+    assert {(one["open_intents"], one["oldest_intent_at"]) for one in others} == {(0, None)}
+    await ground.inbox.put([Answered("a", known=True), Answered("b", known=True)])
+    story = await got(operator, "/admin/v1/tables/prod/sales/orders")
+    assert (story["open_intents"], story["next_ask_at"]) == (0, None)
 
 
 async def test_a_table_that_was_dropped(operator: httpx.AsyncClient, office: Office) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sfn.clock import SystemClock
 from sfn.inbox.letters import Letter
 from sfn.inbox.postgres import PostgresInbox, Server
-from sfn.inbox.postgres.claiming import SOON
+from sfn.inbox.postgres.asking import SOON
 from sfn.inbox.terms import Terms
 from sfn.words import CatalogName, Claim, Done, Hint, Retry
 from tests.integration import sharing

@@ -20,7 +20,7 @@ from sfn.inbox.postgres.tables.lanes import KnownLanes, Lanes
 from sfn.inbox.postgres.tables.rows import RowTable
 from sfn.inbox.postgres.tables.values import number_of
 from sfn.inbox.terms import Terms
-from sfn.words import Dead, Done, Findings, Hint, Lane, Memo, Reason, Slots, TableName, Urgency
+from sfn.words import Answered, Dead, Done, Findings, Hint, Intent, Lane, Memo, Reason, Slots, TableName, Urgency
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import TERMS, HandClock
 from tests.servers.postgres import Postgres
@@ -60,6 +60,9 @@ async def test_no_table_is_read_as_a_whole_however_small_it_was_when_that_was_pl
     await stored(dsn, "SELECT pg_stat_reset()")
     async with replicas(dsn, clock, 1, TERMS) as [inbox]:
         for rows in (1, 3000, 1):
+            opened = [Intent(f"{rows} {number}", (named(number),), "gateway", "10.0.0.1") for number in range(rows)]
+            await inbox.put(opened)
+            await inbox.put([Answered(intent.id, known=number % 2 > 0) for number, intent in enumerate(opened)])
             await fill(inbox, rows)
             for claim in await claims(inbox):
                 assert await inbox.remember(claim, "s3://lake/t", "u") is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.intents import INTENTS
 from tests.mutants.mutant import Mutant, broken
 from tests.mutants.namings import NAMINGS
 from tests.mutants.shared import SHARED
@@ -240,6 +241,7 @@ TABLE = (
         f"{DIRECTED}::test_trouble_of_a_catalog_spends_no_tables_budget",
         "assert row.attempt <= 1",
     ),
+    *INTENTS,
     *NAMINGS,
     *SHARED,
 )

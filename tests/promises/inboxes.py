@@ -94,7 +94,7 @@ async def emptied(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
         # TRUNCATE makes every table and index anew.
-        tables = ("lane", "subject", "memo", "place", "event", "catalog", "permit", "dead_letter", "audit")
+        tables = ("lane", "subject", "memo", "place", "event", "intent", "catalog", "permit", "dead_letter", "audit")
         sequences = ("number", "lane_id_seq", "dead_letter_id_seq", "audit_id_seq")
         emptying = [f"DELETE FROM sfn.{table}" for table in tables]  # noqa: S608 - our own names
         restarting = [f"SELECT setval('sfn.{sequence}', 1, false)" for sequence in sequences]

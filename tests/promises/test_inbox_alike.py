@@ -21,6 +21,7 @@ from typing_extensions import override
 from sfn.inbox.letters import DeadLetter, Order
 from sfn.words import (
     Accepted,
+    Answered,
     Ask,
     Backward,
     CatalogName,
@@ -29,9 +30,11 @@ from sfn.words import (
     Done,
     Findings,
     Hint,
+    Intent,
     Known,
     Later,
     Memo,
+    Note,
     Outcome,
     Published,
     Reason,
@@ -55,10 +58,15 @@ places = st.sampled_from(["s3://lake/1", "s3://lake/2", "gs://pond/3"])
 uuids = st.sampled_from(["u1", "u2"])
 pointers = st.integers(0, 3).map(pointer)
 pauses = st.sampled_from([0.0, 0.5, 10.0, 30.0, 300.0, 3600.0]).map(lambda seconds: timedelta(seconds=seconds))
+subjects = names | st.sampled_from([CatalogName(name) for name in CATALOGS])
+ids = st.sampled_from(["i1", "i2", "i3", "i4"])
+intents = st.builds(Intent, ids, st.lists(subjects, max_size=2).map(tuple), st.just("gateway"), st.just("10.0.0.1"))
 notes = st.lists(
-    st.builds(
+    intents
+    | st.builds(Answered, ids, st.booleans())
+    | st.builds(
         Hint,
-        names | st.sampled_from([CatalogName(name) for name in CATALOGS]),
+        subjects,
         sender=st.sampled_from(["etl", "sweep"]),
         event_id=st.none() | st.sampled_from(["e1", "e2", "e3"]),
         floor=st.none() | pointers | st.just("s3://lake/1/metadata/plain.json"),
@@ -152,11 +160,11 @@ class Alike(RuleBasedStateMachine):
         return first
 
     @rule(notes=notes)
-    def put(self, notes: list[Hint]) -> None:
+    def put(self, notes: list[Note]) -> None:
         self.agreed(lambda inbox, _: inbox.put(notes))
 
     @rule(puts=st.lists(notes, max_size=5))
-    def put_at_once(self, puts: list[list[Hint]]) -> None:
+    def put_at_once(self, puts: list[list[Note]]) -> None:
         async def put_all(inbox: AnyInbox, _: int) -> dict[int, Accepted]:
             accepted: dict[int, Accepted] = {}
 
@@ -227,6 +235,15 @@ class Alike(RuleBasedStateMachine):
         self.agreed(lambda inbox, _: inbox.neighbours(name, place))
         self.agreed(lambda inbox, _: inbox.carrying(name.catalog, uuid))
         self.agreed(lambda inbox, _: inbox.limit(name.catalog))
+
+    @rule()
+    def look_at_intents(self) -> None:
+        async def open_ones(inbox: AnyInbox, _: int) -> list[object]:
+            figures = await inbox.figures()
+            standings = [await inbox.standing(table("a", catalog)) for catalog in CATALOGS]
+            return [figures.intents, figures.oldest_intent, [one and one.intents for one in standings]]
+
+        self.agreed(open_ones)
 
     @invariant()
     def they_know_the_same(self) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 import anyio
 import pytest
 
-from sfn.inbox.intents import ASKED_AT_ONCE, ASKS, MERGED_WITHIN, MOST_UNSEEN, WHOLE
+from sfn.inbox.intents import ASKED_AT_ONCE, ASKS, MERGED_WITHIN, MOST_UNSEEN, WHOLE, Opened
 from sfn.words import Accepted, Answered, CatalogName, Claim, Done, Hint, Intent, Retry, Subject, Swept, TableName
 from tests.promises.inboxes import PLENTY, Ground, subjects, table
 
@@ -337,3 +337,23 @@ async def test_a_catalog_that_is_not_followed_any_more_is_asked_for_like_any(gro
     gone = table("orders", "gone")
     await ground.inbox.put([intent("a", gone)])
     assert [asked for _, asked in await asks(ground)] == [["gone:sales.orders"]] * len(ASKS)
+
+
+async def test_what_is_open_is_counted_and_told_of_its_table(ground: Ground) -> None:
+    await seen(ground, ORDERS, RETURNS)
+    opened = ground.now
+    await ground.inbox.put([intent("a", ORDERS, RETURNS), intent("b"), intent("c", table("orders", "few"))])
+    ground.clock.turn(20)
+    await ground.inbox.put([Answered("b", known=False)])
+    figures = await ground.inbox.figures()
+    assert figures.intents == {"prod": 2, "few": 1}
+    assert figures.oldest_intent == {"prod": opened, "few": opened}
+    standing = await ground.inbox.standing(ORDERS)
+    assert standing is not None
+    assert standing.intents == Opened(2, opened, ground.after(10))
+    await ground.inbox.put([Answered("a", known=True), Answered("c", known=True)])
+    figures = await ground.inbox.figures()
+    assert (figures.intents, figures.oldest_intent) == ({"prod": 1}, {"prod": ground.now})
+    standing = await ground.inbox.standing(RETURNS)
+    assert standing is not None
+    assert standing.intents is None

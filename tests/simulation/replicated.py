@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sfn.inbox.row import claim_of, lane_of
-from sfn.words import Accepted, Ask, Claim, Done, Findings, Hint, Subject
+from sfn.words import Accepted, Ask, Claim, Done, Findings, Hint, Note, Subject
 from sfn.work.report import Course
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.database.rules import Granted
 from tests.simulation.node import Node
-from tests.simulation.script import Asleep, Held, Stage, named
+from tests.simulation.script import PLACE, Asleep, Held, Stage, named
 from tests.simulation.setting import Setting
 from tests.simulation.times import TERMS
 
@@ -92,12 +92,27 @@ class Replicated(Stage):
     def put(self, node: Node, subject: Subject, **what: Any) -> asyncio.Task[Accepted]:
         """An event that a certain process gets."""
         number = self.world.next_event()
-        hint = Hint(subject, sender="test", event_id=f"p{number}", **what)
+        return self.note(node, Hint(subject, sender="test", event_id=f"p{number}", **what))
+
+    def note(self, node: Node, *notes: Note) -> asyncio.Task[Accepted]:
+        """What a certain process puts, all at once."""
 
         async def put() -> Accepted:
-            return await node.inbox.put([hint])
+            return await node.inbox.put(notes)
 
         return self.world.loop.create_task(put(), context=node.context)
+
+    def told_by(self, sender: str) -> list[Subject]:
+        """Whom a sender's events are of, in order."""
+        events = [one for one in self.kept.server.tables.events.committed.values() if one.hint.sender == sender]
+        return [one.hint.subject for one in sorted(events, key=lambda one: one.seq)]
+
+    def pointer(self, name: str) -> str | None:
+        """What a table's file of its plain name says."""
+        found: str | None = self.world.checker.document(f"{PLACE}/metadata/_sfn/n_{name}_main.ver")[
+            "metadata_file_path"
+        ]
+        return found
 
     def claim(self, name: str) -> Claim:
         """What who claimed a table's row last was given."""

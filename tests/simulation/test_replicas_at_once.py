@@ -92,22 +92,24 @@ def test_what_two_replicas_are_told_of_a_row_at_once_is_both_told() -> None:
 def test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may() -> None:
     """Rule 8: who counts and who adds is the same one."""
     names = ["a", "b", "c"]
-    stage = Replicated(Setting(max_drops=2))
+    stage = Replicated(Setting(max_drops=1))
 
     async def act() -> None:
         for number, name in enumerate(names):
             stage.create(name, f"s3://lake/{number}")
             await stage.hint(name)
         await asyncio.sleep(20)
-        counting = stage.hold("after sql count_steps")
+        counting, others = Held("after sql count_steps"), Blocked("after sql count_steps")
+        stage.direct(counting, others)
         for name in names:
             stage.drop(name)
             await stage.hint(name, drop=True)
         await counting.reached.wait()
         await asyncio.sleep(3)
         counting.go.set()
+        others.free.set()
         await asyncio.sleep(10)
-        assert stage.states(names) == {"current": 1, "dropped": 2}
+        assert stage.states(names) == {"current": 2, "dropped": 1}
         await stage.kept.release("cat0", Order("", "", stage.world.loop.now()))
 
     assert stage.run(act, briefly=True) == []

@@ -132,5 +132,14 @@ def test_a_catalog_that_is_told_of_is_never_swept() -> None:
     assert told[-1].split()[-2:] == ["-", "-"]
 
 
+def test_commits_that_nobody_knows_the_outcome_of_are_said_but_alarm_nobody() -> None:
+    waiting = catalog(open_intents=1_200, oldest_intent_at=NOON - timedelta(minutes=3))
+    assert attention(waiting, NOON) == []
+    told = plain(overview(waiting, URL, NOON)).splitlines()
+    said = "prod: 1,200 commits through a gateway, whose outcome is not known yet, the oldest of 3 min ago"
+    assert told[-1] == said
+    assert "gateway" not in plain(overview(WELL, URL, NOON))
+
+
 def test_names_of_others_steer_no_terminal() -> None:
     assert "\x1b" not in plain(overview(swept(failed=["\x1b[2J"]), URL, NOON))

@@ -182,6 +182,17 @@ def test_a_version_hint_of_somebody_elses_is_shown_with_what_to_do() -> None:
     assert "version hint" not in plain(story(table(), NOON))
 
 
+@pytest.mark.parametrize(
+    ("number", "seconds", "said"),
+    [(1, 25, "1 commit whose outcome is not known: the catalog is asked again in 25 s"), (2, 0, "is asked now")],
+)
+def test_commits_through_a_gateway_that_nobody_knows_the_outcome_of(number: int, seconds: int, said: str) -> None:
+    told = plain(story(table(open_intents=number, next_ask_at=NOON + timedelta(seconds=seconds)), NOON))
+    (line,) = (line for line in told.splitlines() if line.startswith("gateway "))
+    assert line.endswith(said)
+    assert "gateway" not in plain(story(table(), NOON))
+
+
 def test_what_was_received_last_steers_no_terminal_and_fills_no_page() -> None:
     body = "{\n\t\x1b]0;mine\x07\u202e\x9b31m" + "x" * 4_000
     told = plain(story(table(last_event=LastEvent("etl", None, NOON, body)), NOON))

@@ -45,6 +45,7 @@ EXPOSED = {
     "sfn_ingest_commit_seconds_sum": (),
     "sfn_lease_expirations_total": (),
     "sfn_oldest_pending_age_seconds": ("catalog",),
+    "sfn_open_intents": ("catalog",),
     "sfn_pending_tables": ("catalog", "state"),
     "sfn_publication_duration_seconds_bucket": ("catalog", "le"),
     "sfn_publication_duration_seconds_count": ("catalog",),
@@ -189,12 +190,14 @@ async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Met
         oldest_due={"was": now - timedelta(seconds=40), "had been": now - timedelta(seconds=50)},
         letters={("was", "permanent"): 2, ("had been", "permanent"): 3, ("", "undecodable"): 7},
         tripped=frozenset({"was"}),
+        intents={"was": 2, "had been": 1},
     )
     breakers = [open_breaker(Scope.CATALOG, "was")]
     page = await read(Standing(figures, reached=["was"], breakers=breakers).scrape(metrics, clock))
     assert page.of("sfn_pending_tables", "catalog", "state") == {("", "dead"): 5, ("", "due"): 1}
     assert page.of("sfn_oldest_pending_age_seconds", "catalog") == {("",): 50}
     assert page.of("sfn_dead_letters", "catalog", "reason") == {("", "permanent"): 5, ("", "undecodable"): 7}
+    assert page.of("sfn_open_intents", "catalog") == {("",): 3}
     assert page.of("sfn_publications_total", "catalog") == {("",): 2}
     assert page.of("sfn_sweep_last_tables", "catalog") == {("",): 5}
     assert page.of("sfn_breaker_open", "scope", "name") == {("catalog", ""): 1}
@@ -209,6 +212,7 @@ async def test_the_inboxs_figures_are_told_as_they_are(metrics: Metrics, clock: 
         oldest_due={"prod": clock.now() - timedelta(minutes=2)},
         letters={("prod", "held-drop"): 11, ("dev", "foreign-file"): 1},
         tripped=frozenset({"prod"}),
+        intents={"dev": 5},
     )
     page = await read(Standing(figures, reached=["prod"], ready=False).scrape(metrics, clock))
     assert page.of("sfn_pending_tables", "catalog", "state") == dict(figures.tables)
@@ -216,6 +220,7 @@ async def test_the_inboxs_figures_are_told_as_they_are(metrics: Metrics, clock: 
     assert page.of("sfn_oldest_pending_age_seconds", "catalog") == {("prod",): 120}
     assert page.of("sfn_held_tables", "catalog") == {("prod",): 11}
     assert page.of("sfn_brake_tripped", "catalog") == {("prod",): 1}
+    assert page.of("sfn_open_intents", "catalog") == {("dev",): 5}
     assert page.of("sfn_catalog_reached", "catalog") == {("prod",): 1}
     assert (page.value("sfn_ready"), page.value("sfn_inbox_answers")) == (0, 1)
 

@@ -87,6 +87,8 @@ class Catalog(Answer):
     oldest_due_at: datetime | None = Field(description="since when the table waits that has waited longest")
     brake: Brake
     sweep: Sweep | None
+    open_intents: int = Field(description="commits through a gateway whose outcome is not known")
+    oldest_intent_at: datetime | None = Field(description="when the oldest of them was made, or left unanswered")
 
 
 class Breaker(Answer):
@@ -231,6 +233,8 @@ class Table(Identified):
     last: Last | None
     last_event: LastEvent | None
     dead_letters: Sequence[Letter] = Field(description="the newest first")
+    open_intents: int = Field(description="commits through a gateway whose outcome is not known")
+    next_ask_at: datetime | None = Field(description="when the catalog is asked for the next of them")
 
     @classmethod
     def of(cls, table: TableName, standing: Standing, why: Unpublished | None, letters: Sequence[DeadLetter]) -> Table:
@@ -271,5 +275,7 @@ class Table(Identified):
                 "last": said and Last(outcome=said.outcome, why=said.why, at=said.at),
                 "last_event": event and LastEvent.of(event),
                 "dead_letters": [Letter.of(letter) for letter in letters],
+                "open_intents": standing.intents.count if standing.intents is not None else 0,
+                "next_ask_at": standing.intents and standing.intents.due_at,
             }
         )

@@ -105,6 +105,8 @@ class StandingRoutes:
             oldest_due_at=figures.oldest_due.get(name),
             brake=Brake.of(brake, tables["held"]),
             sweep=Sweep.of(report) if report is not None else None,
+            open_intents=figures.intents.get(name, 0),
+            oldest_intent_at=figures.oldest_intent.get(name),
         )
 
     async def _foreign(self, name: str, catalog_id: str | None) -> str | None:

@@ -72,6 +72,8 @@ class Catalog(Struct, frozen=True):
     oldest_due_at: datetime | None
     brake: Brake
     sweep: Sweep | None
+    open_intents: int = 0
+    oldest_intent_at: datetime | None = None
 
     @property
     def is_told(self) -> bool:
@@ -202,6 +204,8 @@ class Table(Struct, frozen=True):
     renamed_to: str | None = None
     foreign_hint: str | None = None
     foreign_id: str | None = None
+    open_intents: int = 0
+    next_ask_at: datetime | None = None
 
 
 class NotReplayed(Struct, frozen=True):

@@ -65,6 +65,8 @@ def overview(status: Status, url: str, now: datetime) -> Page:
     ]
     columns = ("CATALOG", *_NUMBERS, "OLDEST DUE", "LAST SWEEP")
     page.append(Grid(columns, [_row(one, now) for one in status.catalogs], frozenset(_NUMBERS), "LAST SWEEP"))
+    if open_ones := [one for one in status.catalogs if one.open_intents]:
+        page += [Line(""), *(Line(_unanswered(one, now), Tone.QUIET) for one in open_ones)]
     return page
 
 
@@ -167,6 +169,12 @@ def _row(catalog: Catalog, now: datetime) -> tuple[str, ...]:
         oldest,
         "-" if catalog.is_told else sweep_in_words(catalog.sweep, now),
     )
+
+
+def _unanswered(catalog: Catalog, now: datetime) -> str:
+    commits, at = counted(catalog.open_intents, "commit"), catalog.oldest_intent_at
+    oldest = f", the oldest of {lasting(now - at)} ago" if at is not None else ""
+    return f"{catalog.name}: {commits} through a gateway, whose outcome is not known yet{oldest}"
 
 
 def _part(status: Status) -> str:

@@ -170,9 +170,7 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
         yield "last look", f"{outcome} {ago(table.last.at, now)}{why}"
     if table.failing_since is not None:
         yield "fails", f"since {lasting(now - table.failing_since)}, {counted(table.attempt, 'attempt')}"
-    yield "next look", _next(table, now)
-    if table.refresh_at is not None:
-        yield "refresh", ago(table.refresh_at, now)
+    yield from _ahead(table, now)
     if table.last_event is not None:
         event = table.last_event
         number = "" if event.event_id is None else f", event {event.event_id}"
@@ -183,6 +181,16 @@ def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
         yield "location", location
     if (letter := next((one for one in table.dead_letters if one.status == "open"), None)) is not None:
         yield "what to do", remedy(letter, table.foreign_id)
+
+
+def _ahead(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
+    if table.next_ask_at is not None:
+        commits = counted(table.open_intents, "commit")
+        again = f"again {ago(table.next_ask_at, now)}" if table.next_ask_at > now else "now"
+        yield "gateway", f"{commits} whose outcome is not known: the catalog is asked {again}"
+    yield "next look", _next(table, now)
+    if table.refresh_at is not None:
+        yield "refresh", ago(table.refresh_at, now)
 
 
 def _wanted(wanted: Wanted) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -29,12 +29,16 @@ class Figures:
             however often it was tried; what waits on purpose does not count. Missing: none does.
         letters: open dead letters, by catalog and reason; the catalog of a request that nobody understood is "".
         tripped: catalogs whose brake is on: it holds tables, or would hold the next step.
+        intents: commits through a gateway whose outcome is not known, by catalog; missing where there is none.
+        oldest_intent: by catalog, from when the asks for the oldest of them are counted.
     """
 
     tables: Mapping[tuple[str, str], int]
     oldest_due: Mapping[str, datetime]
     letters: Mapping[tuple[str, str], int]
     tripped: frozenset[str]
+    intents: Mapping[str, int] = field(default_factory=dict)
+    oldest_intent: Mapping[str, datetime] = field(default_factory=dict)
 
 
 def braking(tables: Mapping[tuple[str, str], int], tripped: Collection[str]) -> frozenset[str]:

@@ -6,10 +6,10 @@ the catalog says nothing of a commit that is still on its way there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from sfn.words import CatalogName, Hint, Subject
 
@@ -56,6 +56,55 @@ class OpenIntent:
     def key(self) -> Key:
         """What it is known by."""
         return self.id, self.subject
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a catalog's own, which stands for others."""
+        return self.id == WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is open of a catalog, or of a table.
+
+    Attributes:
+        count: how many intents.
+        since: from when the asks of the oldest are counted.
+        due_at: when the catalog is asked next.
+    """
+
+    count: int
+    since: datetime
+    due_at: datetime
+
+
+def opened(rows: Collection[OpenIntent]) -> Opened | None:
+    """What is open, of some rows; None for nothing."""
+    if not rows:
+        return None
+    return Opened(len({row.id for row in rows}), min(row.opened_at for row in rows), min(row.due_at for row in rows))
+
+
+def numbers(catalogs: Mapping[str, Opened]) -> tuple[dict[str, int], dict[str, datetime]]:
+    """`Figures.intents` and `Figures.oldest_intent` of what is open by catalog."""
+    counts = {catalog: one.count for catalog, one in catalogs.items()}
+    return counts, {catalog: one.since for catalog, one in catalogs.items()}
+
+
+class Span(NamedTuple):
+    """When open intents are due.
+
+    Attributes:
+        earliest: the first; None without any.
+        latest: the last.
+    """
+
+    earliest: datetime | None
+    latest: datetime | None
+
+    def is_any_due(self, now: datetime) -> bool:
+        """Whether it is time to ask for one; the last may be due because it was set by a clock that was ahead."""
+        return any(at is not None and is_due(at, now) for at in self)
 
 
 def next_ask(opened_at: datetime, now: datetime) -> datetime | None:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from sfn.inbox.intents import Opened
 from sfn.inbox.standing import LastEvent, Said, Standing
 from sfn.pointer.location import store_of
 from sfn.pointer.site import location_of
@@ -123,7 +124,7 @@ def is_held_by(row: Row | None, claim: Claim) -> bool:
     return row is not None and row.state is State.LEASED and row.token == claim.token
 
 
-def standing_of(row: Row, event: LastEvent | None) -> Standing:
+def standing_of(row: Row, event: LastEvent | None, intents: Opened | None) -> Standing:
     """What an operator gets to see of it."""
     return Standing(
         state=row.state.value,
@@ -139,4 +140,5 @@ def standing_of(row: Row, event: LastEvent | None) -> Standing:
         locations=row.locations,
         said=row.said,
         event=event,
+        intents=intents,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from sfn.inbox.intents import Opened
 from sfn.words import Reason, Story, Wish
 
 
@@ -58,6 +59,7 @@ class Standing:
         locations: where files of this name may lie.
         said: how the last claim ended.
         event: the newest event.
+        intents: commits of the table through a gateway whose outcome is not known; None for none.
     """
 
     state: str
@@ -73,3 +75,4 @@ class Standing:
     locations: frozenset[str]
     said: Said | None
     event: LastEvent | None
+    intents: Opened | None = None

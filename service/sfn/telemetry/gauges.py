@@ -41,6 +41,11 @@ class Figures(Protocol):
         """The catalogs whose brake is on."""
         ...
 
+    @property
+    def intents(self) -> Mapping[str, int]:
+        """Commits through a gateway whose outcome is not known, by catalog; missing where there is none."""
+        ...
+
 
 class Breaker(Protocol):
     """What is held off from a catalog or a store, because of its last trouble."""
@@ -146,6 +151,15 @@ def _figures(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeM
         [((catalog,), age) for catalog, age in ages.items()],
     )
     yield _gauge("sfn_dead_letters", "Open dead letters, by why.", ("catalog", "reason"), letters.items())
+    intents = Counter(dict.fromkeys(bounds.catalogs, 0))
+    for catalog, count in figures.intents.items():
+        intents[_label(catalog, bounds)] += count
+    yield _gauge(
+        "sfn_open_intents",
+        "Commits through a gateway whose outcome is not known: the catalog is asked for each, for 35 minutes at most.",
+        ("catalog",),
+        [((catalog,), count) for catalog, count in intents.items()],
+    )
     held = [((catalog,), count) for (catalog, state), count in tables.items() if state == HELD]
     yield _gauge("sfn_held_tables", "Tables that the brake holds until an operator releases it.", ("catalog",), held)
     tripped = [((catalog,), catalog in figures.tripped) for catalog in bounds.catalogs]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from sfn.inbox.intents import Key, OpenIntent
 from sfn.inbox.letters import Audited, DeadLetter
 from sfn.inbox.postgres.unit import Entry
 from sfn.inbox.row import Row
@@ -58,6 +59,7 @@ class Tables:
     requests: Table[int, Undecodable] = field(default_factory=lambda: Table("request"))
     audit: Table[int, Audited] = field(default_factory=lambda: Table("audit"))
     catalogs: Table[str, Noted] = field(default_factory=lambda: Table("catalog"))
+    intents: Table[Key, OpenIntent] = field(default_factory=lambda: Table("intent"))
     permits: Table[tuple[str, str], datetime] = field(default_factory=lambda: Table("permit"))
 
 

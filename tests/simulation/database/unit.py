@@ -11,6 +11,7 @@ from sfn.inbox.postgres.connections import Connection, Connections
 from sfn.inbox.postgres.tables import KnownLanes, SqlUnit
 from sfn.inbox.postgres.transactions import Transactions
 from tests.simulation.database.connection import TwinConnection
+from tests.simulation.database.intents import TwinIntents
 from tests.simulation.database.letters import TwinLetters
 from tests.simulation.database.notes import TwinCatalogs, TwinEvents
 from tests.simulation.database.roster import TwinRoster
@@ -33,6 +34,7 @@ class TwinUnit:
         self._connection = connection
         self.rows = TwinRows(connection, stores)
         self.events = TwinEvents(connection)
+        self.intents = TwinIntents(connection)
         self.letters = TwinLetters(connection)
         self.catalogs = TwinCatalogs(connection)
         self.roster = TwinRoster(connection)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import anyio.lowlevel
 
 from sfn.inbox.figures import BrakeState, Figures, braking
+from sfn.inbox.intents import numbers
 from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.memory.worklist import MemoryWorklist
 from sfn.inbox.row import Row, State, counted_as, standing_of, told_by
@@ -47,18 +48,19 @@ class MemoryInbox(MemoryWorklist):
         overdue = sorted(((at, row.subject.catalog) for at, row in since if at <= now), reverse=True)
         oldest = {catalog: at for at, catalog in overdue}
         counts = Counter((row.subject.catalog, counted_as(row)) for row in rows)
-        return Figures(counts, oldest, self._letters.counts(), braking(counts, self._tripped))
+        tripped, intents = braking(counts, self._tripped), numbers(self._intents.counts())
+        return Figures(counts, oldest, self._letters.counts(), tripped, *intents)
 
     async def standing(self, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
         row = self._rows.get(subject)
         if row is None:
             return None
-        event = self._logged.get(told_by(row))
+        event, intents = self._logged.get(told_by(row)), self._intents.opened(subject)
         if event is None:
-            return standing_of(row, None)
+            return standing_of(row, None, intents)
         hint, received_at = event
-        return standing_of(row, LastEvent(hint.sender, hint.event_id, received_at, hint.body))
+        return standing_of(row, LastEvent(hint.sender, hint.event_id, received_at, hint.body), intents)
 
     async def brake(self, catalog: str) -> BrakeState:
         """See `Desk.brake`."""

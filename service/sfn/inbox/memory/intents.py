@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from sfn.inbox.book import Book, Dated, parted
 from sfn.inbox.codec import key_of
-from sfn.inbox.intents import ASKED_AT_ONCE, Key, OpenIntent, asked, first_ask, hints, is_due
+from sfn.inbox.intents import ASKED_AT_ONCE, Key, Opened, OpenIntent, asked, first_ask, hints, is_due, opened
 from sfn.words import Hint, Subject, TableName
 
 
@@ -49,9 +50,16 @@ class MemoryIntents:
         is_any_due = any(is_due(row.due_at, now) for row in self._rows.values())
         return hints(due), now if is_any_due else self._earliest()
 
-    def all(self) -> list[OpenIntent]:
-        """All of them."""
-        return list(self._rows.values())
+    def counts(self) -> dict[str, Opened]:
+        """What is open, by catalog."""
+        rows = defaultdict[str, list[OpenIntent]](list)
+        for row in self._rows.values():
+            rows[row.subject.catalog].append(row)
+        return {catalog: one for catalog, of in rows.items() if (one := opened(of)) is not None}
+
+    def opened(self, subject: Subject) -> Opened | None:
+        """What is open of a subject; None for nothing."""
+        return opened([row for row in self._rows.values() if row.subject == subject])
 
     def of(self, number: str) -> Iterable[OpenIntent]:
         """See `Shelf.of`."""

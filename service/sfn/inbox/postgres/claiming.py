@@ -1,15 +1,17 @@
-"""How rows are leased: over the port to the database. A claim waits for no other transaction."""
+"""How rows are leased: over the port to the database. A claim waits for no other transaction that has a row."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from sfn.inbox import Claimed
 from sfn.inbox.letters import Letter, poisoned
+from sfn.inbox.postgres.asking import SOON, ask
+from sfn.inbox.postgres.intake import Intake
 from sfn.inbox.postgres.sheet import Sheet
 from sfn.inbox.postgres.unit import Due, Locking, Unit, Waiting
 from sfn.inbox.row import claim_of, is_held_by
@@ -20,8 +22,6 @@ from sfn.words import Cause, Claim, Lane, Released, Slots, Subject
 
 EXPIRED_AT_ONCE: Final = 500
 """Leases that one claim takes back at most; the next one takes the rest."""
-SOON: Final = timedelta(milliseconds=50)
-"""Until rows are looked for again that another transaction had, which may only have been told something of them."""
 NEVER_KNOWN: Final = "whether the claim was made never came to be known"
 
 
@@ -46,10 +46,11 @@ class Claiming:
     Args:
         terms: settings.
         clock: read when a transaction has come to it.
+        intake: takes the hints of intents in.
     """
 
-    def __init__(self, terms: Terms, clock: Callable[[], datetime]) -> None:
-        self._terms, self._clock = terms, clock
+    def __init__(self, terms: Terms, clock: Callable[[], datetime], intake: Intake) -> None:
+        self._terms, self._clock, self._intake = terms, clock, intake
         self._turn = 0
 
     async def claim(self, unit: Unit, asked: Asked, made: list[Claim]) -> Claimed:
@@ -59,6 +60,7 @@ class Claiming:
             made: is given the claims as soon as they may come to be.
         """
         now, slots = self._clock(), asked.slots
+        next_ask = await ask(unit, self._intake, now)
         await self._give_back(unit, asked.unsure, now)
         lost, letters, expiry = await self._expire(unit, asked.held, now)
         # One more than there are slots: the first that is left.
@@ -75,7 +77,7 @@ class Claiming:
         soon = now + SOON
         moments = [max(at, soon) if lane in busy else at for lane, rows in queues.items() for at in _next(rows, gone)]
         moments += [now + self._terms.lease] if made else []
-        moments += [expiry] if expiry is not None else []
+        moments += [at for at in (expiry, next_ask) if at is not None]
         return Claimed(tuple(made), min(moments, default=None), tuple(letters), lost)
 
     async def renew(self, unit: Unit, claims: Sequence[Claim]) -> list[Claim]:

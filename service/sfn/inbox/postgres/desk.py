@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sfn.inbox.figures import BrakeState, Figures, braking
+from sfn.inbox.intents import numbers
 from sfn.inbox.keeping import Batch
 from sfn.inbox.letters import RELEASED, Order, Status
 from sfn.inbox.postgres.intake import Intake
@@ -33,14 +34,17 @@ class Desk:
         """See `Desk.figures`; every row is looked at."""
         tables = await unit.roster.counts()
         oldest, letters = await unit.roster.oldest(now), await unit.letters.counts()
-        return Figures(tables, oldest, letters, braking(tables, await unit.catalogs.tripped()))
+        tripped, intents = braking(tables, await unit.catalogs.tripped()), await unit.intents.counts()
+        return Figures(tables, oldest, letters, tripped, *numbers(intents))
 
     async def standing(self, unit: Unit, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
         sheet = Sheet(unit.rows)
         await sheet.take((await unit.rows.get({subject}, Locking.NONE)).rows.values(), memos=True)
         row = sheet.load(subject)
-        return standing_of(row, await unit.events.last(told_by(row))) if row is not None else None
+        if row is None:
+            return None
+        return standing_of(row, await unit.events.last(told_by(row)), await unit.intents.of(subject))
 
     async def brake(self, unit: Unit, catalog: str, now: datetime) -> BrakeState:
         """See `Desk.brake`."""

@@ -38,7 +38,7 @@ class Ledger:
     def __init__(self, terms: Terms, clock: Callable[[], datetime]) -> None:
         self._terms, self._clock = terms, clock
         self.intake = Intake(terms)
-        self.claiming = Claiming(terms, clock)
+        self.claiming = Claiming(terms, clock, self.intake)
         self.desk = Desk(terms, self.intake)
 
     async def settle_all(self, unit: Unit, endings: Sequence[Ending]) -> list[Settled]:

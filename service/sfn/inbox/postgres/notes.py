@@ -1,13 +1,50 @@
-"""The part of the port to the database that is not about rows, see `unit`: dead letters, and whole catalogs."""
+"""The part of the port to the database that is not about rows, see `unit`: dead letters, whole catalogs, intents."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from sfn.inbox.book import Change
+from sfn.inbox.intents import Opened, OpenIntent, Span
 from sfn.inbox.letters import Audited, DeadLetter, Letter, Order, Status, Wanted
 from sfn.words import Subject, Undecodable
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What notes of intents rest on.
+
+    Attributes:
+        ids: whose open intents.
+        subjects: of which it is asked whether they have a row, and when one was left open.
+        peers: of which it is asked how many count against them.
+    """
+
+    ids: Collection[str]
+    subjects: Collection[Subject]
+    peers: Collection[str]
+
+
+@dataclass(slots=True)
+class Looked:
+    """What there is of it; nothing of it is locked.
+
+    Attributes:
+        earliest: when the first of all open intents is due; None without any.
+        rows: open intents.
+        known: subjects that have a row.
+        left_at: when the last one of a subject was left open that is there still.
+        unseen: how many of a peer count against it; missing where none does.
+    """
+
+    earliest: datetime | None = None
+    rows: list[OpenIntent] = field(default_factory=list)
+    known: set[Subject] = field(default_factory=set)
+    left_at: dict[Subject, datetime] = field(default_factory=dict)
+    unseen: dict[str, int] = field(default_factory=dict)
 
 
 class Letters(Protocol):
@@ -119,4 +156,44 @@ class Catalogs(Protocol):
 
     async def owner(self, catalog: str) -> str | None:
         """For which that was noted last."""
+        ...
+
+
+class Intents(Protocol):
+    """The open intents: whose are locked is changed by nobody else until the transaction ends."""
+
+    async def span(self) -> Span:
+        """When they are due; not locked."""
+        ...
+
+    async def due(self, now: datetime, most: int) -> list[OpenIntent]:
+        """So many of those that are due by now, the oldest first, locked; what another transaction has is left out."""
+        ...
+
+    async def close(self, ids: Collection[str]) -> None:
+        """Delete those of these ids that were not left open; what another transaction has is waited for."""
+        ...
+
+    async def get(self, ids: Collection[str]) -> list[OpenIntent]:
+        """All of these ids, locked; what another transaction has is waited for, and read as it left it."""
+        ...
+
+    async def look(self, sought: Sought) -> Looked:
+        """What notes rest on."""
+        ...
+
+    async def open(self, rows: Sequence[OpenIntent]) -> None:
+        """Add those that are not there; a catalog's own that is gets the other's times, but is put off no further."""
+        ...
+
+    async def save(self, changes: Sequence[Change]) -> None:
+        """Write changes of those that are locked."""
+        ...
+
+    async def counts(self) -> Mapping[str, Opened]:
+        """What is open, by catalog: every one is looked at."""
+        ...
+
+    async def of(self, subject: Subject) -> Opened | None:
+        """What is open of a subject; None for nothing."""
         ...

@@ -91,7 +91,18 @@ _FIRST: Final = f"""
       action text NOT NULL, about text NOT NULL, count bigint NOT NULL);
 """
 
-MIGRATIONS: Final = (Migration(_FIRST, oldest=1),)
+# A version without it has no gateway whose commits it could have to ask for, and leaves those of others to others.
+_INTENTS: Final = f"""
+    CREATE TABLE sfn.intent(
+      id text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, name text, catalog text NOT NULL,
+      sender text NOT NULL, peer text COLLATE "C" NOT NULL, opened_at bigint NOT NULL, due_at bigint NOT NULL,
+      unseen boolean NOT NULL, left_open boolean NOT NULL, PRIMARY KEY(id, key)) WITH ({_OFTEN_VACUUMED});
+    CREATE INDEX intent_due ON sfn.intent(due_at);
+    CREATE INDEX intent_key ON sfn.intent(key);
+    CREATE INDEX intent_unseen ON sfn.intent(peer) WHERE unseen;
+"""
+
+MIGRATIONS: Final = (Migration(_FIRST, oldest=1), Migration(_INTENTS, oldest=1))
 _MIGRATING: Final = number_of("migrating")
 
 

@@ -37,6 +37,14 @@ class Sheet:
         await self.take(found.rows.values(), memos=memos)
         return iter(found.numbers)
 
+    async def lock_free(self, subjects: Collection[Subject], numbers: int) -> tuple[set[Subject], Iterator[int]]:
+        """Lock rows as `lock` does, without waiting; those that another transaction has are left out, and told."""
+        there = (await self._rows.get(subjects, Locking.NONE)).rows
+        found = await self._rows.get(subjects, Locking.SKIP, numbers)
+        self._before |= dict.fromkeys(subject for subject in subjects if subject not in there)
+        await self.take(found.rows.values())
+        return there.keys() - found.rows.keys(), iter(found.numbers)
+
     async def take(self, rows: Iterable[Row], *, memos: bool = False) -> list[Row]:
         """Have rows that were locked as they were found; with their memos, if wanted."""
         found = {row.subject: row for row in rows}

@@ -5,13 +5,16 @@ change between two statements is locked, or held. No transaction waits for anoth
 they wait for in one order:
 
     held places, by number    `Roster.hold`
+    intents, by id and key    `Intents.close`, `get` and `open`
     rows, by key              `Rows.get` with `Locking.WAIT`, once
     events, by their ids      `Events.log`
     new rows, by key          `Rows.save`
     letters, catalogs         the rest
 
-What is taken with `Locking.SKIP` waits for nobody. Where two turn out to wait for each other all the same, the database
-ends one of them, and it is begun anew.
+What is taken with `Locking.SKIP` or `Intents.due` waits for nobody. So a claim, which begins with intents and takes
+rows afterwards, may wait for who makes the same row, no more; and who waits for its intents has taken no row yet.
+
+Where two turn out to wait for each other all the same, the database ends one of them, and it is begun anew.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from sfn.inbox.postgres.notes import Catalogs, Letters
+from sfn.inbox.postgres.notes import Catalogs, Intents, Letters
 from sfn.inbox.row import Row
 from sfn.inbox.standing import LastEvent
 from sfn.words import Hint, Known, Lane, Memo, Subject, TableName
@@ -219,6 +222,9 @@ class Unit(Protocol):
 
     @property
     def events(self) -> Events: ...
+
+    @property
+    def intents(self) -> Intents: ...
 
     @property
     def letters(self) -> Letters: ...

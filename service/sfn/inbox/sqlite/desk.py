@@ -9,12 +9,14 @@ from datetime import datetime
 
 from sfn.inbox.codec import key_of, micros, moment
 from sfn.inbox.figures import BrakeState, Figures, braking
+from sfn.inbox.intents import numbers
 from sfn.inbox.keeping import AUDIT_KEPT, Batch
 from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.row import Row, standing_of, told_by
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.dead import DeadLetters
 from sfn.inbox.sqlite.due import DueRows
+from sfn.inbox.sqlite.intents import IntentTable
 from sfn.inbox.sqlite.roster import RosterQueries
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.standing import LastEvent, Standing
@@ -26,7 +28,7 @@ class Desk:
     """The operators' verbs on one connection, see `sfn.inbox.desk`.
 
     Args:
-        rows, dead, brake: the ledger's.
+        rows, dead, brake, intents: the ledger's.
         transaction, put: the ledger's verbs.
     """
 
@@ -36,25 +38,29 @@ class Desk:
         rows: Rows,
         dead: DeadLetters,
         brake: BrakeTable,
+        intents: IntentTable,
         *,
         transaction: Callable[[], AbstractContextManager[None]],
         put: Callable[[Sequence[Hint], datetime], Accepted],
     ) -> None:
-        self._db, self._rows, self._dead, self._brake = db, rows, dead, brake
+        self._db, self._rows, self._dead, self._brake, self._intents = db, rows, dead, brake, intents
         self._transaction, self._put = transaction, put
         self._due, self._roster = DueRows(rows), RosterQueries(rows)
 
     def figures(self, now: datetime) -> Figures:
-        """See `Desk.figures`: the counts are kept, none is made for it."""
+        """See `Desk.figures`: the counts are kept; only open intents, which are few, are counted for it."""
         oldest = self._due.oldest(now)
         tables = {pair: count for pair, count in self._rows.counts.items() if count}
         letters = {pair: count for pair, count in self._dead.open_ones.items() if count}
-        return Figures(tables, oldest, letters, braking(tables, self._brake.tripped()))
+        tripped = braking(tables, self._brake.tripped())
+        return Figures(tables, oldest, letters, tripped, *numbers(self._intents.counts()))
 
     def standing(self, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
         row = self._rows.load(key_of(subject))
-        return standing_of(row, self._last_event(row)) if row is not None else None
+        if row is None:
+            return None
+        return standing_of(row, self._last_event(row), self._intents.opened(subject))
 
     def brake(self, catalog: str, now: datetime) -> BrakeState:
         """See `Desk.brake`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from sfn.inbox.book import Book, Change, Dated, parted
 from sfn.inbox.codec import key_of, micros, moment, moment_or_none, subject_of
-from sfn.inbox.intents import ASKED_AT_ONCE, OpenIntent, asked, farthest, first_ask, hints, is_due
+from sfn.inbox.intents import ASKED_AT_ONCE, Opened, OpenIntent, Span, asked, farthest, first_ask, hints
 from sfn.inbox.sqlite.batches import batches
 from sfn.words import Hint, Subject, TableName
 
@@ -37,22 +37,33 @@ class IntentTable:
             self._db.execute("DELETE FROM intent WHERE id = ? AND NOT left_open", (number,))
         if not others:
             return False
-        (earliest, _), book = self._span(), Book(self)
+        earliest, book = self._span().earliest, Book(self)
         scheduled = [now for note, now in others if book.take(note, now)]
         self._write(book.changes())
         return any(earliest is None or first_ask(now) < earliest for now in scheduled)
 
     def ask(self, now: datetime) -> tuple[list[Hint], datetime | None]:
         """The hints of intents that are due, which are put off to their next ask; and when the next one is due."""
-        earliest, latest = self._span()
-        if not _is_any_due(earliest, latest, now):
-            return [], earliest
+        span = self._span()
+        if not span.is_any_due(now):
+            return [], span.earliest
         found = self._db.execute(_DUE, (micros(now), micros(farthest(now)), ASKED_AT_ONCE)).fetchall()
         due = [_row(one) for one in found]
         self._write([Change(row, asked(row, now)) for row in due])
-        earliest, latest = self._span()
+        span = self._span()
         # More may have been due than are asked for at once.
-        return hints(due), now if _is_any_due(earliest, latest, now) else earliest
+        return hints(due), now if span.is_any_due(now) else span.earliest
+
+    def counts(self) -> dict[str, Opened]:
+        """What is open, by catalog: every one is looked at."""
+        query = "SELECT catalog, count(DISTINCT id), min(opened_at), min(due_at) FROM intent GROUP BY catalog"
+        return {catalog: Opened(count, moment(at), moment(due)) for catalog, count, at, due in self._db.execute(query)}
+
+    def opened(self, subject: Subject) -> Opened | None:
+        """What is open of a subject; None for nothing."""
+        query = "SELECT count(*), min(opened_at), min(due_at) FROM intent WHERE key = ?"
+        count, at, due = self._db.execute(query, (key_of(subject),)).fetchone()
+        return Opened(count, moment(at), moment(due)) if count else None
 
     def of(self, number: str) -> Iterable[OpenIntent]:
         """See `Shelf.of`."""
@@ -73,12 +84,11 @@ class IntentTable:
         """See `Shelf.has_row`."""
         return self._has_row(key_of(table))
 
-    def _span(self) -> tuple[datetime | None, datetime | None]:
-        """When the first one is due, and the last."""
+    def _span(self) -> Span:
         # Each for itself is read from an index's end, but not both at once.
         query = "SELECT (SELECT min(due_at) FROM intent), (SELECT max(due_at) FROM intent)"
         earliest, latest = self._db.execute(query).fetchone()
-        return moment_or_none(earliest), moment_or_none(latest)
+        return Span(moment_or_none(earliest), moment_or_none(latest))
 
     def _write(self, changes: Sequence[Change]) -> None:
         for some in batches([after for _, after in changes if after is not None]):
@@ -88,10 +98,6 @@ class IntentTable:
         gone = [(row.id, key_of(row.subject)) for row, after in changes if row is not None and after is None]
         if gone:
             self._db.executemany("DELETE FROM intent WHERE id = ? AND key = ?", gone)
-
-
-def _is_any_due(earliest: datetime | None, latest: datetime | None, now: datetime) -> bool:
-    return any(at is not None and is_due(at, now) for at in (earliest, latest))
 
 
 def _columns(row: OpenIntent) -> tuple[Any, ...]:

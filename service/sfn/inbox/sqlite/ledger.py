@@ -70,11 +70,13 @@ class Ledger:
         self._events = EventLog(self._db)
         self._dead = DeadLetters(self._db)
         self._due = DueRows(self._rows)
-        self._intents = IntentTable(self._db, lambda key: self._rows.load(key) is not None)
-        self._intake = Intake(self._rows, self._events, self._dead, self._intents, terms, self._next)
         self.roster = RosterQueries(self._rows)
         self.brake = BrakeTable(self._db, terms)
-        self.desk = Desk(self._db, self._rows, self._dead, self.brake, transaction=self.transaction, put=self.put)
+        intents = IntentTable(self._db, lambda key: self._rows.load(key) is not None)
+        self._intake = Intake(self._rows, self._events, self._dead, intents, terms, self._next)
+        self.desk = Desk(
+            self._db, self._rows, self._dead, self.brake, intents, transaction=self.transaction, put=self.put
+        )
         self._seq = max(self._events.last(), self._rows.last())
         self._poisoned: list[Letter] = []
         self._taken_back = 0

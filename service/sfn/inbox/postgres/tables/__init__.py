@@ -7,6 +7,7 @@ from typing import Final
 
 from sfn.inbox.postgres.tables.catalogs import CatalogTable
 from sfn.inbox.postgres.tables.events import EventTable
+from sfn.inbox.postgres.tables.intents import IntentTable
 from sfn.inbox.postgres.tables.lanes import KnownLanes, Lanes
 from sfn.inbox.postgres.tables.letters import LetterTable
 from sfn.inbox.postgres.tables.roster import RosterTable
@@ -34,6 +35,7 @@ class SqlUnit:
         self.sql, self._lanes = sql, Lanes(known)
         self.rows = RowTable(sql, self._lanes, stores)
         self.events = EventTable(sql)
+        self.intents = IntentTable(sql)
         self.letters = LetterTable(sql)
         self.catalogs = CatalogTable(sql)
         self.roster = RosterTable(sql)

@@ -1,0 +1,156 @@
+"""The open intents in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sfn.inbox.book import Change
+from sfn.inbox.codec import micros, moment, moment_or_none
+from sfn.inbox.intents import WHOLE, Opened, OpenIntent, Span, farthest
+from sfn.inbox.postgres.notes import Looked, Sought
+from sfn.inbox.postgres.tables.values import Sql, address, addressed, addresses, text
+from sfn.words import Subject
+
+_COLUMNS = {
+    "id": "text",
+    "key": "text",
+    "name": "text",
+    "catalog": "text",
+    "sender": "text",
+    "peer": "text",
+    "opened_at": "bigint",
+    "due_at": "bigint",
+    "unseen": "boolean",
+    "left_open": "boolean",
+}
+_ROW = ", ".join(_COLUMNS)
+_DUE = f"SELECT {_ROW} FROM sfn.intent WHERE {{}} ORDER BY due_at, id, key LIMIT $3 FOR UPDATE SKIP LOCKED"
+_NEW = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_COLUMNS.values(), start=1))
+_NOTHING = ", ".join(f"NULL::{kind}" for kind in _COLUMNS.values())
+_LOOK = (
+    "SELECT 'span' AS kind, NULL AS what, min(due_at) AS number, "
+    f"{_NOTHING} FROM sfn.intent "
+    f"UNION ALL SELECT 'open', NULL, NULL, {_ROW} FROM sfn.intent WHERE id = ANY($1) "
+    f"UNION ALL SELECT 'known', key, NULL, {_NOTHING} FROM sfn.subject WHERE key = ANY($2) "
+    f"UNION ALL SELECT 'left', key, max(opened_at), {_NOTHING} FROM sfn.intent "
+    "WHERE left_open AND key = ANY($2) GROUP BY key "
+    f"UNION ALL SELECT 'unseen', peer, count(*), {_NOTHING} FROM sfn.intent "
+    "WHERE unseen AND peer = ANY($3) GROUP BY peer"
+)
+
+
+class IntentTable:
+    """Implements `Intents`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    async def span(self) -> Span:
+        # Each for itself is read from an index's end.
+        ((earliest, latest),) = await self._sql.fetch(
+            "SELECT (SELECT min(due_at) FROM sfn.intent), (SELECT max(due_at) FROM sfn.intent)"
+        )
+        return Span(moment_or_none(earliest), moment_or_none(latest))
+
+    async def due(self, now: datetime, most: int) -> list[OpenIntent]:
+        found = await self._sql.fetch(
+            f"WITH late AS MATERIALIZED ({_DUE.format('due_at <= $1')}), "
+            f"ahead AS MATERIALIZED ({_DUE.format('due_at > $2')}) "
+            "SELECT * FROM late UNION ALL SELECT * FROM ahead",
+            micros(now),
+            micros(farthest(now)),
+            most,
+        )
+        return sorted(map(_row, found), key=lambda row: (row.due_at, row.id, address(row.subject)[0]))
+
+    async def close(self, ids: Collection[str]) -> None:
+        await self._sql.execute(
+            "DELETE FROM sfn.intent WHERE (id, key) IN (SELECT id, key FROM sfn.intent "
+            "WHERE id = ANY($1) AND NOT left_open ORDER BY id, key FOR UPDATE)",
+            list(map(text, ids)),
+        )
+
+    async def get(self, ids: Collection[str]) -> list[OpenIntent]:
+        found = await self._sql.fetch(
+            f"SELECT {_ROW} FROM sfn.intent WHERE id = ANY($1) ORDER BY id, key FOR UPDATE", list(map(text, ids))
+        )
+        return list(map(_row, found))
+
+    async def look(self, sought: Sought) -> Looked:
+        by_key = {address(subject)[0]: subject for subject in sought.subjects}
+        by_peer = {text(peer): peer for peer in sought.peers}
+        found = await self._sql.fetch(_LOOK, list(map(text, sought.ids)), list(by_key), list(by_peer))
+        looked = Looked()
+        for kind, what, number, *row in found:
+            match kind:
+                case "span":
+                    looked.earliest = moment_or_none(number)
+                case "open":
+                    looked.rows.append(_row(row))
+                case "known":
+                    looked.known.add(by_key[what])
+                case "left":
+                    looked.left_at[by_key[what]] = moment(number)
+                case _:
+                    looked.unseen[by_peer[what]] = number
+        return looked
+
+    async def open(self, rows: Sequence[OpenIntent]) -> None:
+        await self._sql.execute(
+            f"INSERT INTO sfn.intent({_ROW}) SELECT * FROM unnest({_NEW}) AS new({_ROW}) "
+            'ORDER BY id COLLATE "C", key COLLATE "C" '
+            "ON CONFLICT (id, key) DO UPDATE SET opened_at = excluded.opened_at, "
+            f"due_at = least(intent.due_at, excluded.due_at) WHERE intent.id = '{WHOLE}'",
+            *zip(*map(_values, rows), strict=True),
+        )
+
+    async def save(self, changes: Sequence[Change]) -> None:
+        kept = [after for _, after in changes if after is not None]
+        gone = [before for before, after in changes if before is not None and after is None]
+        if kept:
+            await self._sql.execute(
+                "UPDATE sfn.intent AS row "
+                "SET opened_at = new.opened_at, due_at = new.due_at, left_open = new.left_open "
+                "FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::boolean[]) "
+                "AS new(id, key, opened_at, due_at, left_open) WHERE row.id = new.id AND row.key = new.key",
+                *_named(kept),
+                [micros(row.opened_at) for row in kept],
+                [micros(row.due_at) for row in kept],
+                [row.is_left for row in kept],
+            )
+        if gone:
+            await self._sql.execute(
+                "DELETE FROM sfn.intent AS row USING unnest($1::text[], $2::text[]) AS old(id, key) "
+                "WHERE row.id = old.id AND row.key = old.key",
+                *_named(gone),
+            )
+
+    async def counts(self) -> Mapping[str, Opened]:
+        found = await self._sql.fetch(
+            "SELECT catalog, count(DISTINCT id), min(opened_at), min(due_at) FROM sfn.intent GROUP BY catalog"
+        )
+        return {catalog: Opened(count, moment(since), moment(due_at)) for catalog, count, since, due_at in found}
+
+    async def of(self, subject: Subject) -> Opened | None:
+        ((count, since, due_at),) = await self._sql.fetch(
+            "SELECT count(*), min(opened_at), min(due_at) FROM sfn.intent WHERE key = $1", address(subject)[0]
+        )
+        return Opened(count, moment(since), moment(due_at)) if count else None
+
+
+def _named(rows: Sequence[OpenIntent]) -> tuple[list[str], list[str]]:
+    return [text(row.id) for row in rows], addresses([row.subject for row in rows])
+
+
+def _values(row: OpenIntent) -> tuple[Any, ...]:
+    key, name = address(row.subject)
+    told = text(row.id), key, name, row.subject.catalog, text(row.sender), text(row.peer)
+    return *told, micros(row.opened_at), micros(row.due_at), row.is_unseen, row.is_left
+
+
+def _row(found: Sequence[Any]) -> OpenIntent:
+    number, key, name, _, sender, peer, opened_at, due_at, unseen, left = found
+    subject, moments = addressed(key, name), (moment(opened_at), moment(due_at))
+    return OpenIntent(number, subject, sender, peer, *moments, is_unseen=unseen, is_left=left)

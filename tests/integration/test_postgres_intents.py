@@ -1,0 +1,158 @@
+"""Open intents that several processes share: asked for by whoever looks first, and by none twice or never."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import anyio
+import pytest
+
+from sfn.clock import SystemClock
+from sfn.inbox.intents import ASKS
+from sfn.inbox.postgres import PostgresInbox, Server
+from sfn.inbox.postgres.asking import SOON
+from sfn.inbox.postgres.schema import MIGRATIONS
+from sfn.inbox.terms import Terms
+from sfn.words import Answered, Hint, Intent, TableName
+from tests.integration.sharing import claims, named, replicas, session, stored
+from tests.promises.inboxes import PLENTY, HandClock
+from tests.servers.postgres import Postgres
+
+FIRST: Final = ASKS[0].total_seconds()
+LAST: Final = ASKS[-1].total_seconds()
+HINTED: Final = "SELECT key FROM sfn.event ORDER BY seq"
+ONE = '["prod","sales","t00001"]'
+
+
+@pytest.fixture(name="dsn")
+def fixture_dsn(postgres: Postgres, database: str) -> str:
+    return postgres.dsn(database)
+
+
+def intents(*numbers: int) -> list[Intent]:
+    """An intent for each of these tables, by its number."""
+    return [Intent(f"i{number}", (named(number),), "gateway", "10.0.0.1") for number in numbers]
+
+
+async def test_who_look_at_once_ask_for_each_once(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock, 3) as inboxes:
+        await inboxes[0].put(intents(*range(60)))
+        clock.turn(FIRST)
+        async with anyio.create_task_group() as tasks:
+            for inbox in inboxes * 2:
+                tasks.start_soon(claims, inbox)
+        await claims(inboxes[0])
+    assert Counter(await stored(dsn, HINTED)) == {f'["prod","sales","t{number:05}"]': 1 for number in range(60)}
+
+
+async def test_what_another_transaction_asks_for_is_asked_for_if_that_one_fails(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock, 1) as [inbox], session(dsn) as other:
+        await inbox.put(intents(1, 2))
+        clock.turn(FIRST)
+        async with other.transaction():
+            await other.execute("SELECT FROM sfn.intent WHERE id = 'i1' FOR UPDATE")
+            with anyio.fail_after(3):
+                claimed = await inbox.claim(PLENTY)
+            assert [claim.subject for claim in claimed.claims] == [named(2)]
+            assert claimed.next_due == clock.now() + SOON
+        assert [claim.subject for claim in await claims(inbox)] == [named(1)]
+
+
+async def test_an_ask_for_a_row_that_another_transaction_has_holds_nobody_up_and_is_made_soon(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock, 1) as [inbox], session(dsn) as other:
+        await inbox.put([Hint(named(1)), *intents(1, 2)])
+        await claims(inbox)
+        clock.turn(FIRST)
+        async with other.transaction():
+            await other.execute("SELECT FROM sfn.subject WHERE key LIKE '%t00001%' FOR UPDATE")
+            with anyio.fail_after(3):
+                claimed = await inbox.claim(PLENTY)
+            assert [claim.subject for claim in claimed.claims] == [named(2)]
+            assert claimed.next_due == clock.now() + SOON
+        await claims(inbox)
+    assert (await stored(dsn, HINTED)).count(ONE) == 2
+
+
+async def test_an_answer_waits_for_who_asks_and_has_the_last_word(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock) as [first, second], session(dsn) as other:
+        await first.put(intents(1, 2))
+        clock.turn(FIRST)
+        async with anyio.create_task_group() as tasks, other.transaction():
+            await other.execute("LOCK TABLE sfn.event IN SHARE MODE")
+            tasks.start_soon(claims, first)
+            await anyio.sleep(0.3)
+            tasks.start_soon(second.put, [Answered("i1", known=True), Answered("i2", known=False)])
+            await anyio.sleep(0.3)
+        assert await stored(dsn, "SELECT id FROM sfn.intent") == ["i2"]
+        clock.turn(FIRST - 1)
+        assert (await second.claim(PLENTY)).next_due == clock.turn(1)
+        await claims(second)
+    assert (await stored(dsn, HINTED)).count('["prod","sales","t00002"]') == 2
+
+
+async def test_the_answer_to_a_commit_and_its_hint_are_all_or_nothing(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock, 1) as [inbox], session(dsn) as other:
+        await inbox.put(intents(1))
+        await other.execute("ALTER TABLE sfn.event ADD CHECK (sender <> 'gateway') NOT VALID")
+        with pytest.raises(Exception, match="23514"):
+            await inbox.put([Answered("i1", known=True), Hint(named(1), "gateway")])
+        assert await stored(dsn, "SELECT id FROM sfn.intent") == ["i1"]
+
+
+async def test_an_intent_wakes_a_worker_in_another_process(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock) as [gateway, worker]:
+        await worker.claim(PLENTY)
+        # Listens from its first wait on.
+        with anyio.move_on_after(0.3):
+            await worker.wait(None)
+        with anyio.fail_after(0.7):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(worker.wait, None)
+                await gateway.put(intents(1))
+
+
+async def test_intents_are_there_for_who_comes_later(dsn: str) -> None:
+    clock = HandClock()
+    long = TableName("prod", ("sales",), "x" * 3000)
+    async with replicas(dsn, clock, 1) as [inbox]:
+        await inbox.put([*intents(1), Intent("long", (long,), "gate\0way", "10.0.0.1")])
+    clock.turn(LAST)
+    async with replicas(dsn, clock, 1) as [inbox]:
+        assert {claim.subject for claim in await claims(inbox)} == {named(1), long}
+        standing = await inbox.standing(long)
+        assert standing is not None
+        assert standing.event is not None
+        assert standing.event.sender == "gate\ufffdway"
+
+
+async def test_those_who_open_too_many_at_once_share_one_of_the_catalog(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock) as inboxes:
+        await inboxes[0].put(intents(*range(1000)))
+        clock.turn(5)
+        async with anyio.create_task_group() as tasks:
+            for number, inbox in enumerate(inboxes * 3):
+                tasks.start_soon(inbox.put, intents(2000 + number))
+        clock.turn(5)
+        await inboxes[1].put(intents(3000))
+        query = "SELECT key || (opened_at - due_at) / 1000000 FROM sfn.intent WHERE id = ''"
+        assert await stored(dsn, query) == ['["prod"]-25']
+
+
+async def test_tables_of_the_first_version_get_room_for_intents_while_one_of_it_goes_on(dsn: str) -> None:
+    clock = SystemClock()
+    async with PostgresInbox.opened(Server(dsn), Terms(), clock, migrations=MIGRATIONS[:1]) as old:
+        await old.put([Hint(named(7), "etl", "e1")])
+        async with replicas(dsn, clock, 1) as [new]:
+            assert (await new.put([*intents(1), Hint(named(7), "etl", "e1")])).duplicates == 1
+            await old.put([Hint(named(8))])
+            await old.check_version()
+            assert len(await claims(new)) == 2
+    assert await stored(dsn, "SELECT version FROM sfn.version") == [len(MIGRATIONS)]
