@@ -81,10 +81,10 @@ class Disasters:
 
     async def _roll(self) -> None:
         """Processes are ended as they should be, one now and then."""
-        while not self.world.weather.calm:
+        while not self.world.weather.is_still:
             await asyncio.sleep(self.world.rng.uniform(5, 120))
             service = self.world.rng.choice(self.world.services)
-            if service.nodes and not self.world.weather.calm:
+            if service.nodes and not self.world.weather.is_still:
                 service.end(self.world.rng.choice(service.nodes))
 
     def _leave(self) -> None:

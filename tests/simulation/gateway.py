@@ -51,7 +51,8 @@ class Gateway:
         rng = node.service.rng
         noting = Noting(NAME, on_failure, lambda: f"{rng.getrandbits(64):016x}")
         commits = Commits(noting, node.inbox, self.debts, self._broken, self)
-        reach = Reach(node.service.truth.name, {}, lambda _: True, asks_for_credentials=False)
+        matters = node.service.policy.interest.covers
+        reach = Reach(node.service.truth.name, {}, matters, asks_for_credentials=False)
         self._proxy = Proxy(Wire(node, server), commits, reach, Terms("http://catalog", None, 1 << 20), self)
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
 
 from structlog.testing import capture_logs
 
@@ -15,6 +14,7 @@ from tests.simulation.clients import PASSING
 from tests.simulation.life import BRANCHES, OPERATIONS, RETURNS, SWITCHES
 from tests.simulation.setting import Files, Report, Setting
 from tests.simulation.telling import BY_UUID, CONVERGING, IN_ORDER, TELLABLE
+from tests.simulation.times import UNSWEPT
 from tests.simulation.world import World
 
 
@@ -101,13 +101,6 @@ KINDS |= {
     "replicas-poison": replace(REPLICAS, crashes=2),
 }
 
-UNSWEPT: Files = {
-    "swept": False,
-    "sweep_every": timedelta(days=36_500),
-    "refresh_after": timedelta(hours=8),
-    "expire_after": timedelta(days=7),
-}
-"""Nothing is looked at of the service's own accord: what is published was asked for because of a request."""
 GATEWAY = Setting(
     PASSING, gateway="refuse", names=3, places=4, busy=150, steps=(6, 14), briefly=True, policies=(UNSWEPT,)
 )
@@ -115,6 +108,7 @@ KINDS |= {
     "gateway": GATEWAY,
     "gateway-passing": replace(GATEWAY, gateway="pass", inbox_full=True),
     "gateway-slow": replace(GATEWAY, gateway="pass", slow_inbox=True),
+    "gateway-replicas": replace(GATEWAY, gateway="pass", replicas=2, busy=100, pace=2.0),
 }
 
 

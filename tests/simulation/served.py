@@ -7,12 +7,11 @@ import json
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from sfn.words import Missing, Table, TableName
-from tests.simulation.fates import CUT, SILENT, Fate, drawn
+from tests.simulation.fates import SILENT, Fate, drawn
 from tests.simulation.truth import first_version, next_version
 
 if TYPE_CHECKING:
@@ -55,13 +54,13 @@ class CatalogServer:
     """Does what it is asked for when the fate of a request says so, whatever becomes of who asked.
 
     Attributes:
-        fate: of the next request.
+        fate: of a request that came.
         asked: all requests that came.
     """
 
     def __init__(self, world: World, catalog: int) -> None:
         self._world, self._catalog = world, catalog
-        self.fate: Callable[[], Fate] = partial(drawn, world.rng)
+        self.fate: Callable[[Request], Fate] = lambda _: drawn(world.rng)
         self.asked: list[Request] = []
         self._files: dict[str, Table] = {}
 
@@ -69,7 +68,7 @@ class CatalogServer:
         """A request came: the answer, which may never come."""
         self.asked.append(request)
         answer: asyncio.Future[Reply] = self._world.loop.create_future()
-        fate = self.fate()
+        fate = self.fate(request)
         if fate.done is not None:
             self._call(fate.done, self._do, request, fate, answer)
         if fate.status is not None and fate.ended != SILENT:
@@ -204,6 +203,3 @@ class CatalogServer:
 
     def _identified(self, identifier: dict[str, Any]) -> TableName:
         return TableName(self._world.truths[self._catalog].name, tuple(identifier["namespace"]), identifier["name"])
-
-
-__all__ = ["CUT", "CatalogServer", "Reply", "Request"]

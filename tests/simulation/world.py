@@ -171,6 +171,7 @@ class World:
         if self.setting.away:
             await asyncio.sleep(2 * DAY.total_seconds())
         if self.setting.gateway:
+            self.weather.is_still = True
             await asyncio.sleep(ASKED)
         self.weather.calm = self.weather.is_still = True
         self.say("calm")
@@ -197,7 +198,7 @@ class World:
         for index, service in enumerate(self.services):
             for kind, what in service.kept.wrong():
                 self.checker.blame(kind, what)
-            if service.kept.intents():
+            if self.setting.gateway and service.kept.intents():
                 self.checker.blame("an intent for ever", f"{service.kept.intents()}")
             lost = {event for number, event in self.acknowledged if number == index} - service.kept.events()
             if lost and not self.setting.inbox_lost:

@@ -111,6 +111,9 @@ class SharedKept:
     def events(self) -> set[str]:
         return {str(event) for sender, event in self.server.tables.events.committed if sender == "test"}
 
+    def intents(self) -> list[tuple[str, Subject]]:
+        return list(self.server.tables.intents.committed)
+
     def refused(self) -> set[Subject]:
         return {one.subject for one in self._open_ones() if one.subject is not None and one.reason.startswith(FOREIGN)}
 
