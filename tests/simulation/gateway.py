@@ -64,6 +64,10 @@ class Gateway:
         """Do what a gateway does of its own accord."""
         self._node.service.loop.create_task(self.debts.pay(), context=self._context)
 
+    def doubts(self) -> None:
+        """Take it from now on that the catalog refuses whoever does not say who it is."""
+        self._proxy._takes_anybody = False
+
     def ask(self, request: Request, *, goes: bool = False) -> asyncio.Future[int]:
         """The status that a client is answered with; it may never hear one.
 

@@ -76,7 +76,7 @@ class CatalogServer:
         self._world.say(f"-> {request.method} {request.target}: {fate}")
         return answer
 
-    def does(self, request: Request) -> Reply:
+    def _does(self, request: Request) -> Reply:
         """Do it now, if it can be done."""
         path, _, query = request.target.partition("?")
         body: dict[str, Any] = json.loads(request.body or b"{}")
@@ -104,9 +104,9 @@ class CatalogServer:
                 raise ValueError(request)
 
     def _do(self, request: Request, fate: Fate, answer: asyncio.Future[Reply]) -> None:
-        reply = self.does(request)
+        reply = self._does(request)
         if fate.twice:
-            reply = self.does(request)
+            reply = self._does(request)
         self._world.say(f"   {request.method} {request.target}: {reply.status}")
         if fate.status is None and fate.ended != SILENT:
             self._call(fate.ended, self._say, answer, Reply(reply.status, reply.body, fate.whole))

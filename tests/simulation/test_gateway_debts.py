@@ -80,6 +80,22 @@ def test_a_commit_that_passed_without_a_note_and_is_made_much_later_is_asked_for
     assert stage.world.counts["unnoted"] == 1
 
 
+def test_a_commit_of_somebody_whom_the_catalog_should_have_refused_is_found_too() -> None:
+    """It is not noted before, as anybody can ask for one."""
+    stage = Gated("pass")
+
+    async def act() -> None:
+        table = await stage.begin()
+        stage.gateway.doubts()
+        fill(stage)
+        assert await stage.ask(committed(named("a"), table)) == 200
+        await asyncio.sleep(FULL + LAGGING)
+        assert stage.is_published("a")
+
+    assert stage.run(act) == []
+    assert stage.world.counts["unnoted"] == 0
+
+
 def test_what_a_process_owed_is_lost_with_it_until_the_next_sweep() -> None:
     """That is stated: it is remembered in memory alone."""
     stage = Gated("pass")

@@ -55,7 +55,6 @@ class Noted:
         catalog: our name of the catalog.
         named: its tables that matter to us; none where they can't be told.
         intent: id of what was noted of it; None where nothing was.
-        owed: the inbox should have taken it, and did not.
         peer: the client's address, "" where it is not known.
     """
 
@@ -63,7 +62,6 @@ class Noted:
     catalog: str
     named: tuple[TableName, ...]
     intent: str | None = None
-    owed: bool = False
     peer: str = ""
 
     @property
@@ -129,7 +127,7 @@ class Commits:
             "commit passes without a note", gateway=self._noting.sender, catalog=commit.catalog, error=str(trouble)
         )
         self._counted.unnoted()
-        return replace(commit, owed=True)
+        return commit
 
     async def after(self, commit: Noted, status: int | None, floor: str | None, said: bytes) -> None:
         """Note what came of a commit; what can't be noted now is found by its intent, or by a sweep.
@@ -153,7 +151,7 @@ class Commits:
         trouble = await self._put([*notes, *news]) if notes or news else None
         if trouble is not None:
             _log.warning("outcome of a commit not noted", gateway=self._noting.sender, error=str(trouble))
-            if commit.owed:
+            if commit.intent is None:
                 self._debts.owe(commit.catalog, self._noting.token())
 
     async def undone(self, commit: Noted) -> None:

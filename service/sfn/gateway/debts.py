@@ -39,7 +39,8 @@ class Debts:
         Args:
             number: the intent's id, which nobody else has.
         """
-        self._owed.setdefault(catalog, number)
+        # The last one's: an earlier one may have been opened by a payment of which nobody knows.
+        self._owed[catalog] = number
         self._bell.set()
 
     async def pay(self) -> None:
