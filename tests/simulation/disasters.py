@@ -39,6 +39,9 @@ class Disasters:
             self.world.truths[0].down.append((start, start + length))
         if setting.store_outage:
             self.world.weather.store_down.append((start, start + length))
+        for _ in range(rng.choice([1, 2, 3]) if setting.inbox_full else 0):
+            began = rng.uniform(5, setting.busy)
+            self.world.weather.inbox_full.append((began, began + rng.choice([3, 20, 60])))
         self._plan_for_services(start)
         if setting.catalogs > 1:
             self.world.loop.create_task(self._register(lives))
@@ -78,10 +81,10 @@ class Disasters:
 
     async def _roll(self) -> None:
         """Processes are ended as they should be, one now and then."""
-        while not self.world.weather.calm:
+        while not self.world.weather.is_still:
             await asyncio.sleep(self.world.rng.uniform(5, 120))
             service = self.world.rng.choice(self.world.services)
-            if service.nodes and not self.world.weather.calm:
+            if service.nodes and not self.world.weather.is_still:
                 service.end(self.world.rng.choice(service.nodes))
 
     def _leave(self) -> None:

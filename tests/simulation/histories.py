@@ -10,9 +10,11 @@ from structlog.testing import capture_logs
 
 from sfn.pointer.naming import ORDINAL, UUID
 from sfn.pointer.site import Placement
+from tests.simulation.clients import PASSING
 from tests.simulation.life import BRANCHES, OPERATIONS, RETURNS, SWITCHES
 from tests.simulation.setting import Files, Report, Setting
 from tests.simulation.telling import BY_UUID, CONVERGING, IN_ORDER, TELLABLE
+from tests.simulation.times import UNSWEPT
 from tests.simulation.world import World
 
 
@@ -97,6 +99,16 @@ KINDS |= {
     "replicas-blank": replace(REPLICAS, operations=KINDS["blank"].operations, outage="blank", max_drops=3, replicas=3),
     "replicas-down": replace(REPLICAS, outage="down", store_outage=True, busy=150),
     "replicas-poison": replace(REPLICAS, crashes=2),
+}
+
+GATEWAY = Setting(
+    PASSING, gateway="refuse", names=3, places=4, busy=150, steps=(6, 14), briefly=True, policies=(UNSWEPT,)
+)
+KINDS |= {
+    "gateway": GATEWAY,
+    "gateway-passing": replace(GATEWAY, gateway="pass", inbox_full=True),
+    "gateway-slow": replace(GATEWAY, gateway="pass", slow_inbox=True),
+    "gateway-replicas": replace(GATEWAY, gateway="pass", replicas=2, busy=100, pace=2.0),
 }
 
 

@@ -64,6 +64,10 @@ class Kept(Protocol):
         """Ids of the world's events that are logged."""
         ...
 
+    def intents(self) -> list[tuple[str, Subject]]:
+        """The intents that are open, each with a subject."""
+        ...
+
     def refused(self) -> set[Subject]:
         """Whose place is taken by somebody else's file."""
         ...
@@ -136,6 +140,10 @@ class SqliteKept:
     def events(self) -> set[str]:
         found = self._ledger._db.execute("SELECT event_id FROM event WHERE sender = 'test'")
         return {event for (event,) in found}
+
+    def intents(self) -> list[tuple[str, Subject]]:
+        found = self._ledger._db.execute("SELECT id, key FROM intent")
+        return [(number, subject_of(key)) for number, key in found]
 
     def refused(self) -> set[Subject]:
         query = f"SELECT key FROM dead_letter WHERE status = 'open' AND reason LIKE '{FOREIGN}%'"  # noqa: S608 - our own

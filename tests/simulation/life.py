@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from sfn.words import Hint, Missing, Table, TableName, Unwritten
 from tests.simulation.truth import first_version, next_version
@@ -46,9 +46,11 @@ class Life:
         shared: several tables may live at one place.
         lost: the chance that an event never comes.
         pace: see `Setting`.
+        first: what happens where there is no table.
         dropped: what was dropped and whose metadata files are still there.
     """
 
+    first: ClassVar[str] = "create"
     world: World
     catalog: int
     names: list[TableName]
@@ -68,7 +70,7 @@ class Life:
         for _ in range(steps):
             await asyncio.sleep(self.rng.choice([0.2, 2, 5, 12, 45]) * self.rng.expovariate(self.pace))
             live = self.world.truths[self.catalog].live()
-            name = self.rng.choices(list(self.weights), list(self.weights.values()))[0] if live else "create"
+            name = self.rng.choices(list(self.weights), list(self.weights.values()))[0] if live else self.first
             operation: Callable[[dict[TableName, Table]], object] = getattr(self, name)
             before = self.world.truths[self.catalog].changes
             work = operation(live)

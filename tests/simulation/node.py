@@ -17,6 +17,7 @@ from sfn.publish.policy import Policy
 from sfn.words import CatalogName, Hint
 from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Terms, Worker
+from tests.simulation.gateway import Gateway
 from tests.simulation.kept import Kept
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.ports import SimulatedCatalog, SimulatedStore
@@ -45,11 +46,13 @@ class Service:
         kept: Callable[[Service], Kept],
         processes: int,
         witness: Witness,
+        gateway: Callable[[Node], Gateway | None],
     ) -> None:
         self.truth, self.files, self.policy, self.weather = truth, files, policy, weather
         self.loop, self.rng, self.terms, self.witness, self.count = loop, rng, terms, witness, witness.count
         self._new_kept, self._processes = kept, processes
-        self.started = self.is_away = False
+        self.gateway = gateway
+        self.started = self.is_away = self.has_lost_debts = False
         self._busy_until = 0.0
         self.script: Callable[[Node, str], Awaitable[None]] | None = None
         self.kept = kept(self)
@@ -69,6 +72,7 @@ class Service:
             node.alive = False
             self.kept.abandoned(node)
             self.count("killed")
+            self.left(node)
             self._replace(node)
 
     def end(self, node: Node) -> None:
@@ -76,6 +80,12 @@ class Service:
         node.stop.set()
         self.count("ended")
         self._replace(node)
+
+    def left(self, node: Node) -> None:
+        """A process is no more: what it owed to the inbox is lost. That is stated, and only a sweep finds it."""
+        if node.gateway is not None and node.gateway.owes:
+            self.has_lost_debts = True
+            self.count("debt lost")
 
     def resettle(self, policy: Policy) -> None:
         """All processes are started anew with other settings."""
@@ -144,6 +154,7 @@ class Node:
         self.clock = service.kept.clock()
         self.bell = Bell(self.clock)
         self.inbox = service.kept.opened(self)
+        self.gateway = service.gateway(self)
         self.stop = anyio.Event()
         store = SimulatedStore(self)
         told = ToldCatalog(service.truth.name, service.truth.catalog_id, store.part, (LAKE,))
@@ -160,12 +171,15 @@ class Node:
 
     async def run(self) -> None:
         """What the daemon does: a first sweep for an inbox that never had one, and the worker until it is stopped."""
-        if not self.service.started and not self.service.policy.told:
+        if self.gateway is not None:
+            self.gateway.open()
+        if not self.service.started and self.service.policy.swept:
             await self._put(Hint(CatalogName(self.service.truth.name), sender="start"))
             self.service.started = True
         await self.worker.run(self.stop)
         await self.service.kept.closed(self)
         self.alive = False
+        self.service.left(self)
 
     async def step(self, call: str = "", risk: float = 1.0, pace: float = 50.0) -> None:
         """Let time pass; perhaps die here, or hang.

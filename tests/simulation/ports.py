@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import datetime
@@ -46,10 +47,19 @@ class SimulatedInbox:
         return self._node.clock.now()
 
     async def put(self, notes: Sequence[Note]) -> Accepted:
+        await self._is_full()
         [(accepted, stirring)] = await self._node.transact("put", lambda: self._ledger.put_all([(notes, self._now())]))
         if stirring:
             self._service.ring()
         return accepted
+
+    async def _is_full(self) -> None:
+        """While it takes nothing it says so, or nothing at all."""
+        now = self._service.loop.time()
+        left = max((end - now for start, end in self._service.weather.inbox_full if start <= now < end), default=0.0)
+        if left > 0:
+            await asyncio.sleep(self._service.rng.choice([0.0, left]))
+            raise Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=1.0)
 
     async def wait(self, until: datetime | None) -> None:
         await self._node.bell.wait(until)

@@ -26,6 +26,9 @@ class Setting:
         crashes: leases that may run out in a row before a table counts as poison.
         told: nobody can ask the catalogs, and no event is lost; "by uuid" events say whose they are and come in any
             order, "in order" they come as they happened and say no more than they must.
+        gateway: clients reach the catalog through gateways, no event is sent and nothing swept; what becomes of commits
+            that the inbox does not take: "pass" or "refuse".
+        inbox_full: it takes nothing for a while, now and then.
         cleaned: those who delete what a table does not know come by, again and again.
         away: once no service runs for so long that they may delete its files.
         slow_inbox: its disk hangs every now and then, for longer than a lease lasts.
@@ -52,6 +55,8 @@ class Setting:
     briefly: bool = False
     outage: str = ""
     told: str = ""
+    gateway: str = ""
+    inbox_full: bool = False
     store_outage: bool = False
     slow_inbox: bool = False
     cleaned: bool = False

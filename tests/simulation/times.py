@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from sfn.publish.policy import Policy
 from sfn.work.retry import RetryPolicy
@@ -36,6 +36,14 @@ def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> P
     )
     return replace(usual, **files)
 
+
+UNSWEPT: Final[dict[str, Any]] = {
+    "swept": False,
+    "sweep_every": timedelta(days=36_500),
+    "refresh_after": timedelta(hours=8),
+    "expire_after": timedelta(days=7),
+}
+"""Nothing is looked at of the service's own accord: what is published was asked for because of a request."""
 
 TERMS = Terms(
     concurrency=6,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,3 +53,15 @@ class Tally:
     def surprised(self, claim: Claim, error: Exception) -> None:
         said = "".join(traceback.format_exception(error))[-600:]
         self._witness.blame("surprise", f"{claim.subject}: {said}")
+
+
+def brief(body: bytes | None) -> str:
+    """A file's content in one line, for the trace."""
+    if body is None:
+        return "deleted"
+    if not body.startswith(b"{"):
+        return body.decode()
+    doc = json.loads(body)
+    forward = (doc.get("moved_to") or {}).get("sfn_file_path", "")
+    turned = " turned" if doc.get("turned") else ""
+    return f"{doc['state']}{turned} {doc['guid'][:8]} {doc['metadata_file_path']} {forward} at {doc['written_at'][11:]}"

@@ -11,27 +11,32 @@ from collections.abc import Coroutine, Mapping
 from datetime import timedelta
 from typing import Any
 
+from sfn.gateway.commits import OnInboxFailure
+from sfn.inbox.intents import ASKS
 from sfn.inbox.letters import Order
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.terms import Terms as LedgerTerms
 from sfn.publish.policy import Policy
-from sfn.words import Hint, Missing, Subject, Table, TableName, Unwritten
+from sfn.words import CatalogName, Hint, Missing, Subject, Table, TableName, Unwritten
 from tests.simulation.checker import Checker
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.database.server import Server
 from tests.simulation.disasters import Disasters
+from tests.simulation.gateway import SILENCE, Gateway
 from tests.simulation.kept import Kept, SqliteKept
 from tests.simulation.knowledge import Knowledge
-from tests.simulation.life import REFUSED, Life
+from tests.simulation.life import REFUSED
+from tests.simulation.lives import life_of
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.node import Service
+from tests.simulation.node import Node, Service
 from tests.simulation.rest import Resting, at_rest
+from tests.simulation.served import CatalogServer
 from tests.simulation.setting import Report, Setting
-from tests.simulation.telling import Post, ToldLife
+from tests.simulation.telling import Post
 from tests.simulation.times import DAY, TERMS, policy_of
 from tests.simulation.truth import CatalogTruth, Files, Ranks, metadata_file
 from tests.simulation.weather import Weather, weather_of
-from tests.simulation.witness import Witness
+from tests.simulation.witness import Witness, brief
 
 QUIET = 420.0
 REFRESHED = 2300.0
@@ -40,6 +45,8 @@ STILL = 70.0
 """Seconds of calm after which nothing that befell anybody is left: whoever was stopped is back, whoever died too."""
 PUBLISHED = 30
 """Seconds within which a publish ends that is under way."""
+ASKED = ASKS[-1].total_seconds() + 2 * SILENCE
+"""Seconds after the last request within which the last intent is asked for the last time."""
 POISON_PAUSE = timedelta(seconds=60)
 POOLED = 0.2
 """Of the histories with a database: a pooler stands before it."""
@@ -62,6 +69,7 @@ class World:
         self.acknowledged: set[tuple[int, str]] = set()
         self._events = 0
         self.truths = [CatalogTruth(f"cat{index}", self.loop.time) for index in range(setting.catalogs)]
+        self.servers = [CatalogServer(self, index) for index in range(setting.catalogs)]
         self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
         self.checker.is_live, self.checker.strict = self._is_live, setting.strict
         self.knowledge = Knowledge(self)
@@ -131,7 +139,7 @@ class World:
 
     async def _history(self) -> None:
         self.start()
-        lives = [self._life(index) for index in range(len(self.truths))]
+        lives = [life_of(self, index) for index in range(len(self.truths))]
         running = [self.loop.create_task(life.run(self.rng.randint(*self.setting.steps))) for life in lives]
         Disasters(self).plan(lives)
         await asyncio.sleep(self.setting.busy)
@@ -162,6 +170,9 @@ class World:
         """No more faults, and whoever was away is back; a held table is released."""
         if self.setting.away:
             await asyncio.sleep(2 * DAY.total_seconds())
+        if self.setting.gateway:
+            self.weather.is_still = True
+            await asyncio.sleep(ASKED)
         self.weather.calm = self.weather.is_still = True
         self.say("calm")
         if self.setting.replicas:
@@ -170,6 +181,9 @@ class World:
             await asyncio.sleep(600)
             for service in self.services:
                 await service.kept.release(service.truth.name, Order("", "", self.loop.now()))
+        for service in self.services:
+            if service.has_lost_debts:
+                await service.kept.put(Hint(CatalogName(service.truth.name), sender="start"))
 
     async def _look_on(self) -> None:
         await asyncio.sleep(STILL)
@@ -184,6 +198,8 @@ class World:
         for index, service in enumerate(self.services):
             for kind, what in service.kept.wrong():
                 self.checker.blame(kind, what)
+            if self.setting.gateway and service.kept.intents():
+                self.checker.blame("an intent for ever", f"{service.kept.intents()}")
             lost = {event for number, event in self.acknowledged if number == index} - service.kept.events()
             if lost and not self.setting.inbox_lost:
                 self.checker.blame("acknowledged and lost", f"{sorted(lost)}")
@@ -223,7 +239,13 @@ class World:
             kept=lambda service: self._kept(service, terms),
             processes=self.setting.replicas or 2,
             witness=Witness(self.count, self.say, self._looked, self.checker.blame),
+            gateway=lambda node: self._gateway(node, truth),
         )
+
+    def _gateway(self, node: Node, truth: CatalogTruth) -> Gateway | None:
+        if not self.setting.gateway:
+            return None
+        return Gateway(node, self.servers[self.truths.index(truth)], OnInboxFailure(self.setting.gateway))
 
     def _kept(self, service: Service, terms: LedgerTerms) -> Kept:
         if not self.setting.replicas:
@@ -261,31 +283,9 @@ class World:
             looks.clear()
 
     def _watch(self, key: str, old: bytes | None, new: bytes | None, writer: str) -> None:
-        self.say(f"  {writer[:4]} {key} = {_brief(new)}")
+        self.say(f"  {writer[:4]} {key} = {brief(new)}")
         if self.setting.told and new is not None and key.endswith(".ver"):
             pointer = json.loads(new)["metadata_file_path"]
             if pointer not in self.post.told:
                 self.checker.blame("never told", f"{key} {pointer}")
         self.checker.changed(key, old, new, writer)
-
-    def _life(self, index: int) -> Life:
-        catalog = self.truths[index].name
-        names = [TableName(catalog, ("n",), letter) for letter in "abcdef"[: self.setting.names]]
-        if self.setting.shared:
-            names = [TableName(catalog, ("a_b",), "c"), TableName(catalog, ("a",), "b_c"), *names[:1]]
-        places = [f"s3://lake/{number}" for number in range(self.setting.places)]
-        kind = ToldLife if self.setting.told else Life
-        setting, operations = self.setting, dict(self.setting.operations)
-        return kind(self, index, names, places, operations, setting.shared, setting.lost, setting.pace)
-
-
-def _brief(body: bytes | None) -> str:
-    """A file's content in one line, for the trace."""
-    if body is None:
-        return "deleted"
-    if not body.startswith(b"{"):
-        return body.decode()
-    doc = json.loads(body)
-    forward = (doc.get("moved_to") or {}).get("sfn_file_path", "")
-    turned = " turned" if doc.get("turned") else ""
-    return f"{doc['state']}{turned} {doc['guid'][:8]} {doc['metadata_file_path']} {forward} at {doc['written_at'][11:]}"

@@ -23,6 +23,8 @@ from tests.promises.inboxes import HandClock
 ORDERS = TableName("prod", ("sales",), "orders")
 COMMIT = Noted(Change(Kind.COMMIT, "", "sales", "orders"), "prod", (ORDERS,), (ORDERS,))
 ANYTHING = Noted(Change(Kind.NAMESPACE, "", "sales"), "prod", ())
+DEBT = [Intent("an-id", (CatalogName("prod"),), "gateway"), Hint(CatalogName("prod"), "gateway")]
+"""A sweep now, and when an intent is asked for."""
 HERE = "s3://lake/orders/metadata/1.json"
 BUSY = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=1.0)
 GONE = Broken("inbox", expected="a sound inbox", found="another one")
@@ -120,7 +122,7 @@ async def test_an_inbox_that_takes_nothing_lets_pass_and_a_sweep_makes_up_for_it
     assert not await ground.debts.pay_once()
     ground.inbox.error = None
     assert await ground.debts.pay_once()
-    assert ground.inbox.notes == [[Hint(CatalogName("prod"), "gateway")]]
+    assert ground.inbox.notes == [DEBT]
     assert await ground.debts.pay_once()
     assert len(ground.inbox.notes) == 1
 
@@ -136,14 +138,14 @@ async def test_an_inbox_that_is_back_is_told_of_the_commit_itself() -> None:
 
 
 @pytest.mark.parametrize("status", [None, 409, 500])
-async def test_what_was_not_noted_and_may_have_been_done_is_swept_for(status: int | None) -> None:
+async def test_what_was_not_noted_and_may_have_been_done_is_asked_for_from_then_on(status: int | None) -> None:
     ground = Ground()
     ground.inbox.error = BUSY
     noted = await ground.commits.before(COMMIT, None)
     ground.inbox.error = None
     await ground.commits.after(noted, status, None, b"")
     assert await ground.debts.pay_once()
-    assert ground.inbox.notes == [[Hint(CatalogName("prod"), "gateway")]]
+    assert ground.inbox.notes == [[Intent("an-id", (ORDERS,), "gateway.prod", "")]]
 
 
 async def test_an_outcome_that_is_not_taken_is_left_to_the_intent() -> None:
@@ -170,13 +172,13 @@ async def test_an_inbox_that_hangs_holds_no_commit_up_for_long(monkeypatch: pyte
     ground.inbox.hangs = True
     with anyio.fail_after(2):
         noted = await ground.commits.before(COMMIT, None)
-    assert noted.owed
+    assert noted.intent is None
 
 
 async def test_a_broken_inbox_is_told_of_and_the_commit_passes() -> None:
     ground = Ground()
     ground.inbox.error = GONE
-    assert (await ground.commits.before(COMMIT, None)).owed
+    assert (await ground.commits.before(COMMIT, None)).intent is None
     assert ground.broken == [GONE]
 
 
@@ -186,11 +188,10 @@ async def test_what_is_owed_is_paid_once_the_inbox_answers(monkeypatch: pytest.M
     ground.inbox.error = BUSY
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ground.debts.pay)
-        ground.debts.owe("prod")
-        ground.debts.owe("dev")
+        ground.debts.owe("prod", "an-id")
         await anyio.sleep(0.05)
         assert ground.inbox.notes == []
         ground.inbox.error = None
         await until(lambda: bool(ground.inbox.notes))
-        assert ground.inbox.notes == [[Hint(CatalogName("dev"), "gateway"), Hint(CatalogName("prod"), "gateway")]]
+        assert ground.inbox.notes == [DEBT]
         tasks.cancel_scope.cancel()

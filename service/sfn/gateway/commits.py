@@ -33,7 +33,7 @@ class OnInboxFailure(StrEnum):
     """What becomes of a commit that the inbox can't note."""
 
     PASS = "pass"  # noqa: S105 - no password
-    """It goes through, and its catalog is swept once the inbox answers again."""
+    """It goes through, and its catalog is swept, again and again, once the inbox answers."""
     REFUSE = "refuse"
     """It is answered with 503, and nothing was done."""
 
@@ -56,7 +56,7 @@ class Noted:
         named: its tables; none where they can't be told.
         concerned: those of them that are published.
         intent: id of what was noted of it; None where nothing was.
-        owed: the inbox should have taken it, and did not.
+        peer: the client's address, "" where it is not known.
     """
 
     change: Change
@@ -64,7 +64,7 @@ class Noted:
     named: tuple[TableName, ...]
     concerned: tuple[TableName, ...] = ()
     intent: str | None = None
-    owed: bool = False
+    peer: str = ""
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
@@ -118,7 +118,8 @@ class Commits:
         Raises:
             Transient: scope inbox: it can't be noted, and is to be refused then.
         """
-        intent = Intent(self._noting.token(), commit.subjects, self._noting.sender, peer or "")
+        commit = replace(commit, peer=peer or "")
+        intent = self._intent(commit)
         trouble = await self._put([intent])
         if trouble is None:
             return replace(commit, intent=intent.id)
@@ -128,7 +129,7 @@ class Commits:
             "commit passes without a note", gateway=self._noting.sender, catalog=commit.catalog, error=str(trouble)
         )
         self._counted.unnoted()
-        return replace(commit, owed=True)
+        return commit
 
     async def after(self, commit: Noted, status: int | None, floor: str | None, said: bytes) -> None:
         """Note what came of a commit; what can't be noted now is found by its intent, or by a sweep.
@@ -144,12 +145,17 @@ class Commits:
         if status is not None and outcome.is_news(status):
             told = outcome.hints(commit.change, commit.named, commit.catalog, self._noting.sender, floor, said)
             news = [hint for hint in told if hint.subject in commit.subjects]
-        answered = [] if commit.intent is None else [Answered(commit.intent, known=known)]
-        trouble = await self._put([*answered, *news]) if answered or news else None
+        notes: list[Answered | Intent] = []
+        if commit.intent is not None:
+            notes.append(Answered(commit.intent, known=known))
+        elif not known:
+            # Of what was not noted before somebody asks from now on: it may be done long after this.
+            notes.append(self._intent(commit))
+        trouble = await self._put([*notes, *news]) if notes or news else None
         if trouble is not None:
             _log.warning("outcome of a commit not noted", gateway=self._noting.sender, error=str(trouble))
-        if commit.owed and (trouble is not None or not known):
-            self._debts.owe(commit.catalog)
+            if commit.intent is None:
+                self._debts.owe(commit.catalog, self._noting.token())
 
     async def undone(self, commit: Noted) -> None:
         """Note that nothing of a commit left this process."""
@@ -157,6 +163,9 @@ class Commits:
             trouble = await self._put([Answered(commit.intent, known=True)])
             if trouble is not None:
                 _log.warning("outcome of a commit not noted", gateway=self._noting.sender, error=str(trouble))
+
+    def _intent(self, commit: Noted) -> Intent:
+        return Intent(self._noting.token(), commit.subjects, self._noting.sender, commit.peer)
 
     async def _put(self, notes: Sequence[Hint | Intent | Answered]) -> Transient | None:
         """Why the inbox did not take it; None if it did."""

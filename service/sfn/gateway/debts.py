@@ -9,10 +9,12 @@ import structlog
 
 from sfn.errors import Transient
 from sfn.inbox import Intake
-from sfn.words import CatalogName, Hint
+from sfn.words import CatalogName, Hint, Intent, Note
 
 AGAIN: Final = 1.0
 """Seconds from one try to the next."""
+SENDER: Final = "gateway"
+"""As whom debts are paid."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -26,12 +28,19 @@ class Debts:
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
-        self._owed: set[str] = set()
+        self._owed: dict[str, str] = {}
         self._bell = anyio.Event()
 
-    def owe(self, catalog: str) -> None:
-        """Have a catalog swept as soon as can be."""
-        self._owed.add(catalog)
+    def owe(self, catalog: str, number: str) -> None:
+        """Have a catalog swept as soon as can be, and when an intent of it is asked for.
+
+        A first sweep may come too early: a replica of the catalog lags, or the commit is still on its way there.
+
+        Args:
+            number: the intent's id, which nobody else has.
+        """
+        # The last one's: an earlier one may have been opened by a payment of which nobody knows.
+        self._owed[catalog] = number
         self._bell.set()
 
     async def pay(self) -> None:
@@ -50,13 +59,17 @@ class Debts:
 
     async def pay_once(self) -> bool:
         """Whether nothing is owed any more."""
-        catalogs, self._owed = self._owed, set()
-        if not catalogs:
+        owed, self._owed = self._owed, {}
+        if not owed:
             return True
+        notes: list[Note] = []
+        for catalog, number in sorted(owed.items()):
+            subject = CatalogName(catalog)
+            notes += [Intent(number, (subject,), SENDER), Hint(subject, SENDER)]
         try:
-            await self._intake.put([Hint(CatalogName(catalog), "gateway") for catalog in sorted(catalogs)])
+            await self._intake.put(notes)
         except Transient:
-            self._owed |= catalogs
+            self._owed = owed | self._owed
             return False
-        _log.info("sweeps made up for commits that were not noted", catalogs=sorted(catalogs))
+        _log.info("sweeps made up for commits that were not noted", catalogs=sorted(owed))
         return not self._owed

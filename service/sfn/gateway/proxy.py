@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Protocol
 
+import anyio
 import structlog
 
 from sfn.errors import Transient, Unsure
@@ -19,7 +20,7 @@ from sfn.gateway.fields import Front
 from sfn.gateway.floor import Passing
 from sfn.gateway.reach import Reach, Unfound
 from sfn.gateway.recognise import NAMED_IN_BODY, Change, recognise
-from sfn.gateway.upstream import Incoming, Outgoing, Upstream
+from sfn.gateway.upstream import Outgoing
 
 CONFIG: Final = "/v1/config"
 """What the path ends with of the one request whose answer is changed."""
@@ -28,6 +29,28 @@ _CONFIG_LIMIT: Final = 1 << 20
 _BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 _log = structlog.stdlib.get_logger(__name__)
+
+
+class Incoming(Protocol):
+    """An answer, whose body may still be on its way: see `sfn.gateway.upstream.Incoming`."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def fields(self) -> Sequence[tuple[bytes, bytes]]: ...
+
+    def parts(self, limit: int | None = None) -> AsyncIterator[bytes]: ...
+
+    def end(self) -> None: ...
+
+
+class Upstream(Protocol):
+    """The catalog: see `sfn.gateway.upstream.Upstream`."""
+
+    async def send(self, request: Outgoing) -> Incoming: ...
+
+    async def close(self) -> None: ...
 
 
 class Counted(Protocol):
@@ -67,7 +90,7 @@ class Proxy:
     def __init__(self, upstream: Upstream, commits: Commits, reach: Reach, terms: Terms, counted: Counted) -> None:
         self._upstream, self._commits, self._reach, self._terms = upstream, commits, reach, terms
         self._counted = counted
-        self._unfound = Unfound(time.monotonic)
+        self._unfound = Unfound(anyio.current_time)
         self._separator: str | None = None
         self._takes_anybody = not reach.asks_for_credentials
 
@@ -101,12 +124,12 @@ class Proxy:
         elif request.method == "GET" and request.path.endswith(CONFIG):
             await self._configure(request, replying)
         else:
-            await self._relay(request, replying)
+            await self._relay(request, replying, None, change=change is not None)
 
     async def _change(self, change: Change, catalog: str, request: Asked, replying: Replying) -> None:
         commit = await self._concerning(change, catalog, request)
         if commit is None:
-            await self._relay(request, replying)
+            await self._relay(request, replying, None, change=True)
         elif self._takes_anybody or fields.value(request.fields, b"authorization") is not None:
             await self._follow(await self._commits.before(commit, request.peer), request, replying)
         else:
@@ -131,7 +154,7 @@ class Proxy:
         """Forward what was noted, and note what comes of it."""
         passing = Passing()
         try:
-            await self._relay(request, replying, passing)
+            await self._relay(request, replying, passing, change=True)
         except (Unsure, Gone):
             await self._note(commit, request, passing)
             raise
@@ -150,19 +173,20 @@ class Proxy:
     async def _doubt(self, commit: Noted, request: Asked, replying: Replying) -> None:
         """Forward what the catalog should refuse, as nobody says whose it is."""
         passing = Passing()
-        await self._relay(request, replying, passing)
+        await self._relay(request, replying, passing, change=True)
         if passing.status is not None and outcome.is_done(passing.status):
             self._takes_anybody = True
             await self._note(commit, request, passing)
 
-    async def _relay(self, request: Asked, replying: Replying, passing: Passing | None = None) -> None:
+    async def _relay(self, request: Asked, replying: Replying, passing: Passing | None, *, change: bool) -> None:
         """Forward a request and answer with what comes back.
 
         Args:
-            passing: sees the answer to a change on its way.
+            passing: sees the answer on its way; None: nobody need see it.
+            change: it may change a table.
         """
         header = fields.to_catalog(request.fields, request.seen, request.peer)
-        incoming = await self._sent(request, header, change=passing is not None)
+        incoming = await self._sent(request, header, change=change)
         try:
             if passing is not None:
                 passing.begun(incoming.status, fields.value(incoming.fields, b"content-encoding"))

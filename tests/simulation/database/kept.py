@@ -111,6 +111,9 @@ class SharedKept:
     def events(self) -> set[str]:
         return {str(event) for sender, event in self.server.tables.events.committed if sender == "test"}
 
+    def intents(self) -> list[tuple[str, Subject]]:
+        return list(self.server.tables.intents.committed)
+
     def refused(self) -> set[Subject]:
         return {one.subject for one in self._open_ones() if one.subject is not None and one.reason.startswith(FOREIGN)}
 
@@ -123,7 +126,7 @@ class SharedKept:
 
     def wrong(self) -> list[tuple[str, str]]:
         policy = self._service.policy
-        return self.rules.wrong(None if policy.told else self.server.loop.now() - 2 * policy.sweep_every)
+        return self.rules.wrong(self.server.loop.now() - 2 * policy.sweep_every if policy.swept else None)
 
     def sweeping(self, node: Node) -> None:
         self.rules.sweeping(node)

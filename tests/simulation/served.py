@@ -1,0 +1,205 @@
+"""A simulated REST catalog behind gateways: what requests do to the truth, at once or much later."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from sfn.words import Missing, Table, TableName
+from tests.simulation.fates import SILENT, Fate, drawn
+from tests.simulation.truth import first_version, next_version
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+OK, NO_CONTENT, INVALID, NOT_FOUND, CONFLICT = 200, 204, 400, 404, 409
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asks for.
+
+    Attributes:
+        method: HTTP's.
+        target: path and query behind the catalog's address.
+        body: JSON, or nothing.
+    """
+
+    method: str
+    target: str
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is answered.
+
+    Attributes:
+        status: HTTP's, or `CUT`.
+        body: JSON, or nothing.
+        whole: it does not break off.
+    """
+
+    status: int
+    body: bytes = b""
+    whole: bool = True
+
+
+class CatalogServer:
+    """Does what it is asked for when the fate of a request says so, whatever becomes of who asked.
+
+    Attributes:
+        fate: of a request that came.
+        asked: all requests that came.
+    """
+
+    def __init__(self, world: World, catalog: int) -> None:
+        self._world, self._catalog = world, catalog
+        self.fate: Callable[[Request], Fate] = lambda _: drawn(world.rng)
+        self.asked: list[Request] = []
+        self._files: dict[str, Table] = {}
+
+    def take(self, request: Request) -> asyncio.Future[Reply]:
+        """A request came: the answer, which may never come."""
+        self.asked.append(request)
+        answer: asyncio.Future[Reply] = self._world.loop.create_future()
+        fate = self.fate(request)
+        if fate.done is not None:
+            self._call(fate.done, self._do, request, fate, answer)
+        if fate.status is not None and fate.ended != SILENT:
+            self._call(fate.ended, self._say, answer, Reply(fate.status))
+        self._world.say(f"-> {request.method} {request.target}: {fate}")
+        return answer
+
+    def _does(self, request: Request) -> Reply:
+        """Do it now, if it can be done."""
+        path, _, query = request.target.partition("?")
+        body: dict[str, Any] = json.loads(request.body or b"{}")
+        match request.method, [unquote(segment) for segment in path.split("/")[3:]]:
+            case "POST", ["namespaces", namespace, "tables"]:
+                return self._create(self._named(namespace, body["name"]), body)
+            case "POST", ["namespaces", namespace, "register"]:
+                return self._register(self._named(namespace, body["name"]), body["metadata-location"])
+            case "POST", ["namespaces", namespace, "tables", name]:
+                return self._commit_all([self._named(namespace, name)], [body], OK)
+            case "DELETE", ["namespaces", namespace, "tables", name]:
+                return self._drop(self._named(namespace, name), purge="purgeRequested=true" in query)
+            case "POST", ["namespaces", namespace, "tables", name, "unregister"]:
+                return self._drop(self._named(namespace, name), purge=False)
+            case "POST", ["tables", "rename"]:
+                return self._rename(self._identified(body["source"]), self._identified(body["destination"]))
+            case "POST", ["transactions", "commit"]:
+                changes = body["table-changes"]
+                names = [self._identified(change["identifier"]) for change in changes]
+                return self._commit_all(names, changes, NO_CONTENT)
+            case "DELETE", ["namespaces", namespace]:
+                names = [name for name in self._live() if "\x1f".join(name.namespace) == namespace]
+                return [Reply(NOT_FOUND), *(self._drop(name, purge=False) for name in names)][-1]
+            case _:
+                raise ValueError(request)
+
+    def _do(self, request: Request, fate: Fate, answer: asyncio.Future[Reply]) -> None:
+        reply = self._does(request)
+        if fate.twice:
+            reply = self._does(request)
+        self._world.say(f"   {request.method} {request.target}: {reply.status}")
+        if fate.status is None and fate.ended != SILENT:
+            self._call(fate.ended, self._say, answer, Reply(reply.status, reply.body, fate.whole))
+
+    @staticmethod
+    def _say(answer: asyncio.Future[Reply], reply: Reply) -> None:
+        if not answer.done():
+            answer.set_result(reply)
+
+    def _call(self, delay: float, what: Callable[..., None], *args: Any) -> None:
+        """As none of the processes' own timers: it does not die with one."""
+        self._world.loop.call_later(delay, what, *args, context=Context())
+
+    def _create(self, name: TableName, body: dict[str, Any]) -> Reply:
+        if isinstance(self._true(name), Table) or not self._is_free(body["location"]):
+            return Reply(CONFLICT)
+        if body.get("stage-create"):
+            return Reply(OK, b'{"metadata": {}}')
+        return self._set(name, first_version(self._world.rng, body["location"], self._world.time))
+
+    def _register(self, name: TableName, pointer: str) -> Reply:
+        table = self._files.get(pointer)
+        if table is None or pointer not in self._world.files.bodies:
+            return Reply(INVALID)
+        uuids = {other.uuid for other in self._live().values()}
+        if isinstance(self._true(name), Table) or table.uuid in uuids or not self._is_free(table.location):
+            return Reply(CONFLICT)
+        return self._set(name, table)
+
+    def _commit_all(self, names: list[TableName], changes: list[dict[str, Any]], status: int) -> Reply:
+        """All of them or none."""
+        refusals = [self._refusal(name, change) for name, change in zip(names, changes, strict=True)]
+        refused = next((reply for reply in refusals if reply is not None), None)
+        if refused is not None:
+            return refused
+        replies = [self._commit(name, change) for name, change in zip(names, changes, strict=True)]
+        return replies[0] if status == OK else Reply(status)
+
+    def _refusal(self, name: TableName, change: dict[str, Any]) -> Reply | None:
+        table = self._true(name)
+        place = change.get("location")
+        for requirement in change["requirements"]:
+            if requirement["type"] == "assert-create":
+                return None if not isinstance(table, Table) and self._is_free(place) else Reply(CONFLICT)
+            if not isinstance(table, Table):
+                return Reply(NOT_FOUND)
+            key = {"assert-table-uuid": table.uuid, "assert-ref-snapshot-id": table.snapshot_id}[requirement["type"]]
+            if requirement["is"] != key:
+                return Reply(CONFLICT)
+        return None if place is None or self._is_free(place) else Reply(CONFLICT)
+
+    def _commit(self, name: TableName, change: dict[str, Any]) -> Reply:
+        table, place, now = self._true(name), change.get("location"), self._world.time
+        if not isinstance(table, Table):
+            return self._set(name, first_version(self._world.rng, place or "", now))
+        return self._set(name, next_version(self._world.rng, table, now, location=place))
+
+    def _drop(self, name: TableName, *, purge: bool) -> Reply:
+        table = self._true(name)
+        if not isinstance(table, Table):
+            return Reply(NOT_FOUND)
+        self._world.set(self._catalog, name, Missing())
+        if purge:
+            self._world.purge(table)
+        return Reply(NO_CONTENT)
+
+    def _rename(self, old: TableName, new: TableName) -> Reply:
+        table = self._true(old)
+        if not isinstance(table, Table):
+            return Reply(NOT_FOUND)
+        if isinstance(self._true(new), Table):
+            return Reply(CONFLICT)
+        self._world.set(self._catalog, new, table)
+        self._world.set(self._catalog, old, Missing())
+        return Reply(NO_CONTENT)
+
+    def _set(self, name: TableName, table: Table) -> Reply:
+        self._world.set(self._catalog, name, table)
+        self._files[table.metadata_location] = table
+        return Reply(OK, json.dumps({"metadata-location": table.metadata_location, "metadata": {}}).encode())
+
+    def _true(self, name: TableName) -> object:
+        return self._world.truths[self._catalog].true(name)
+
+    def _live(self) -> dict[TableName, Table]:
+        return self._world.truths[self._catalog].live()
+
+    def _is_free(self, place: str | None) -> bool:
+        """Whether no table lives at a place, or several may."""
+        return self._world.setting.shared or place not in {table.location for table in self._live().values()}
+
+    def _named(self, namespace: str, name: str) -> TableName:
+        return TableName(self._world.truths[self._catalog].name, tuple(namespace.split("\x1f")), name)
+
+    def _identified(self, identifier: dict[str, Any]) -> TableName:
+        return TableName(self._world.truths[self._catalog].name, tuple(identifier["namespace"]), identifier["name"])

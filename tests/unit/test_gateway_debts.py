@@ -1,0 +1,68 @@
+"""What a gateway owes to an inbox that took nothing for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfn.errors import Scope, Unsure
+from sfn.gateway.debts import Debts
+from sfn.words import Accepted, CatalogName, Hint, Intent, Note
+
+PROD, LAB = CatalogName("prod"), CatalogName("lab")
+
+
+class Taking:
+    """An inbox that takes what is put, and may be cut off before it can say so."""
+
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+        self.is_cut_off = False
+
+    async def put(self, notes: Sequence[Note]) -> Accepted:
+        self.notes += notes
+        if self.is_cut_off:
+            raise Unsure("inbox", scope=Scope.INBOX, expected="an answer", found="none")
+        return Accepted(0, 0)
+
+    @property
+    def opened(self) -> list[str]:
+        """Ids of intents."""
+        return [note.id for note in self.notes if isinstance(note, Intent)]
+
+
+async def test_every_catalog_is_swept_now_and_asked_for_later() -> None:
+    inbox = Taking()
+    debts = Debts(inbox)
+    debts.owe("prod", "1")
+    debts.owe("lab", "2")
+    assert await debts.pay_once()
+    assert inbox.notes == [
+        *(Intent("2", (LAB,), "gateway"), Hint(LAB, "gateway")),
+        *(Intent("1", (PROD,), "gateway"), Hint(PROD, "gateway")),
+    ]
+    assert await debts.pay_once()
+    assert inbox.opened == ["2", "1"]
+
+
+async def test_what_is_not_known_to_be_paid_is_paid_again() -> None:
+    inbox = Taking()
+    debts = Debts(inbox)
+    debts.owe("prod", "1")
+    inbox.is_cut_off = True
+    assert not await debts.pay_once()
+    inbox.is_cut_off = False
+    assert await debts.pay_once()
+    assert inbox.opened == ["1", "1"]
+
+
+async def test_what_is_owed_after_that_is_asked_for_from_then_on() -> None:
+    """An id that is put again is left as it is."""
+    inbox = Taking()
+    debts = Debts(inbox)
+    debts.owe("prod", "1")
+    inbox.is_cut_off = True
+    assert not await debts.pay_once()
+    inbox.is_cut_off = False
+    debts.owe("prod", "2")
+    assert await debts.pay_once()
+    assert inbox.opened == ["1", "2"]
