@@ -25,6 +25,8 @@ from sfn.gateway.upstream import Incoming, Outgoing, Upstream
 CONFIG: Final = "/v1/config"
 _CONFIG_LIMIT: Final = 1 << 20
 """Bytes of a configuration that are read to be rewritten."""
+_LONG: Final = 1 << 20
+"""Bytes of an answer from which on it is worth a look whether anybody still waits for it."""
 _BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -162,9 +164,14 @@ class Proxy:
             passing.begun(incoming.status, fields.value(incoming.fields, b"content-encoding"))
             bodiless = incoming.status in _BODILESS
             await replying.begin(incoming.status, fields.to_client(incoming.fields, bodiless=bodiless))
+            size = 0
             async for part in incoming.parts():
                 passing.part(part)
                 await replying.part(part)
+                size += len(part)
+                # Nobody is told that a part was sent to nobody.
+                if size > _LONG and await request.body.is_gone():
+                    raise Gone
             await replying.part(b"", more=False)
 
     async def _configure(self, request: Asked, replying: Replying) -> None:
