@@ -212,6 +212,8 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application,
+                # uvicorn guesses wrong of what is no plain function.
+                interface="asgi3",
                 http=Connection,
                 ws="none",
                 lifespan="off",
