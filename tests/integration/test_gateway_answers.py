@@ -81,8 +81,14 @@ async def test_a_compressed_body_stays_so(encoding: str) -> None:
 
 
 async def test_what_has_not_changed_is_said_without_a_body() -> None:
-    answer = await told(b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 500\r\n\r\n', 'If-None-Match: "a"')
-    assert (answer.status, answer.value(b"etag"), answer.body) == (304, b'"a"', b"")
+    """Whatever length its body would have: the connection goes on."""
+    async with gate() as made, made.connect() as wire:
+        made.catalog.answer = saying(b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 500\r\n\r\n')
+        for _ in range(2):
+            await wire.send(asked("/v1/x", 'If-None-Match: "a"').replace(b"Connection: close\r\n", b""))
+            answer = await wire.reply(headless=True)
+            assert (answer.status, answer.headers["etag"]) == (304, '"a"')
+        assert made.catalog.last.value(b"if-none-match") == b'"a"'
 
 
 async def test_no_content_is_none() -> None:
@@ -217,7 +223,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_long_answer_is_not_downlo
         async with made.connect() as wire:
             await wire.send(asked("/v1/x"))
             await wire.head()
-        with anyio.fail_after(3):
+        with anyio.fail_after(10):
             await ended.wait()
 
 
@@ -226,7 +232,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_waited_for(
         async with made.connect() as wire:
             await wire.send(asked("/v1/x", sized(b"x" * 1_000), method="PUT", body=b"x" * 500))
             await until(lambda: made.catalog.lines)
-        await until(lambda: not made.catalog.lines, 3)
+        await until(lambda: not made.catalog.lines, 10)
         assert made.catalog.requests == []
 
 
