@@ -209,6 +209,8 @@ class Daemon:
             _log.info("draining", signal=number.name, seconds=self._drain.total_seconds())
             self._give_up_at = anyio.current_time() + self._drain.total_seconds()
             self._service.readiness.drain()
+            for server, _ in self._servers:
+                server.drain()
             self._stop.set()
 
     async def _listen(self, server: Server, listener: socket.socket) -> None:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import anyio
 
 from sfn.pointer import hintfile
 from tests.faults.files import Pointed
-from tests.faults.lake import Lake
 
 LOOKS_EVERY = 0.015
+
+
+class Tables(Protocol):
+    """What is looked at."""
+
+    @property
+    def tables(self) -> Iterable[str]:
+        """Their names."""
+        ...
+
+    def pointed(self, name: str) -> Pointed:
+        """What the directory of one says."""
+        ...
 
 
 class Back(NamedTuple):
@@ -32,7 +45,7 @@ class Observer:
         steps: how often a file said something newer than before.
     """
 
-    lake: Lake
+    lake: Tables
     back: list[Back] = field(default_factory=list)
     steps: int = 0
     _at: dict[tuple[str, str], int] = field(default_factory=dict)

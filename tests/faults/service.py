@@ -57,6 +57,8 @@ token = "{operator}"
 
 [telemetry]
 format = "json"
+
+{more}
 """
 
 
@@ -76,6 +78,7 @@ class Setting:
         lease: how long a claim lasts unless it is renewed.
         roles: what the process does of the service; "" for all.
         store: what the settings say of the store; "" for the warehouse's directory.
+        more: what else the settings say.
     """
 
     folder: Path
@@ -92,6 +95,7 @@ class Setting:
     lease: str = "30s"
     roles: str = ""
     store: str = ""
+    more: str = ""
 
     @property
     def database(self) -> Path:
@@ -114,6 +118,7 @@ class Setting:
                 store=self.store or f'prefix = "{self.warehouse.as_uri()}"',
                 token=TOKEN,
                 operator=OPERATOR,
+                more=self.more,
             )
         )
         return file

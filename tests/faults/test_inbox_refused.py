@@ -9,17 +9,14 @@ from pathlib import Path
 
 import aiohttp
 import anyio
-import pytest
 
 from tests.faults import inboxes
+from tests.faults.disks import filled, small
 from tests.faults.lake import Lake, serving
-from tests.faults.service import Service, Setting, ended, eventually, running, started
+from tests.faults.service import Setting, ended, eventually, running, started
 
-FILLING = "x" * 16_000
-MOST = 2_000
 FULL = 3.0
 """Seconds."""
-SMALL_DISK = 'mount -t tmpfs -o size=6m tmpfs "$0" && head -c 3M /dev/zero > "$0/ballast" && exec "$@"'
 Record = Callable[[str, object], None]
 
 
@@ -60,15 +57,12 @@ async def test_a_folder_that_can_not_be_written_is_refused(tmp_path: Path, recor
 
 async def test_a_full_disk_takes_no_event_and_loses_none(tmp_path: Path, record_property: Record) -> None:
     """A small disk of the service's own: only it, and who looks through it, sees that."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    lake = Lake(tmp_path / "warehouse")
+    disk, lake = tmp_path / "disk", Lake(tmp_path / "warehouse")
     lake.create("orders")
-    launcher = ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, str(disk)]
-    setting = Setting(tmp_path / "sfn", lake.uri, lake.warehouse, inbox=disk / "inbox.db", launcher=launcher)
+    setting = Setting(tmp_path / "sfn", lake.uri, lake.warehouse, inbox=disk / "inbox.db", launcher=small(disk))
     async with serving(lake), running(setting) as service:
         seen = Path(f"/proc/{service.child().pid}/root{disk}")
-        taken, refusal = await _filled(service, lake)
+        taken, refusal = await filled(service, lake)
         # Long enough for the worker to want to note something too.
         await anyio.sleep(FULL)
         alive = await service.get("/livez")
@@ -90,7 +84,7 @@ async def test_a_disk_that_fails_ends_the_process_and_loses_no_event(tmp_path: P
     async with serving(lake), running(setting) as service:
         # SQLite calls it an error of input or output where a file may not grow: after that nothing is certain.
         resource.prlimit(service.child().pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
-        taken, refusal = await _filled(service, lake)
+        taken, refusal = await filled(service, lake)
         status = await ended(service)
     async with serving(lake), running(setting) as service:
         assert await service.post("orders", "after", metadata_location=lake.tables["orders"].pointer) == 202
@@ -101,16 +95,3 @@ async def test_a_disk_that_fails_ends_the_process_and_loses_no_event(tmp_path: P
     print("failing disk:", figures)
     assert (refusal, status, lost) == (503, 1, set())
     assert taken
-
-
-async def _filled(service: Service, lake: Lake) -> tuple[set[str], int]:
-    """Post events until one is refused: the ids of those that were not, and the refusal's status."""
-    taken: set[str] = set()
-    for number in range(MOST):
-        lake.tables["orders"].commit()
-        event_id = f"e{number}"
-        status = await service.post("orders", event_id, filling=FILLING)
-        if status != 202:
-            return taken, status
-        taken.add(event_id)
-    pytest.fail(f"{MOST} events were taken")

@@ -139,6 +139,11 @@ class Wire:
             content = await self._buffer.receive_exactly(length) if length else b""
         return Reply(int(line.split(" ")[1]), headers, content)
 
+    async def head(self) -> bytes:
+        """The next head alone, with the empty line after it."""
+        with anyio.fail_after(10):
+            return await self._buffer.receive_until(b"\r\n\r\n", 65_536) + b"\r\n\r\n"
+
     async def rest(self) -> bytes:
         """Everything until the server closes the connection."""
         received = bytearray()
@@ -146,6 +151,11 @@ class Wire:
             async for part in self._buffer:
                 received += part
         return bytes(received)
+
+    async def skip(self) -> int:
+        """How many bytes come until the server closes the connection."""
+        with anyio.fail_after(60):
+            return sum([len(part) async for part in self._buffer])
 
     async def nothing_for(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds) as scope:

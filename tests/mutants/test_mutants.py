@@ -19,7 +19,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.table import TABLE
 
 PATCHES = ROOT / "tests" / "mutants"
-ELSEWHERE = {"ack-before-commit.patch"}
+ELSEWHERE = {"ack-before-commit.patch", "pass-before-note.patch"}
 """Patches that other tests apply."""
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
+import anyio
+
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class Gone(Exception):
-    """The client went away in the middle of its body."""
+    """The client went away in the middle of its body, or of its answer."""
 
 
 class Body:
@@ -49,6 +51,15 @@ class Body:
         if self._more:
             return self._parts()
         return b"".join(self._held) if self._held else None
+
+    async def is_gone(self) -> bool:
+        """Whether the client is known to have gone away by now. While its body is read, whoever reads it is told."""
+        if self._more:
+            return False
+        # A server says so at once, and has nothing to say otherwise.
+        with anyio.move_on_after(0):
+            return bool((await self._receive())["type"] != "http.request")
+        return False
 
     async def _parts(self) -> AsyncIterator[bytes]:
         while self._held:

@@ -26,6 +26,8 @@ CONFIG: Final = "/v1/config"
 """What the path ends with of the one request whose answer is changed."""
 _CONFIG_LIMIT: Final = 1 << 20
 """Bytes of a configuration that are read to be rewritten."""
+_LONG: Final = 1 << 20
+"""Bytes of an answer from which on it is worth a look whether anybody still waits for it."""
 _BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -192,10 +194,15 @@ class Proxy:
                 passing.begun(incoming.status, fields.value(incoming.fields, b"content-encoding"))
             bodiless = incoming.status in _BODILESS
             await replying.begin(incoming.status, fields.to_client(incoming.fields, bodiless=bodiless))
+            size = 0
             async for part in incoming.parts():
                 if passing is not None:
                     passing.part(part)
                 await replying.part(part)
+                size += len(part)
+                # Nobody is told that a part was sent to nobody.
+                if size > _LONG and await request.body.is_gone():
+                    raise Gone
             await replying.part(b"", more=False)
         finally:
             incoming.end()

@@ -83,6 +83,8 @@ class Connection(HttpToolsProtocol):
     """Looks at `_due` no later than that. One that was set for an earlier moment is kept: to set one takes long."""
     _refused: bool = False
     """Nothing more is read: the connection ends with the responses that are on their way."""
+    last: bool = False
+    """The response that is on its way, or else the next one, is the last, and says so."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -139,6 +141,8 @@ class Connection(HttpToolsProtocol):
         if not self.parser.should_upgrade():
             self._due = None
         super().on_headers_complete()
+        if self.last:
+            self.end()
 
     @override
     def on_body(self, body: bytes) -> None:
@@ -155,6 +159,12 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if self._answered():
             self._expect_request()
+
+    def end(self) -> None:
+        """Have the connection end with the response that is on its way, or with the next one."""
+        self.last = True
+        if not self._answered():
+            self.cycle.keep_alive = False
 
     def _expect_request(self) -> None:
         self._due = self.loop.time() + self.patience
@@ -212,6 +222,8 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application,
+                # uvicorn guesses wrong of what is no plain function.
+                interface="asgi3",
                 http=Connection,
                 ws="none",
                 lifespan="off",
@@ -224,6 +236,14 @@ class Server(uvicorn.Server):
         )
         self.up = anyio.Event()
         self._certificate = certificate
+        self._is_draining = False
+
+    def drain(self) -> None:
+        """Have each connection end with its next response: whoever asks again is to come to another process."""
+        self._is_draining = True
+        for connection in self.server_state.connections:
+            if isinstance(connection, Connection):
+                connection.end()
 
     @override
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -247,7 +267,9 @@ class Server(uvicorn.Server):
         self.up.set()
 
     def _connection(self) -> Connection:
-        return Connection(self.config, self.server_state, self.lifespan.state)
+        connection = Connection(self.config, self.server_state, self.lifespan.state)
+        connection.last = self._is_draining
+        return connection
 
     @override
     @contextmanager

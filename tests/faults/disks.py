@@ -1,0 +1,38 @@
+"""A small disk of one process's own, and events that fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.faults.lake import Lake
+from tests.faults.service import Service
+
+FILLING = 16_000
+MOST = 2_000
+_SMALL = 'mount -t tmpfs -o size=6m tmpfs "$0" && head -c 3M /dev/zero > "$0/ballast" && exec "$@"'
+
+
+def small(disk: Path) -> Sequence[str]:
+    """A launcher whose process sees a small disk in a folder, half of it a file `ballast`; the folder is made."""
+    disk.mkdir()
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", _SMALL, str(disk)]
+
+
+async def filled(service: Service, lake: Lake, filling: int = FILLING) -> tuple[set[str], int]:
+    """Post events until one is refused: the ids of those that were not, and the refusal's status.
+
+    Args:
+        filling: bytes of an event that mean nothing.
+    """
+    taken: set[str] = set()
+    for number in range(MOST):
+        lake.tables["orders"].commit()
+        event_id = f"e{filling}-{number}"
+        status = await service.post("orders", event_id, filling="x" * filling)
+        if status != 202:
+            return taken, status
+        taken.add(event_id)
+    pytest.fail(f"{MOST} events were taken")

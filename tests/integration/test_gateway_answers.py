@@ -1,0 +1,246 @@
+"""What a gateway's client is answered: what the catalog said, byte for byte; or that it said nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import anyio
+import pytest
+
+from tests.integration.gateways import Ended, Line, Message, asked, gate, saying, sized
+from tests.integration.listening import chunk
+from tests.integration.waiting import until
+
+COMMIT = "/v1/namespaces/a/tables/t"
+
+
+async def told(answer: bytes, *fields: str, target: str = "/v1/x", method: str = "GET") -> Message:
+    """What a client is told where the catalog answers so."""
+    async with gate() as made:
+        made.catalog.answer = saying(answer)
+        return await made.told(asked(target, *fields, method=method))
+
+
+def names(answer: Message) -> set[bytes]:
+    return {name.lower() for name, _ in answer.fields}
+
+
+async def test_fields_of_an_answer_pass_in_their_order_and_as_often_as_they_were_sent() -> None:
+    fields = [
+        (b"content-type", b"application/json;charset=UTF-8"),
+        (b"etag", b'W/"a"'),
+        (b"set-cookie", b"a=1; Path=/"),
+        (b"set-cookie", b"b=2"),
+        (b"x-twice", b"1"),
+        (b"x-between", b"a  b"),
+        (b"x-twice", b"2"),
+        (b"x-latin", b"\xe4"),
+        (b"server", b"Jetty(12)"),
+        (b"vary", b"Accept-Encoding"),
+        (b"content-length", b"2"),
+    ]
+    head = b"".join(b"%b: %b\r\n" % field for field in fields)
+    answer = await told(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n{}")
+    assert [field for field in answer.fields if field[0] not in {b"date", b"connection"}] == fields
+    assert answer.body == b"{}"
+
+
+async def test_fields_of_the_catalogs_connection_stay_there() -> None:
+    head = b"Connection: close, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: timeout=5\r\nTrailer: X-Sum\r\nUpgrade: h2c\r\n"
+    answer = await told(b"HTTP/1.1 200 OK\r\n" + head + b"Proxy-Authenticate: Basic\r\nContent-Length: 2\r\n\r\n{}")
+    assert names(answer) == {b"date", b"connection", b"content-length"}
+    assert answer.value(b"connection") == b"close"
+
+
+async def test_a_body_in_chunks_comes_in_chunks() -> None:
+    parts = chunk(b'{"a":') + chunk(b"1}") + b"0\r\nX-Sum: 1\r\n\r\n"
+    answer = await told(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + parts)
+    assert answer.all(b"transfer-encoding") == [b"chunked"]
+    assert answer.all(b"content-length") == []
+    assert joined(answer.body) == b'{"a":1}'
+
+
+async def test_a_body_that_ends_with_the_connection_ends() -> None:
+    async def say(_: Message, line: Line) -> None:
+        await line.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}")
+        raise Ended
+
+    async with gate() as made:
+        made.catalog.answer = say
+        answer = await made.told(asked("/v1/x"))
+    assert (answer.status, joined(answer.body)) == (200, b"{}")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
+async def test_a_compressed_body_stays_so(encoding: str) -> None:
+    body = gzip.compress(b'{"metadata-location": "file:///a"}')
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    answer = await told(head + body, target=COMMIT, method="POST")
+    assert (answer.body, answer.value(b"content-encoding")) == (body, encoding.encode())
+
+
+async def test_what_has_not_changed_is_said_without_a_body() -> None:
+    """Whatever length its body would have: the connection goes on."""
+    async with gate() as made, made.connect() as wire:
+        made.catalog.answer = saying(b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 500\r\n\r\n')
+        for _ in range(2):
+            await wire.send(asked("/v1/x", 'If-None-Match: "a"').replace(b"Connection: close\r\n", b""))
+            answer = await wire.reply(headless=True)
+            assert (answer.status, answer.headers["etag"]) == (304, '"a"')
+        assert made.catalog.last.value(b"if-none-match") == b'"a"'
+
+
+async def test_no_content_is_none() -> None:
+    answer = await told(b"HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n", target=COMMIT, method="DELETE")
+    assert (answer.status, answer.value(b"x-a"), answer.body) == (204, b"1", b"")
+    assert names(answer).isdisjoint({b"content-length", b"transfer-encoding"})
+
+
+@pytest.mark.parametrize("status", [200, 204, 404])
+async def test_an_answer_to_head_has_its_length_and_no_body(status: int) -> None:
+    answer = await told(f"HTTP/1.1 {status} So\r\nX-A: 1\r\nContent-Length: 512\r\n\r\n".encode(), method="HEAD")
+    assert (answer.status, answer.value(b"x-a"), answer.body) == (status, b"1", b"")
+    assert answer.all(b"content-length") == ([] if status == 204 else [b"512"])
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 419, 422, 429, 500, 501, 503, 504, 599])
+async def test_an_error_is_the_catalogs_own(status: int) -> None:
+    body = b'{"error":{"message":"no","type":"OneOfTheirs","code":1}, "more": 1}'
+    head = f"HTTP/1.1 {status} Whatever\r\nRetry-After: 7\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    answer = await told(head + body, target=COMMIT, method="POST")
+    assert (answer.status, answer.body, answer.value(b"retry-after")) == (status, body, b"7")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_the_clients_to_follow(status: int) -> None:
+    location = b"http://127.0.0.1:1/elsewhere"
+    async with gate() as made:
+        line = f"HTTP/1.1 {status} Moved\r\n".encode()
+        made.catalog.answer = saying(line + b"Location: " + location + b"\r\nContent-Length: 0\r\n\r\n")
+        answer = await made.told(asked("/v1/x"))
+        assert (answer.status, answer.value(b"location")) == (status, location)
+        assert len(made.catalog.requests) == 1
+
+
+async def test_what_is_said_before_an_answer_is_passed_over() -> None:
+    early = (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    )
+    answer = await told(early + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", target=COMMIT, method="POST")
+    assert (answer.status, answer.body) == (200, b"{}")
+
+
+async def test_a_catalog_that_is_away_is_said_to_be() -> None:
+    async with gate(base="http://127.0.0.1:1") as made:
+        answer = await made.told(asked("/v1/x"))
+    assert (answer.status, answer.value(b"retry-after")) == (503, b"1")
+    assert json.loads(answer.body)["error"].keys() == {"message", "type", "code"}
+    assert json.loads(answer.body)["error"]["type"] == "ServiceUnavailableException"
+    assert answer.value(b"content-type") == b"application/json"
+
+
+async def test_a_catalog_that_says_nothing_is_given_up() -> None:
+    async def say_nothing(_: Message, line: Line) -> None:
+        await line.ended()
+
+    async with gate(silence=1.0) as made:
+        made.catalog.answer = say_nothing
+        answer = await made.told(asked(COMMIT, method="POST"))
+    assert (answer.status, json.loads(answer.body)["error"]["code"]) == (504, 504)
+
+
+async def test_a_catalog_that_ends_without_an_answer_is_said_to_have_given_none() -> None:
+    async def end(_: Message, _line: Line) -> None:
+        raise Ended
+
+    async with gate() as made:
+        made.catalog.answer = end
+        answer = await made.told(asked(COMMIT, method="POST"))
+    assert (answer.status, json.loads(answer.body)["error"]["code"]) == (502, 502)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(b"{"),
+    ],
+)
+@pytest.mark.parametrize("silent", [True, False])
+async def test_an_answer_that_breaks_off_is_one_that_breaks_off(begun: bytes, silent: bool) -> None:
+    """Whether the catalog closes the connection or falls silent."""
+
+    async def break_off(_: Message, line: Line) -> None:
+        await line.send(begun)
+        if silent:
+            await line.ended()
+        raise Ended
+
+    async with gate(silence=1.0) as made:
+        made.catalog.answer = break_off
+        answer = await made.told(asked(COMMIT, method="POST").replace(b"Connection: close\r\n", b""))
+    assert answer.status == 200
+    # Shorter than it says, or without its last chunk.
+    assert answer.body == begun.partition(b"\r\n\r\n")[2]
+
+
+async def test_it_goes_on_with_the_next_request_of_a_connection() -> None:
+    async with gate() as made, made.connect() as wire:
+        for number in range(3):
+            body = f"{number}".encode() * 3
+            made.catalog.answer = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n" + body)
+            await wire.send(asked(f"/v1/{number}").replace(b"Connection: close\r\n", b""))
+            assert (await wire.reply()).content == body
+        assert [one.target for one in made.catalog.requests] == ["/v1/0", "/v1/1", "/v1/2"]
+
+
+async def test_a_catalog_that_closed_an_idle_connection_is_asked_over_another() -> None:
+    async def close(_: Message, line: Line) -> None:
+        await line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        raise Ended
+
+    async with gate() as made:
+        made.catalog.answer = close
+        for _ in range(3):
+            assert (await made.told(asked(COMMIT, method="POST"))).status == 200
+            await anyio.sleep(0.05)
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_long_answer_is_not_downloaded_for() -> None:
+    ended = anyio.Event()
+
+    async def pour(_: Message, line: Line) -> None:
+        await line.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        try:
+            while True:
+                await line.send(chunk(b"x" * 65_536))
+        finally:
+            ended.set()
+
+    async with gate() as made:
+        made.catalog.answer = pour
+        async with made.connect() as wire:
+            await wire.send(asked("/v1/x"))
+            await wire.head()
+        with anyio.fail_after(10):
+            await ended.wait()
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_waited_for() -> None:
+    async with gate() as made:
+        async with made.connect() as wire:
+            await wire.send(asked("/v1/x", sized(b"x" * 1_000), method="PUT", body=b"x" * 500))
+            await until(lambda: made.catalog.lines)
+        await until(lambda: not made.catalog.lines, 10)
+        assert made.catalog.requests == []
+
+
+def joined(chunks: bytes) -> bytes:
+    """What chunks are made of."""
+    body = b""
+    while True:
+        size, _, chunks = chunks.partition(b"\r\n")
+        if not int(size, 16):
+            return body
+        body, chunks = body + chunks[: int(size, 16)], chunks[int(size, 16) + 2 :]

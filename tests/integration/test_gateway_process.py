@@ -1,0 +1,211 @@
+"""A gateway in a process of its own: what it costs, where it listens, how it ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+
+from tests.integration.gateways import Answering, Catalog, Line, Message, asked, catalog, parted
+from tests.integration.lake import Lake, lake
+from tests.integration.listening import Open, chunk
+from tests.integration.process import Daemon, configure, serving
+from tests.integration.waiting import until
+
+MIB = 1 << 20
+LONG = 200 * MIB
+PART = b"x" * 65_536
+MOST_MORE = 40 * MIB
+COMMIT = "/v1/namespaces/sales/tables/t"
+CREATE = "/v1/namespaces/sales/tables"
+TAKES = 2.0
+"""Seconds, of a commit."""
+Record = Callable[[str, object], None]
+
+
+@pytest.fixture(name="world")
+async def fixture_world(tmp_path: Path) -> AsyncGenerator[Lake]:
+    async with lake(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(name="behind")
+async def fixture_behind() -> AsyncGenerator[Catalog]:
+    """What is behind the gateway: it is no catalog that the service itself asks."""
+    async with catalog() as made:
+        yield made
+
+
+def settings(world: Lake, behind: Catalog, more: str = "", drain: str = "10s") -> Path:
+    gateway = f'[sweep]\nevery = "off"\n[gateway.prod]\nupstream = "{behind.uri}"\n{more}'
+    return configure(world, gateway, drain)
+
+
+def door(daemon: Daemon) -> Open:
+    """Opens connections to the listener."""
+    return Open(daemon.records("listening")[0]["port"], None)
+
+
+class Memory:
+    """How much more a process takes than at first."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._process = psutil.Process(daemon.process.pid)
+        self._before = self._process.memory_info().rss
+        self.most = 0
+
+    async def watch(self) -> None:
+        """For ever."""
+        while True:
+            self.most = max(self.most, self._process.memory_info().rss - self._before)
+            await anyio.sleep(0.02)
+
+
+async def warmed(daemon: Daemon) -> Memory:
+    """A process that has served requests before it is measured."""
+    for _ in range(20):
+        async with door(daemon)() as wire:
+            await wire.send(asked("/v1/x"))
+            await wire.rest()
+    return Memory(daemon)
+
+
+async def pour(_: Message, line: Line) -> None:
+    await line.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LONG)
+    for _ in range(LONG // len(PART)):
+        await line.send(PART)
+
+
+async def pour_chunks(_: Message, line: Line) -> None:
+    await line.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(LONG // len(PART)):
+        await line.send(chunk(PART))
+    await line.send(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize(("answering", "target", "method"), [(pour, "/v1/x", "GET"), (pour_chunks, COMMIT, "POST")])
+async def test_a_long_answer_passes_in_little_memory(
+    world: Lake,
+    behind: Catalog,
+    answering: Answering,
+    target: str,
+    method: str,
+    record_property: Record,
+) -> None:
+    """Its client is slower than the catalog."""
+    async with serving(settings(world, behind)) as daemon:
+        memory = await warmed(daemon)
+        behind.answer = answering
+        async with anyio.create_task_group() as tasks, door(daemon)() as wire:
+            tasks.start_soon(memory.watch)
+            await wire.send(asked(target, method=method))
+            await wire.head()
+            await anyio.sleep(1)
+            received = await wire.skip()
+            tasks.cancel_scope.cancel()
+    record_property("memory", memory.most)
+    print({"long answer": memory.most / MIB})
+    assert received >= LONG
+    assert memory.most < MOST_MORE
+
+
+@pytest.mark.parametrize("target", ["/v1/x", COMMIT, CREATE])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_long_body_passes_in_little_memory(
+    world: Lake, behind: Catalog, target: str, chunked: bool, record_property: Record
+) -> None:
+    """The catalog is slower than the client; of a create the first part is read for the name in it."""
+    size = 0
+
+    async def take(_: Message, line: Line) -> None:
+        nonlocal size
+        await anyio.sleep(1)
+        while size < LONG:
+            size += len(await line.buffer.receive())
+        await line.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+
+    async with serving(settings(world, behind)) as daemon:
+        memory = await warmed(daemon)
+        behind.answer, behind.reads = take, False
+        length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {LONG}"
+        async with anyio.create_task_group() as tasks, door(daemon)() as wire:
+            tasks.start_soon(memory.watch)
+            await wire.send(asked(target, length, method="POST"))
+            for _ in range(LONG // len(PART)):
+                await wire.send(chunk(PART) if chunked else PART)
+            await wire.send(b"0\r\n\r\n" if chunked else b"")
+            answer = parted(await wire.rest())
+            tasks.cancel_scope.cancel()
+    record_property("memory", memory.most)
+    print({"long body": memory.most / MIB})
+    assert (answer.status, size >= LONG) == (200, True)
+    assert memory.most < MOST_MORE
+
+
+async def test_a_gateway_has_a_listener_of_its_own(world: Lake, behind: Catalog) -> None:
+    async with serving(settings(world, behind, 'host = "127.0.0.1"\nport = 0')) as daemon:
+        (record,) = daemon.records("gateway")
+        async with Open(record["port"], None)() as wire:
+            await wire.send(asked("/v1/a%2Eb", root=""))
+            assert parted(await wire.rest()).body == b"{}"
+        assert behind.last.target == "/v1/a%2Eb"
+        assert behind.last.value(b"x-forwarded-prefix") == b""
+
+
+async def test_a_stop_waits_for_commits_that_are_on_their_way(world: Lake, behind: Catalog) -> None:
+    async def commit(_: Message, line: Line) -> None:
+        await anyio.sleep(TAKES)
+        await line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    behind.answer = commit
+    answers: list[Message] = []
+
+    async def send() -> None:
+        async with door(daemon)() as wire:
+            await wire.send(asked(COMMIT, method="POST").replace(b"Connection: close\r\n", b""))
+            answers.append(parted(await wire.rest()))
+
+    async with serving(settings(world, behind)) as daemon:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(send)
+            await until(lambda: len(behind.requests) == 8)
+            daemon.send(signal.SIGTERM)
+        assert await daemon.ended() == 0
+        assert daemon.records("ended")
+    assert [(one.status, one.body, one.value(b"connection")) for one in answers] == [(200, b"{}", b"close")] * 8
+
+
+async def test_while_it_drains_each_connection_ends_with_its_next_answer(world: Lake, behind: Catalog) -> None:
+    release = anyio.Event()
+
+    async def hold(request: Message, line: Line) -> None:
+        if request.target == COMMIT:
+            await release.wait()
+        await line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    world.delay = 60
+    world.commit("orders")
+    async with serving(settings(world, behind, drain="5s")) as daemon:
+        async with door(daemon)() as idle, door(daemon)() as busy:
+            await idle.send(asked("/v1/x").replace(b"Connection: close\r\n", b""))
+            assert "connection" not in (await idle.reply()).headers
+            behind.answer = hold
+            await busy.send(asked(COMMIT, method="POST").replace(b"Connection: close\r\n", b""))
+            await daemon.tell("orders")
+            await until(lambda: world.loads and len(behind.requests) == 2)
+            daemon.send(signal.SIGTERM)
+            await daemon.until_logged("draining")
+            async with door(daemon)() as new:
+                for wire in (idle, new):
+                    await wire.send(asked("/v1/x").replace(b"Connection: close\r\n", b""))
+                    assert (await wire.reply()).headers["connection"] == "close"
+                    assert await wire.ended()
+            release.set()
+            assert (await busy.reply()).headers["connection"] == "close"
+            assert await busy.ended()
+        assert await daemon.ended() == 0
