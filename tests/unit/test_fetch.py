@@ -40,7 +40,7 @@ def fetched(folder: Path, *options: str, maven: str) -> subprocess.CompletedProc
         "XDG_CACHE_HOME": str(folder / "cache"),
         "PIP_NO_INDEX": "1",
     }
-    line = [sys.executable, DEPLOY / "jars.py", *options]
+    line = [sys.executable, str(DEPLOY / "jars.py"), *options]
     return subprocess.run(line, env=surroundings, capture_output=True, text=True, timeout=60, check=False)
 
 
