@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ import httpx
 from pyiceberg.catalog.rest import RestCatalog
 
 import sfn
+from sfn.demo.direct import DirectCatalog
 from sfn.demo.fixture import RestCatalogServer, Runtime
 from sfn.demo.guard import Guarded
 from sfn.errors import Unreadable
@@ -77,7 +78,7 @@ class Gated:
 
     def client(self, **properties: str) -> RestCatalog:
         """PyIceberg's own client, through the gateway."""
-        return RestCatalog("gated", uri=self.uri, **properties)
+        return DirectCatalog("gated", uri=self.uri, **properties)
 
     def held(self) -> dict[Identifier, str]:
         """The pointer of every table in the warehouse, as the catalog itself says it."""
@@ -88,9 +89,14 @@ class Gated:
 
     def published(self) -> dict[Identifier, str]:
         """The pointer of every table, as files in the warehouse say it."""
-        files = sorted(self.warehouse.glob("**/_sfn/*.ver"))
-        documents = [document.parse(file.read_bytes()) for file in files]
-        return {(*one.namespace, one.name): canonical(one.metadata_file_path) for one in documents if one.live}
+        found: dict[Identifier, str] = {}
+        for file in sorted(self.warehouse.glob("**/_sfn/*.ver")):
+            # One may be deleted meanwhile.
+            with suppress(FileNotFoundError):
+                one = document.parse(file.read_bytes())
+                if one.live:
+                    found[*one.namespace, one.name] = canonical(one.metadata_file_path)
+        return found
 
     def resolved(self, directory: Path, *name: str) -> str | None:
         """What a reader of a table's directory is told; None for a refusal."""
