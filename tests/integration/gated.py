@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import httpx
 from pyiceberg.catalog.rest import RestCatalog
@@ -82,9 +83,8 @@ class Gated:
 
     def held(self) -> dict[Identifier, str]:
         """The pointer of every table in the warehouse, as the catalog itself says it."""
-        catalog = self.server.client()
-        found = {name: catalog.load_table(name) for name in _tables(catalog, ())}
-        pointers = {name: canonical(str(table.metadata_location)) for name, table in found.items()}
+        with httpx.Client(base_url=f"{self.server.uri}/v1", trust_env=False) as client:
+            pointers = {name: canonical(_table(client, name)) for name in _tables(client, ())}
         return {name: pointer for name, pointer in pointers.items() if self.warehouse.as_uri() in pointer}
 
     def published(self) -> dict[Identifier, str]:
@@ -188,7 +188,19 @@ def _listener(process: Guarded, log: Path) -> str:
     return line.partition('"url": "')[2].partition('"')[0].rstrip("/")
 
 
-def _tables(catalog: RestCatalog, namespace: Identifier) -> Iterator[Identifier]:
-    for child in catalog.list_namespaces(namespace):
-        yield from catalog.list_tables(child)
-        yield from _tables(catalog, child)
+def _tables(client: httpx.Client, parent: Identifier) -> Iterator[Identifier]:
+    answer = client.get("/namespaces", params={"parent": ".".join(parent)} if parent else {})
+    for levels in answer.raise_for_status().json()["namespaces"]:
+        found = client.get(f"{_path(levels)}/tables").raise_for_status().json()["identifiers"]
+        yield from ((*one["namespace"], one["name"]) for one in found)
+        yield from _tables(client, tuple(levels))
+
+
+def _table(client: httpx.Client, name: Identifier) -> str:
+    table = client.get(f"{_path(name[:-1])}/tables/{quote(name[-1], safe='')}")
+    return str(table.raise_for_status().json()["metadata-location"])
+
+
+def _path(namespace: Sequence[str]) -> str:
+    # What the server has between levels, it knows encoded alone.
+    return f"/namespaces/{'%2E'.join(quote(level, safe='') for level in namespace)}"
