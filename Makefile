@@ -22,7 +22,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars servers catalog demo test coverage lint format simulate fuzz faults bench soak lock clean
+.PHONY: help venv jars rck servers catalog demo test coverage lint format simulate fuzz faults bench soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 jars: venv ## Iceberg's own REST catalog server and a Java to run it, in ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/fetch/jars.py
 
+rck: venv ## both of these, and Iceberg's REST compatibility kit, which the tests have a catalog tried by
+	@$(BIN)/python deploy/fetch/jars.py --rck
+
 servers: venv ## the servers that the tests of stores, of PostgreSQL and of NATS run against, in ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/fetch/servers.py
 
@@ -59,7 +62,7 @@ demo: venv ## a real catalog, the service and a table, end to end; without Java 
 # Not many more jobs than processors: some tests take times. A file's tests stay together since they share servers.
 # xdist's own order has files of few tests last, however long they take: tests/conftest.py has the long ones first.
 test: lint ## lint, then every test, JOBS at a time; without a network those that need no server
-	@$(MAKE) jars || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server: the tests that need it are skipped, and say so at the end"; }
+	@$(MAKE) rck || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server, or no compatibility kit: the tests that need it are skipped, and say so at the end"; }
 	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and say so at the end"; }
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(MEASURE)
 

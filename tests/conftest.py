@@ -10,7 +10,7 @@ import pytest
 pytest_plugins = ["tests.servers.fixtures"]
 
 # Files of few tests that take long: one processor would be alone with them if they came last.
-LONG = {"acceptance", "faults", "mutants", "scenarios", "simulation"}
+LONG = {"acceptance", "faults", "mutants", "rck", "scenarios", "simulation"}
 
 
 def pytest_configure() -> None:

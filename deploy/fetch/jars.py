@@ -1,9 +1,12 @@
 """Fetch what runs Iceberg's own REST catalog server: 41 jars, and a Java where the machine has none.
 
-Prints two lines, `SFN_JAVA=<executable>` and `SFN_JARS=<folder>`, and leaves them as `env` in the cache folder.
-What lies in the cache folder under its final name is whole.
+With `--rck` also Iceberg's REST compatibility kit, whose class path is those jars and 25 more.
+
+Prints the lines `SFN_JAVA=<executable>`, `SFN_JARS=<folder>` and, once the kit is there, `SFN_RCK=<folder>`, and leaves
+them as `env` in the cache folder. What lies in the cache folder under its final name is whole.
 """
 
+import argparse
 import fcntl
 import hashlib
 import os
@@ -12,11 +15,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from fetching import Failed, forget_parts, pip, put, run, wheel
 
-PINNED = Path(__file__).resolve().parents[1] / "rest-fixture"
+DEPLOY = Path(__file__).resolve().parents[1]
+PINNED = DEPLOY / "rest-fixture"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn" / "rest-fixture-1.11.0"
 
 OLDEST_JAVA = 17
@@ -27,19 +32,50 @@ IVY_IN_PYSPARK = "pyspark-4.1.4/deps/jars/ivy-2.5.3.jar"
 TRUSTED_BY_DEBIAN = Path("/etc/ssl/certs/java/cacerts")
 
 
+@dataclass(frozen=True, slots=True)
+class Jars:
+    """Jars that are fetched together.
+
+    Attributes:
+        folder: their name in the cache.
+        pinned: says which: `pom.xml` for Maven, `ivy.xml` for Ivy, and `jars.sha256` what is to come of either.
+        what: they are, and how much that is.
+    """
+
+    folder: str
+    pinned: Path
+    what: str
+
+
+SERVER = Jars("jars", PINNED, "jars of Iceberg's REST catalog server (some 80 MB)")
+KIT = Jars("rck", DEPLOY / "rck", "jars of Iceberg's REST compatibility kit (some 15 MB)")
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description="Fetch Iceberg's REST catalog server.")
+    parser.add_argument("--rck", action="store_true", help="and its compatibility kit")
+    wants_kit = parser.parse_args().rck
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # held until the process ends
         forget_parts(CACHE)
         try:
             java = find_java() or fetch_java()
-            lines = f"SFN_JAVA={java}\nSFN_JARS={fetch_jars(java)}\n"
+            note(java, fetch_jars(java, SERVER))
+            if wants_kit:
+                fetch_jars(java, KIT)
         except Failed as error:
             sys.exit(str(error))
-        (CACHE / "env.new").write_text(lines)
-        (CACHE / "env.new").replace(CACHE / "env")
-    print(lines, end="")
+        note(java, CACHE / SERVER.folder)
+    print((CACHE / "env").read_text(), end="")
+
+
+def note(java: Path, jars: Path) -> None:
+    """Say where things are. The kit is told of once it is there, whoever had it fetched."""
+    kit = CACHE / KIT.folder
+    lines = f"SFN_JAVA={java}\nSFN_JARS={jars}\n" + (f"SFN_RCK={kit}\n" if kit.is_dir() else "")
+    (CACHE / "env.new").write_text(lines)
+    (CACHE / "env.new").replace(CACHE / "env")
 
 
 def find_java() -> Path | None:
@@ -68,34 +104,26 @@ def fetch_java() -> Path:
     return java
 
 
-def fetch_jars(java: Path) -> Path:
-    """Take the jars from the machine's Maven repository, by Maven where there is one, else by Ivy."""
-    sums = (line.split() for line in (PINNED / "jars.sha256").read_text().splitlines())
+def fetch_jars(java: Path, jars: Jars) -> Path:
+    """Take jars from the machine's Maven repository, by Maven where there is one, else by Ivy."""
+    sums = (line.split() for line in (jars.pinned / "jars.sha256").read_text().splitlines())
     wanted = {name: digest for digest, name in sums}
-    target = CACHE / "jars"
+    target = CACHE / jars.folder
     if target.is_dir() and {jar.name for jar in target.iterdir()} != wanted.keys():
         shutil.rmtree(target)  # it is of another version
 
     def by_maven(folder: Path) -> None:
-        run(
-            "mvn",
-            "-q",
-            "-B",
-            "-Dstyle.color=never",
-            "-f",
-            PINNED / "pom.xml",
-            MAVEN_GOAL,
-            f"-DoutputDirectory={folder}",
-        )
+        quietly = ["-q", "-B", "-Dstyle.color=never"]
+        run("mvn", *quietly, "-f", jars.pinned / "pom.xml", MAVEN_GOAL, f"-DoutputDirectory={folder}")
         check(folder)
 
     def by_ivy(folder: Path) -> None:
         what = "Ivy, which fetches the jars; it comes with PySpark (half a gigabyte, most of which is thrown away)"
         ivy = IVY_OF_DEBIAN if IVY_OF_DEBIAN.is_file() else put(CACHE / "ivy-2.5.3", what, ivy_of_pyspark) / "ivy.jar"
         trust = [f"-Djavax.net.ssl.trustStore={TRUSTED_BY_DEBIAN}"] if TRUSTED_BY_DEBIAN.is_file() else []
-        told = ["-settings", f"{PINNED}/ivysettings.xml", "-ivy", f"{PINNED}/ivy.xml", "-confs", "default", "-warn"]
+        told = ["-settings", f"{PINNED}/ivysettings.xml", "-ivy", f"{jars.pinned}/ivy.xml", "-confs", "default"]
         pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
-        run(java, *trust, f"-Divy.home={folder.parent}/ivy", "-jar", ivy, *told, "-retrieve", pattern)
+        run(java, *trust, f"-Divy.home={folder.parent}/ivy", "-jar", ivy, *told, "-warn", "-retrieve", pattern)
         check(folder)
 
     def check(folder: Path) -> None:
@@ -103,8 +131,7 @@ def fetch_jars(java: Path) -> Path:
         if wrong := sorted(name for name, _ in found.items() ^ wanted.items()):
             raise Failed(f"missing, superfluous or other than jars.sha256 says: {', '.join(dict.fromkeys(wrong))}")
 
-    what = f"{len(wanted)} jars of Iceberg's REST catalog server (some 80 MB)"
-    return put(target, what, *([by_maven] if shutil.which("mvn") else []), by_ivy)
+    return put(target, f"{len(wanted)} {jars.what}", *([by_maven] if shutil.which("mvn") else []), by_ivy)
 
 
 def ivy_of_pyspark(folder: Path) -> None:

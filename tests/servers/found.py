@@ -10,14 +10,16 @@ import pytest
 from tests.real_catalog import IS_CI
 
 SURROUNDINGS = os.environ  # noqa: TID251 - the test run's own
-CACHE = Path(SURROUNDINGS.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn" / "test-servers-2026.11"
+CACHES = Path(SURROUNDINGS.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn"
+CACHE = CACHES / "test-servers-2026.11"
 
 
-def found(name: str, *, cache: Path = CACHE, ci: bool = IS_CI) -> Path:
+def found(name: str, *, cache: Path = CACHE, ci: bool = IS_CI, target: str = "servers") -> Path:
     """Where a server is; without it the test is skipped, but fails on a build server.
 
     Args:
         name: of an environment variable, which counts before what was fetched.
+        target: of make, which fetches it.
     """
     env = cache / "env"
     lines = env.read_text().splitlines() if env.is_file() else []
@@ -25,7 +27,7 @@ def found(name: str, *, cache: Path = CACHE, ci: bool = IS_CI) -> Path:
     path = SURROUNDINGS.get(name) or fetched.get(name)
     if path and Path(path).exists():
         return Path(path)
-    missing = f"{name}: expected a path, set or in {env}; found {path}; run `make servers`"
+    missing = f"{name}: expected a path, set or in {env}; found {path}; run `make {target}`"
     if ci:
         pytest.fail(missing)
     pytest.skip(missing)

@@ -31,22 +31,62 @@ def fixture_fetch(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_what_is_fetched_is_told_before_with_its_size(tmp_path: Path) -> None:
-    command(tmp_path, "java", "echo 'openjdk version \"21.0.1\"' >&2")
-    command(tmp_path, "mvn", "echo no network; exit 1")
+def fetched(folder: Path, *options: str, maven: str) -> subprocess.CompletedProcess[str]:
+    """Fetch jars into a cache, on a machine that has a Java, this Maven and no network."""
+    command(folder, "java", "echo 'openjdk version \"21.0.1\"' >&2")
+    command(folder, "mvn", maven)
     surroundings = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",  # noqa: TID251 - a child's
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PATH": f"{folder}:{os.environ['PATH']}",  # noqa: TID251 - a child's
+        "XDG_CACHE_HOME": str(folder / "cache"),
         "PIP_NO_INDEX": "1",
     }
-    done = subprocess.run(
-        [sys.executable, DEPLOY / "jars.py"], env=surroundings, capture_output=True, text=True, timeout=60, check=False
-    )
+    line = [sys.executable, str(DEPLOY / "jars.py"), *options]
+    return subprocess.run(line, env=surroundings, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_what_is_fetched_is_told_before_with_its_size(tmp_path: Path) -> None:
+    done = fetched(tmp_path, maven="echo no network; exit 1")
     assert (done.returncode, done.stdout) == (1, "")
     first, *others = done.stderr.splitlines()
     assert first == "fetching 41 jars of Iceberg's REST catalog server (some 80 MB), by maven"
     assert "no network" in others
     assert others[-1].startswith("could not fetch ")
+
+
+def there(cache: Path, folder: str, pinned: str) -> Path:
+    """A folder of the cache with jars of the right names, as if they had been fetched."""
+    jars = cache / "iceberg-sfn" / "rest-fixture-1.11.0" / folder
+    jars.mkdir(parents=True)
+    for line in (DEPLOY.parent / pinned / "jars.sha256").read_text().splitlines():
+        (jars / line.split()[1]).touch()
+    return jars
+
+
+def test_a_compatibility_kit_that_can_not_be_had_leaves_the_server_that_is_there(tmp_path: Path) -> None:
+    jars = there(tmp_path / "cache", "jars", "rest-fixture")
+    done = fetched(tmp_path, "--rck", maven="echo no network; exit 1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("fetching 25 jars of Iceberg's REST compatibility kit (some 15 MB), by maven\n")
+    assert jars.with_name("env").read_text() == f"SFN_JAVA={tmp_path}/java\nSFN_JARS={jars}\n"
+
+
+def test_a_compatibility_kit_that_is_there_is_told_of_to_whoever_has_the_server_fetched_again(tmp_path: Path) -> None:
+    jars = there(tmp_path / "cache", "jars", "rest-fixture")
+    kit = there(tmp_path / "cache", "rck", "rck")
+    for options in ((), ("--rck",)):
+        done = fetched(tmp_path, *options, maven="exit 1")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"SFN_JAVA={tmp_path}/java\nSFN_JARS={jars}\nSFN_RCK={kit}\n"
+
+
+def test_jars_that_are_not_those_that_are_pinned_are_refused(tmp_path: Path) -> None:
+    there(tmp_path / "cache", "jars", "rest-fixture")
+    other = 'for last; do :; done; : >"${last#-DoutputDirectory=}/mockito-core-4.11.0.jar"; : >"${last#*=}/other.jar"'
+    done = fetched(tmp_path, "--rck", maven=other)
+    assert done.returncode == 1
+    refused = [line for line in done.stderr.splitlines() if "other than jars.sha256 says" in line]
+    assert "mockito-core-4.11.0.jar" in refused[0]
+    assert "other.jar" in refused[0]
 
 
 def test_what_takes_long_says_that_it_goes_on(fetch: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
