@@ -36,8 +36,6 @@ CLOSED_WITHIN: Final = 2.0
 PING_EVERY: Final = 20
 """Seconds: a server that has been silent for three times as long is away."""
 
-_FOREIGN: Final = (nats.errors.Error, OSError, asyncio.TimeoutError, EOFError, ValueError)
-
 
 class _Client(Client):
     """nats-py's client, which says who we are over TLS alone where that is what is wanted.
@@ -193,7 +191,7 @@ class Connection:
             yield
         except SfnError:
             raise
-        except _FOREIGN as error:
+        except Exception as error:  # noqa: BLE001 - whatever it does not understand is no reason for us to end
             # A refusal tells more than that there was no answer.
             raise self.away(self._error or error) from None
 
