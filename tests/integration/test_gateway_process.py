@@ -74,13 +74,13 @@ async def warmed(daemon: Daemon) -> Memory:
     return Memory(daemon)
 
 
-async def pour(_asked: Message, line: Line) -> None:
+async def pour(_request: Message, line: Line) -> None:
     await line.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LONG)
     for _ in range(LONG // len(PART)):
         await line.send(PART)
 
 
-async def pour_chunks(_asked: Message, line: Line) -> None:
+async def pour_chunks(_request: Message, line: Line) -> None:
     await line.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     for _ in range(LONG // len(PART)):
         await line.send(chunk(PART))
