@@ -6,14 +6,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfn.demo.fixture import RestCatalogServer
-from tests.integration.rck.kit import EXPECTED, compatibility_kit, tried
+from tests.integration.rck.kit import EXPECTED, compatibility_kit, secluded, tried
 from tests.real_catalog import runtime
 
 
 def main() -> None:
     """Try it."""
     with TemporaryDirectory() as name:
-        folder, found = Path(name).resolve(), runtime()
+        folder = Path(name).resolve()
+        found = secluded(folder, runtime())
         for part in ("catalog", "kit"):
             (folder / part).mkdir()
         with RestCatalogServer(folder / "catalog", found) as server:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
+import shutil
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 from xml.etree import ElementTree as ET
@@ -82,6 +84,26 @@ def compatibility_kit() -> Path:
     return found("SFN_RCK", cache=CACHES / "rest-fixture-1.11.0", target="rck")
 
 
+def secluded(folder: Path, runtime: Runtime) -> Runtime:
+    """A Java whose `/tmp` is a folder of this one: some of the kit's tables are there, whatever it is told.
+
+    Where bubblewrap makes no namespaces it is the machine's own, and keeps what the kit leaves.
+
+    Args:
+        folder: whose files it sees.
+    """
+    (folder / "tmp").mkdir()
+    binds = [("/", "/"), (folder / "tmp", "/tmp"), *((one, one) for one in (folder, runtime.jars.parent))]  # noqa: S108
+    options = [word for place, target in binds for word in ("--bind", str(place), str(target))]
+    line = ["bwrap", *options, "--dev-bind", "/dev", "/dev", "--die-with-parent"]
+    if shutil.which("bwrap") is None or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
+        return runtime
+    java = folder / "java"
+    java.write_text(f'#!/bin/sh\nexec {shlex.join([*line, str(runtime.java)])} "$@"\n')
+    java.chmod(0o755)
+    return replace(runtime, java=java)
+
+
 def pinned() -> str:
     """The digest of what is pinned of the server and the kit."""
     files = [ROOT / "deploy" / folder / "jars.sha256" for folder in _PINNED]
@@ -100,8 +122,8 @@ def tried(folder: Path, runtime: Runtime, kit: Path, uri: str) -> Run:
     Raises:
         AssertionError: the kit did not run.
     """
-    (folder / "tmp").mkdir()
-    log, scratch = folder / "kit.log", f"-Djava.io.tmpdir={folder / 'tmp'}"
+    (folder / "scratch").mkdir()
+    log, scratch = folder / "kit.log", f"-Djava.io.tmpdir={folder / 'scratch'}"
     jvm = [*_JVM, scratch, *_TOLD, f"-Duri={uri}", "-cp", f"{kit}/*:{runtime.jars}/*"]
     launcher = ["org.junit.platform.console.ConsoleLauncher", "execute", f"--select-class={_SUITE}"]
     line = [str(runtime.java), *jvm, *launcher, f"--reports-dir={folder}"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.integration.gated import gated
 from tests.integration.measuring import differences
-from tests.integration.rck.kit import EXPECTED, FAILED, PASSED, Outcomes, compatibility_kit, pinned, tried
+from tests.integration.rck.kit import EXPECTED, FAILED, PASSED, Outcomes, compatibility_kit, pinned, secluded, tried
 from tests.real_catalog import runtime
 
 ANEW = "if Iceberg's own server does so itself: python -m tests.integration.rck"
@@ -23,9 +23,9 @@ def expected() -> Outcomes:
 def test_every_test_of_the_kit_ends_through_a_gateway_as_without_and_the_service_follows(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    kit, found = compatibility_kit(), runtime()
+    kit, found = compatibility_kit(), secluded(tmp_path.resolve(), runtime())
     (tmp_path / "kit").mkdir()
-    with gated(tmp_path, found) as place:
+    with gated(tmp_path.resolve(), found) as place:
         run = tried(tmp_path / "kit", found, kit, place.uri)
         counts = f"{run.outcomes.counts()} in {run.seconds:.0f} s"
         print(f"through the gateway: {counts}; without: {expected().counts()}")
