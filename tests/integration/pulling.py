@@ -163,6 +163,11 @@ class Place:
             fetching.stop.set()
 
 
+def names(*numbers: int) -> list[str]:
+    """Of the tables of events with these numbers."""
+    return [f"t{number}" for number in numbers]
+
+
 def subjects(inbox: Inbox) -> list[str]:
     """What it took hints of, in their order: tables, or catalogs."""
     return [subject.name if isinstance(subject := hint.subject, TableName) else subject.catalog for hint in inbox.taken]

@@ -18,7 +18,7 @@ from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms
 from sfn.words import Accepted, Hint, Note, TableName
 from tests.integration.listening import Inbox
-from tests.integration.pulling import LIMIT, Place, event, subjects
+from tests.integration.pulling import LIMIT, Place, event, names, subjects
 from tests.integration.waiting import until
 from tests.servers.nats import Nats
 
@@ -34,10 +34,6 @@ def inbox() -> Inbox:
 @pytest.fixture
 def place(nats: Nats) -> Place:
     return Place(nats.url).kept()
-
-
-def names(*numbers: int) -> list[str]:
-    return [f"t{number}" for number in numbers]
 
 
 async def test_what_was_published_before_the_consumer_was_there_is_fetched_too(place: Place, inbox: Inbox) -> None:
