@@ -69,7 +69,10 @@ class Incoming:
 
     def end(self) -> None:
         """Let go of the connection; where the body is not over, it can't be used again."""
-        self._response.close() if not self._response.content.at_eof() else self._response.release()
+        if self._response.content.at_eof():
+            self._response.release()
+        else:
+            self._response.close()
 
     async def parts(self, limit: int | None = None) -> AsyncIterator[bytes]:
         """The body as it comes.
