@@ -135,6 +135,8 @@ def test_a_server_that_is_missing_is_a_skip_but_on_ci_a_failure(tmp_path: Path) 
         found("SFN_NO_SERVER", cache=tmp_path, ci=False)
     with pytest.raises(pytest.fail.Exception, match="run `make servers`"):
         found("SFN_NO_SERVER", cache=tmp_path, ci=True)
+    with pytest.raises(pytest.skip.Exception, match="run `make rck`"):
+        found("SFN_NO_SERVER", cache=tmp_path, ci=False, target="rck")
     (tmp_path / "env").write_text(f"SFN_OTHER=/nowhere\nSFN_NO_SERVER={tmp_path}\n")
     assert found("SFN_NO_SERVER", cache=tmp_path, ci=True) == tmp_path
 
