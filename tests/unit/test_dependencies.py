@@ -16,6 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGE = ROOT / "service" / "sfn"
 DEMO = sorted(PACKAGE.glob("demo/*.py"))
 DRIVER = [PACKAGE / "inbox" / "postgres" / "driver.py"]
+NATS = sorted(PACKAGE.glob("receiver/pull/nats/*.py"))
 LIBRARY = sorted(PACKAGE.glob("catalog/library/*.py"))
 TABLES = [PACKAGE / "reader" / f"{name}.py" for name in ("fileio", "table", "walk")]
 CLOUDS = {
@@ -24,7 +25,7 @@ CLOUDS = {
     "gcs": ([PACKAGE / "google.py", *sorted(PACKAGE.glob("store/gcs/*.py"))], "google"),
 }
 """What is there for an extra, and what that brings by fsspec's driver."""
-OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | set(DRIVER)
+OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | set(DRIVER) | set(NATS)
 SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(TABLES) - OPTIONAL)
 
 BY_NAME = {"httptools", "uvloop"}
@@ -70,6 +71,12 @@ def test_the_service_needs_what_it_imports() -> None:
 def test_catalogs_of_pyiceberg_need_what_they_import_beside() -> None:
     needed = imported(LIBRARY) - imported(SERVICE) - BENEATH
     assert declared(PROJECT["optional-dependencies"]["pyiceberg"]) == needed
+
+
+def test_a_source_of_nats_needs_what_it_imports_beside() -> None:
+    distributions = {"nats": "nats_py"}
+    needed = {distributions.get(name, name) for name in imported(NATS) - imported(SERVICE)}
+    assert declared(PROJECT["optional-dependencies"]["nats"]) == needed
 
 
 @pytest.mark.parametrize("extra", CLOUDS)
