@@ -25,8 +25,8 @@ CLOUDS = {
     "gcs": ([PACKAGE / "google.py", *sorted(PACKAGE.glob("store/gcs/*.py"))], "google"),
 }
 """What is there for an extra, and what that brings by fsspec's driver."""
-OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | set(DRIVER)
-SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(TABLES) - set(NATS) - OPTIONAL)
+OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | set(DRIVER) | set(NATS)
+SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(TABLES) - OPTIONAL)
 
 BY_NAME = {"httptools", "uvloop"}
 """uvicorn and anyio are told to use them."""
@@ -73,6 +73,12 @@ def test_catalogs_of_pyiceberg_need_what_they_import_beside() -> None:
     assert declared(PROJECT["optional-dependencies"]["pyiceberg"]) == needed
 
 
+def test_a_source_of_nats_needs_what_it_imports_beside() -> None:
+    distributions = {"nats": "nats_py"}
+    needed = {distributions.get(name, name) for name in imported(NATS) - imported(SERVICE)}
+    assert declared(PROJECT["optional-dependencies"]["nats"]) == needed
+
+
 @pytest.mark.parametrize("extra", CLOUDS)
 def test_a_cloud_needs_what_its_extra_brings(extra: str) -> None:
     files, brought = CLOUDS[extra]
@@ -82,11 +88,6 @@ def test_a_cloud_needs_what_its_extra_brings(extra: str) -> None:
 
 def test_an_inbox_in_postgresql_needs_what_one_module_of_it_imports() -> None:
     assert declared(PROJECT["optional-dependencies"]["postgres"]) == imported(DRIVER) - imported(SERVICE)
-
-
-def test_events_from_nats_need_what_is_imported_for_them() -> None:
-    needed = {{"nats": "nats_py"}.get(name, name) for name in imported(NATS) - imported(SERVICE)}
-    assert declared(PROJECT["optional-dependencies"]["nats"]) == needed
 
 
 def test_reading_tables_needs_what_is_imported_for_it() -> None:
