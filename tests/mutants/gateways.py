@@ -1,4 +1,7 @@
-"""The mutants of what a gateway notes of the commits that pass through it, each killed in the simulation."""
+"""The mutants of what a gateway notes of the commits that pass through it, each killed in the simulation.
+
+And of what was found by that: nothing else looks at these tables.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,13 @@ DEBTS = "tests/simulation/test_gateway_debts.py"
 LATE = f"{PASSING}::test_a_commit_that_is_made_half_an_hour_after_an_answer_that_told_nothing_is_published"
 DIED = f"{PASSING}::test_a_commit_is_published_though_the_gateway_died_before_the_answer[0]"
 HIDDEN = f"{TABLES}::test_of_a_rename_to_what_is_not_published_the_old_name_is_looked_at"
+AGAIN = f"{TABLES}::test_a_name_that_had_a_table_is_looked_at_again_where_a_replica_does_not_know_its_new_one"
 
 PUBLISHED = 'assert stage.is_published("a")'
 
 GATEWAYS = (
+    Mutant("01-end-that-was-told-of-is-the-last", 1, f"{AGAIN}[True]", PUBLISHED),
+    Mutant("01-missed-table-is-not-looked-at-again", 1, f"{AGAIN}[False]", PUBLISHED),
     Mutant("15-no-intents", 15, DIED, PUBLISHED),
     Mutant("15-intent-after-the-forward", 15, DIED, PUBLISHED),
     Mutant("15-every-4xx-closes", 15, f"{LATE}[409]", PUBLISHED),

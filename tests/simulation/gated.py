@@ -22,6 +22,7 @@ from tests.simulation.times import UNSWEPT
 from tests.simulation.world import ASKED
 
 FIRST, SECOND, THIRD, LAST = (pause.total_seconds() for pause in ASKS)
+MINUTE: Final = 60.0
 SOON: Final = 3.0
 """Seconds within which something is published that is looked at now."""
 LAGGING: Final = 20.0

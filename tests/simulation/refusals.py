@@ -35,7 +35,8 @@ def check_refusal(
 
     An answer may be as old as the replicas' lag, and one that is written late older. What was told of alone, and what a
     second catalog has, may be elsewhere than this knows. Where another name's row says what became of a table, the one
-    that has its name now is found once its own row was looked at.
+    that has its name now is found once its own row was looked at. Where nothing is swept, a table that was renamed and
+    of which nobody said so counts as gone by its old name if its new one is not published in time: that is stated.
 
     Args:
         reader: (place, identifier) of one that reads by name.
@@ -50,5 +51,7 @@ def check_refusal(
             return
         since = checker.there_since(identifier, place)
         is_known = cause.asked is not None and since is not None and cause.asked - since >= REPLICA_LAG
-        if is_known and not checker.told and len(checker.catalogs) == 1:
+        if is_known and cause.by != identifier and not checker.policies[-1].swept:
+            checker.stated += 1
+        elif is_known and not checker.told and len(checker.catalogs) == 1:
             checker.blame_for_now("refused: name", f"{reader} there since {since}: {found}")

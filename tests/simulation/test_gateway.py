@@ -10,12 +10,10 @@ import asyncio
 import pytest
 
 from tests.simulation.fates import CUT, REFUSED, SILENT, UNTOLD, Fate
-from tests.simulation.gated import FIRST, HALF_AN_HOUR, LAGGING, LAST, SECOND, SOON, Gated, KilledAt
+from tests.simulation.gated import FIRST, HALF_AN_HOUR, LAGGING, LAST, MINUTE, SECOND, SOON, Gated, KilledAt
 from tests.simulation.gateway import SILENCE
 from tests.simulation.requests import committed, created, dropped
 from tests.simulation.script import PLACE, named
-
-MINUTE = 60.0
 
 
 def test_an_answered_commit_is_published_at_once() -> None:

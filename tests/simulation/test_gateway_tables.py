@@ -11,7 +11,7 @@ import pytest
 
 from sfn.publish.policy import Interest
 from tests.simulation.fates import CUT, Fate
-from tests.simulation.gated import LAGGING, SECOND, SOON, Gated
+from tests.simulation.gated import LAGGING, MINUTE, SECOND, SOON, Gated, KilledAt
 from tests.simulation.requests import committed_first, committed_together, created, dropped, emptied, renamed
 from tests.simulation.script import ELSEWHERE, PLACE, named
 
@@ -81,5 +81,27 @@ def test_a_namespace_that_was_dropped_with_its_tables_has_the_catalog_swept() ->
         assert await stage.ask(emptied(named("a"))) == 204
         await asyncio.sleep(SECOND)
         assert stage.states(["a", "b"]) == {"dropped": 2}
+
+    assert stage.run(act) == []
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_name_that_had_a_table_is_looked_at_again_where_a_replica_does_not_know_its_new_one(is_told: bool) -> None:
+    """Be it that the end of the one before was told of, or not: nobody knows which came first."""
+    stage = Gated()
+
+    async def act() -> None:
+        stage.service.script = KilledAt(f"before write {PLACE}/metadata/_sfn/n_a_main.ver")
+        assert await stage.ask(created(named("a"), PLACE)) == 200
+        if is_told:
+            assert await stage.ask(dropped(named("a"))) == 204
+        else:
+            stage.drop("a")
+        await asyncio.sleep(MINUTE)
+        assert stage.states(["a"]) == {}
+        stage.world.weather.lagging, stage.world.weather.least_lag = 1.0, 3.0
+        assert await stage.ask(created(named("a"), ELSEWHERE)) == 200
+        await asyncio.sleep(LAGGING)
+        assert stage.is_published("a")
 
     assert stage.run(act) == []

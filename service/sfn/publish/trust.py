@@ -46,9 +46,12 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
 
 
 def await_table(scene: Scene, draft: Draft) -> None:
-    """An event told of a table, and the answer shows none: look once more, unless events are all that it is made of."""
+    """An event told of a table, and the answer shows none: look once more, unless events are all that it is made of.
+
+    Where another one told of its end nobody knows which came first: it may be there again.
+    """
     wish, lag = scene.claim.wish, scene.policy.replica_lag
-    told = (wish.floor is not None or wish.vague) and not wish.drop and wish.renamed_to is None
+    told = wish.floor is not None or wish.vague
     if told and not scene.policy.told and not wish.looked_again and lag > timedelta(0):
         draft.echo = True
         draft.look_again(scene.look.answered + lag, "an event told of a table that the catalog did not show")

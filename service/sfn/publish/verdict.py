@@ -79,6 +79,8 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
         return Later(*min(draft.looks), replace(wish, looked_again=True), findings)
     if draft.lost is not None:
         return replace(draft.lost, findings=findings, look_at=answered + policy.refresh_after)
+    if draft.echo:
+        return Later(*min(draft.looks), replace(wish, looked_again=True), findings)
     if story.misses == 1 and not story.visited:
         return Later(answered + policy.replica_lag, why, wish, findings)
     if lives or (story.misses <= patience + 1 and remembers):
