@@ -40,7 +40,7 @@ def test_it_is_found_wherever_the_parts_are_cut(size: int) -> None:
         (b'{"metadata-location": "' + b"x" * 5_000 + b'"}', "identity"),
         (ANSWER, "br"),
         (ANSWER, "gzip"),
-        (gzip.compress(ANSWER)[:40], "gzip"),
+        (gzip.compress(ANSWER, mtime=0)[:40], "gzip"),
     ],
 )
 def test_what_can_not_be_read_has_none(body: bytes, encoding: str) -> None:
