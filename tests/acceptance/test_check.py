@@ -47,6 +47,7 @@ async def test_each_part_that_does_not_work_is_told_with_its_remedy(tmp_path: Pa
     assert severities(told.json["findings"]) == {
         "settings": "ok",
         "tokens": "ok",
+        "senders": "ok",
         "admin": "warning",
         "inbox": "ok",
         "listener": "ok",

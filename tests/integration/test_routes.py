@@ -142,12 +142,16 @@ async def test_the_description_is_openapi_with_every_answer() -> None:
     assert description["info"]["version"] == "1.2.3"
     assert set(description["paths"]) == {"/v1/events", NOTIFICATIONS, "/livez", "/readyz"}
     answers = description["paths"]["/v1/events"]["post"]["responses"]
-    assert set(answers) == {"202", "400", "401", "403", "405", "408", "413", "415", "422", "500", "503"}
-    assert "Retry-After" in answers["503"]["headers"]
+    assert set(answers) == {"202", "400", "401", "403", "405", "408", "413", "415", "422", "429", "500", "503"}
+    assert all("Retry-After" in answers[status]["headers"] for status in ("429", "503"))
+    assert set(description["paths"]["/v1/events"]["options"]["responses"]) == {"200", "204", "400", "405", "500"}
     assert "503" in description["paths"]["/readyz"]["get"]["responses"]
     answers = description["paths"][NOTIFICATIONS]["post"]["responses"]
-    assert set(answers) == {"204", "400", "401", "403", "404", "405", "408", "413", "415", "500", "503"}
-    assert "Retry-After" in answers["503"]["headers"]
+    assert set(answers) == {"204", "400", "401", "403", "404", "405", "408", "413", "415", "429", "500", "503"}
+    assert all("Retry-After" in answers[status]["headers"] for status in ("429", "503"))
+    schemes = description["components"]["securitySchemes"]
+    for path in ("/v1/events", NOTIFICATIONS):
+        assert {name for one in description["paths"][path]["post"]["security"] for name in one} <= set(schemes)
 
 
 async def test_every_example_of_the_description_is_taken() -> None:

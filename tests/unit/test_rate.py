@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn.dialects import Sender
+from sfn.receiver.keyring import Keyring
 from sfn.receiver.rate import Rate
+from sfn.receiver.senders import Senders
+
+ETL, SPARK = Sender("etl", {}), Sender("spark", {})
 
 
 def passed(rate: Rate, *moments: float) -> list[bool]:
@@ -43,3 +48,19 @@ def test_a_long_silence_saves_up_no_more_than_may_come_at_once() -> None:
 @given(st.integers(1, 1_000), st.lists(st.floats(0, 60), max_size=300))
 def test_in_no_minute_pass_more_than_the_limit_and_a_tenth(limit: int, moments: list[float]) -> None:
     assert sum(passed(Rate(limit), *sorted(moments))) <= limit + max(1, limit / 10)
+
+
+def test_without_limits_any_number_of_requests_may_come() -> None:
+    senders = Senders(Keyring({}), {}, ETL)
+    assert senders.least_rate is None
+    assert {senders.wait(ETL) for _ in range(1_000)} == {None}
+
+
+def test_each_sender_has_a_limit_of_its_own() -> None:
+    now = [0.0]
+    senders = Senders(Keyring({}), {}, rates={"etl": 10, "spark": 20}, monotonic=lambda: now[0])
+    assert [senders.wait(ETL) for _ in range(2)] == [None, 6.0]
+    assert [senders.wait(SPARK) for _ in range(3)] == [None, None, 3.0]
+    now[0] = 6.1
+    assert senders.wait(ETL) is None
+    assert senders.least_rate == 10
