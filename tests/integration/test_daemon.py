@@ -149,9 +149,12 @@ async def test_a_wrong_token_is_refused(world: Lake) -> None:
         assert (answer.status_code, answer.headers["content-type"]) == (401, MEDIA_TYPE)
 
 
-async def test_without_a_sender_everybody_on_this_machine_may_send(world: Lake) -> None:
+@pytest.mark.parametrize("senders", ["", "[senders.local]\nscheme = 'none'\n"])
+async def test_without_a_sender_that_shows_who_it_is_everybody_on_this_machine_may_send(
+    world: Lake, senders: str
+) -> None:
     configuration = configure(world)
-    configuration.write_text(configuration.read_text().split("[senders.etl]", maxsplit=1)[0])
+    configuration.write_text(configuration.read_text().split("[senders.etl]", maxsplit=1)[0] + senders)
     async with serving(configuration) as daemon:
         await daemon.until_logged("no token is configured: listening on loopback only")
         world.commit("orders")
