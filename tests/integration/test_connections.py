@@ -139,6 +139,15 @@ async def test_a_client_that_says_no_more_is_cut_off(connect: Open, head: bytes)
 
 
 @pytest.mark.usefixtures("hasty")
+async def test_who_was_answered_may_take_a_while_until_the_next_request(connect: Open) -> None:
+    async with connect() as wire:
+        for _ in range(2):
+            await wire.send(PLAIN)
+            assert (await wire.reply()).status == 202
+            assert await wire.nothing_for(3 * PATIENCE)
+
+
+@pytest.mark.usefixtures("hasty")
 async def test_who_waits_for_an_answer_is_not(service: Service, connect: Open) -> None:
     service.inbox.gate = anyio.Event()
     async with connect() as wire:

@@ -73,10 +73,15 @@ class Connection(HttpToolsProtocol):
     """
 
     patience: ClassVar[float] = 30.0
-    """Most seconds until a request's header fields are here, from the connection's begin or the last response."""
+    """Most seconds until a request's header fields are here, from the connection's begin or, later, its first byte."""
+    idle: ClassVar[int] = 75
+    """Seconds that a connection is kept for the next request: longer than those before us keep theirs (nginx and AWS's
+    balancers 60), so that it is they who end it. One that is ended as a commit comes costs that its answer."""
 
     _without_body: int = 0
     """Bytes since anything but header or trailer fields arrived."""
+    _has_begun: bool = False
+    """Some of a request's header is here, and not all of it."""
     _due: float | None = None
     """When a request's header fields must be here, by the loop's clock; None while nobody waits for any."""
     _timer: asyncio.TimerHandle | None = None
@@ -113,6 +118,8 @@ class Connection(HttpToolsProtocol):
             if self._without_body > HEAD_LIMIT:
                 detail = f"header fields: expected at most {HEAD_LIMIT} bytes, found more"
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, detail)
+            elif self._due is None:
+                self._expect_rest()
 
     def _unparsed(self, data: bytes) -> bytes:
         """Parse what arrived; what is left of it is to be parsed anew, since another protocol was offered before it."""
@@ -136,8 +143,13 @@ class Connection(HttpToolsProtocol):
         return True
 
     @override
+    def on_message_begin(self) -> None:
+        self._has_begun = True
+        super().on_message_begin()
+
+    @override
     def on_headers_complete(self) -> None:
-        self._without_body = 0
+        self._without_body, self._has_begun = 0, False
         if not self.parser.should_upgrade():
             self._due = None
         super().on_headers_complete()
@@ -157,8 +169,7 @@ class Connection(HttpToolsProtocol):
     @override
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._answered():
-            self._expect_request()
+        self._expect_rest()
 
     def end(self) -> None:
         """Have the connection end with the response that is on its way, or with the next one."""
@@ -170,6 +181,11 @@ class Connection(HttpToolsProtocol):
         self._due = self.loop.time() + self.patience
         if self._timer is None:
             self._timer = self.loop.call_at(self._due, self._look_at_clock)
+
+    def _expect_rest(self) -> None:
+        """A request that has begun must go on; nobody need begin one."""
+        if self._has_begun and self._answered():
+            self._expect_request()
 
     def _look_at_clock(self) -> None:
         self._timer = None
@@ -225,6 +241,7 @@ class Server(uvicorn.Server):
                 # uvicorn guesses wrong of what is no plain function.
                 interface="asgi3",
                 http=Connection,
+                timeout_keep_alive=Connection.idle,
                 ws="none",
                 lifespan="off",
                 log_config=None,
