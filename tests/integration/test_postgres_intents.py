@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -12,7 +14,12 @@ from sfn.clock import SystemClock
 from sfn.inbox.intents import ASKS
 from sfn.inbox.postgres import PostgresInbox, Server
 from sfn.inbox.postgres.asking import SOON
+from sfn.inbox.postgres.notes import Sought
+from sfn.inbox.postgres.opening import reached
 from sfn.inbox.postgres.schema import MIGRATIONS
+from sfn.inbox.postgres.tables import SqlUnit
+from sfn.inbox.postgres.tables.intents import IntentTable
+from sfn.inbox.postgres.unit import Unit
 from sfn.inbox.terms import Terms
 from sfn.words import Answered, Hint, Intent, TableName
 from tests.integration.sharing import claims, named, replicas, session, stored
@@ -144,6 +151,49 @@ async def test_those_who_open_too_many_at_once_share_one_of_the_catalog(dsn: str
         await inboxes[1].put(intents(3000))
         query = "SELECT key || (opened_at - due_at) / 1000000 FROM sfn.intent WHERE id = ''"
         assert await stored(dsn, query) == ['["prod"]-25']
+
+
+async def test_who_opens_one_of_the_catalog_puts_off_no_ask_of_another_one_that_does(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock) as [first, second], session(dsn) as other:
+        await first.put(intents(*range(1000)))
+        async with anyio.create_task_group() as tasks, other.transaction():
+            await other.execute("LOCK TABLE sfn.intent IN SHARE MODE")
+            for inbox, number in ((first, 2000), (second, 3000)):
+                tasks.start_soon(inbox.put, intents(number))
+                await anyio.sleep(0.3)
+                clock.turn(5)
+        query = "SELECT due_at - (SELECT min(opened_at) FROM sfn.intent) FROM sfn.intent WHERE id = ''"
+        assert await stored(dsn, query) == [FIRST * 1_000_000]
+
+
+async def test_nothing_that_is_asked_of_intents_reads_all_that_are_open(dsn: str) -> None:
+    clock = HandClock()
+    async with replicas(dsn, clock, 1) as [inbox]:
+        await inbox.put(intents(*range(900)))
+        for start in range(0, 900, 100):
+            await inbox.put([Answered(f"i{number}", known=False) for number in range(start, start + 100)])
+    sought = Sought({"i7", ""}, {named(7)}, {"10.0.0.2"})
+    looks: list[Callable[[IntentTable], Awaitable[object]]] = [
+        lambda table: table.span(),
+        lambda table: table.due(clock.now(), 500),
+        lambda table: table.look(sought),
+        lambda table: table.get({"i7"}),
+        lambda table: table.of(named(7)),
+        lambda table: table.close({"i7"}),
+    ]
+    async with reached(Server(dsn)) as there:
+        for look in looks:
+            assert await there.transactions.run(partial(_rows_read, look)) < 10
+
+
+async def _rows_read(look: Callable[[IntentTable], Awaitable[object]], unit: Unit) -> int:
+    assert isinstance(unit, SqlUnit)
+    await look(unit.intents)
+    ((read,),) = await unit.sql.fetch(
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'intent'"
+    )
+    return int(read)
 
 
 async def test_tables_of_the_first_version_get_room_for_intents_while_one_of_it_goes_on(dsn: str) -> None:

@@ -19,6 +19,7 @@ from tests.promises import (
     test_inbox_custody,
     test_inbox_desk,
     test_inbox_intents,
+    test_inbox_intents_many,
     test_inbox_rows,
     test_inbox_standing,
     test_inbox_tellings,
@@ -33,7 +34,8 @@ from tests.simulation.weather import Weather
 Promise = Callable[[Ground], Awaitable[None]]
 OF_EACH = (
     *(test_inbox, test_inbox_brake, test_inbox_claims, test_inbox_counts, test_inbox_crashes, test_inbox_custody),
-    *(test_inbox_desk, test_inbox_intents, test_inbox_rows, test_inbox_standing, test_inbox_tellings, test_inbox_waits),
+    *(test_inbox_desk, test_inbox_intents, test_inbox_intents_many, test_inbox_rows, test_inbox_standing),
+    *(test_inbox_tellings, test_inbox_waits),
 )
 
 MANY = {

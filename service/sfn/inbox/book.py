@@ -68,7 +68,7 @@ def parted(notes: Sequence[Dated]) -> Parted:
             closed.append(note.intent)
         else:
             others.append((note, now))
-    return Parted([number for number in closed if number != WHOLE], others)
+    return Parted(closed, others)
 
 
 class Book:

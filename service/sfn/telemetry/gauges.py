@@ -1,4 +1,4 @@
-"""What is read when somebody asks for the metrics: how things stand at that moment. No table is scanned for it."""
+"""What is read when somebody asks for the metrics: how things stand at that moment. No large table is scanned."""
 
 from __future__ import annotations
 
