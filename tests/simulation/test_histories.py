@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from multiprocessing.pool import Pool
 
 import pytest
 
+from tests.simulation.clients import PASSING
+from tests.simulation.fates import Fate
 from tests.simulation.histories import KINDS, history_in_brief
 from tests.simulation.life import BRANCHES, OPERATIONS, RETURNS, SWITCHES, Life
+from tests.simulation.lives import life_of
 from tests.simulation.script import named
 from tests.simulation.setting import Setting
+from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
 FIRST = 100_000
@@ -43,3 +48,19 @@ def test_every_operation_happens(operation: str) -> None:
     world.play(life.run(60))
     world.loop.close()
     assert world.counts[operation] > 2
+
+
+def test_every_request_is_made_and_done() -> None:
+    """Of clients behind gateways: there are tables that it can be made for."""
+    world = World(
+        FIRST, replace(KINDS["gateway"], operations=dict.fromkeys(PASSING, 1.0)), Weather(kill=0, stop=0, fail=0)
+    )
+    world.servers[0].fate = lambda _: Fate()
+
+    async def history() -> None:
+        world.start()
+        await life_of(world, 0).run(80)
+
+    world.play(history())
+    world.loop.close()
+    assert [operation for operation in PASSING if not world.counts[operation]] == []
