@@ -200,6 +200,8 @@ class Daemon:
                     server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
                     server.should_exit = True
             siblings.cancel_scope.cancel()
+        for last in self._service.gates.at_last:
+            await last()
 
     async def _heed(self, signals: AsyncIterator[Signals]) -> None:
         async for number in signals:

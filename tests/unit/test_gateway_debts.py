@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from structlog.testing import capture_logs
+
 from sfn.errors import Scope, Unsure
 from sfn.gateway.debts import Debts
 from sfn.words import Accepted, CatalogName, Hint, Intent, Note
@@ -42,6 +44,19 @@ async def test_every_catalog_is_swept_now_and_asked_for_later() -> None:
     ]
     assert await debts.pay_once()
     assert inbox.opened == ["2", "1"]
+
+
+async def test_the_end_of_the_process_pays_what_is_owed_or_says_what_is_not() -> None:
+    inbox = Taking()
+    debts = Debts(inbox)
+    debts.owe("prod", "1")
+    await debts.pay_at_last()
+    assert inbox.opened == ["1"]
+    debts.owe("lab", "2")
+    inbox.is_cut_off = True
+    with capture_logs() as logs:
+        await debts.pay_at_last()
+    assert [(record["event"], record["catalogs"]) for record in logs] == [("sweeps owed and forgotten", ["lab"])]
 
 
 async def test_what_is_not_known_to_be_paid_is_paid_again() -> None:

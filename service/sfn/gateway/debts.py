@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import anyio
 import structlog
 
-from sfn.errors import Transient
+from sfn.errors import Broken, Transient
 from sfn.inbox import Intake
 from sfn.words import CatalogName, Hint, Intent, Note
 
@@ -56,6 +57,12 @@ class Debts:
             if not await self.pay_once():
                 await anyio.sleep(AGAIN)
                 self._bell.set()
+
+    async def pay_at_last(self) -> None:
+        """One more try, for a moment: the process ends, and what is owed still is forgotten with it."""
+        with suppress(Broken), anyio.move_on_after(AGAIN):
+            if not await self.pay_once():
+                _log.error("sweeps owed and forgotten", catalogs=sorted(self._owed), remedy="sfn reconcile")
 
     async def pay_once(self) -> bool:
         """Whether nothing is owed any more."""

@@ -62,12 +62,14 @@ class Gates:
         proxies: somebody closes them.
         own: those with a listener of their own.
         chores: what somebody has to run for ever.
+        at_last: what somebody has to run once no request is under way any more.
     """
 
     before: Callable[[Application], Application] = _unchanged
     proxies: tuple[Proxy, ...] = ()
     own: tuple[Own, ...] = ()
     chores: tuple[Chore, ...] = ()
+    at_last: tuple[Chore, ...] = ()
 
 
 def gates(
@@ -107,7 +109,9 @@ def gates(
         for name, one in settings.gateway.items()
         if one.host is not None
     ]
-    return Gates(partial(before, proxies), tuple(proxies.values()), tuple(own), (debts.pay, *chores))
+    return Gates(
+        partial(before, proxies), tuple(proxies.values()), tuple(own), (debts.pay, *chores), (debts.pay_at_last,)
+    )
 
 
 def _upstream_terms(gateway: GatewaySettings) -> UpstreamTerms:
