@@ -44,7 +44,7 @@ _SCHEMA: Final = {
 }
 _NGINX: Final = """\
 daemon off;
-worker_processes 1;
+master_process off;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 events {{ worker_connections 512; }}
@@ -193,7 +193,7 @@ def _compared(name: str, urls: tuple[str, str], extent: Extent, say: Callable[[s
 
 @contextmanager
 def nginx(folder: Path, upstream: str, answer: str) -> Iterator[str]:
-    """Where an nginx of one worker answers.
+    """Where an nginx answers that is one worker and nothing else: no other process is left when it is killed.
 
     Args:
         folder: for its files.
