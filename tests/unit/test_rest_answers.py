@@ -222,10 +222,15 @@ def test_impossible_metadata_is_unintelligible(metadata: dict[str, object]) -> N
 def test_overrides_win_over_defaults_and_empty_settings_count_for_nothing() -> None:
     body = {
         "defaults": {"prefix": "d", "uri": "https://d", "header.a": "1", "namespace-separator": None},
-        "overrides": {"prefix": "o", "uri": "", "header.b": "2", "token": "not ours to read"},
+        "overrides": {"prefix": "o", "uri": "", "header.b": "2", "s3.signer.uri": "https://s"},
     }
     assert answers.read_config(msgspec.json.encode(body)) == Config(
-        prefix="o", uri="https://d", separator=None, defaults={"a": "1"}, overrides={"b": "2"}
+        prefix="o",
+        uri="https://d",
+        separator=None,
+        defaults={"a": "1"},
+        overrides={"b": "2"},
+        told={"prefix": "o", "uri": "https://d", "header.a": "1", "header.b": "2", "s3.signer.uri": "https://s"},
     )
 
 
