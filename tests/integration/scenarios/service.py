@@ -26,8 +26,8 @@ PATIENCE: Final = 60.0
 _FAR: Final = timedelta(minutes=1)
 """No setting makes it wait that long for anything but a file's refresh or expiry."""
 _LOOK_EVERY: Final = 0.5
-# The service ends an idle connection after some seconds, and may do so as it is used again.
-_SOON_LET_GO: Final = httpx.Limits(keepalive_expiry=1.0)
+# Plays at once share the client, whose pool may let go of an idle connection as another thread takes it up again.
+_NONE_KEPT: Final = httpx.Limits(max_keepalive_connections=0)
 _DRAIN: Final = 20.0
 _SEPARATOR: Final = "\x1f"
 _TOKEN: Final = "a-token-for-tests"  # noqa: S105 - it opens nothing
@@ -74,7 +74,7 @@ class Service:
     def __init__(self, folder: Path, warehouse: str, catalogs: Sequence[Followed]) -> None:
         self._folder = folder
         self._log = folder / "service.log"
-        self._client = httpx.Client(timeout=20.0, trust_env=False, limits=_SOON_LET_GO)
+        self._client = httpx.Client(timeout=20.0, trust_env=False, limits=_NONE_KEPT)
         self._process: Guarded | None = None
         self._started_at = SystemClock().now()
         self._catalogs = [followed.name for followed in catalogs]
