@@ -34,6 +34,7 @@ OUTAGE_EVERY = 6
 """Rounds: in one of so many the catalog is stopped too."""
 AWAY = 1.0
 MUTANT_ROUNDS = 4
+MUTANT_TRIES = 6
 PUBLISHED_WITHIN = 10.0
 """Seconds after an ask: the catalog may have been in trouble a moment before."""
 STARTED_WITHIN = 90.0
@@ -103,11 +104,16 @@ def fixture_mutant(tmp_path: Path) -> Path:
 async def test_it_notices_a_commit_that_passes_before_it_is_noted(
     mutant: Path, tmp_path: Path, record_property: Record
 ) -> None:
-    # An outage is answered with a look at the whole catalog, which finds what kills cut off as well.
-    figures = await _rounds(tmp_path, MUTANT_ROUNDS, within=PUBLISHED_WITHIN, outages=False, source=mutant)
-    record_property("mutant", asdict(figures))
-    print("mutant:", figures)
-    assert figures.wrong
+    # A table whose commit before was still to be published as the kill came is right all the same: on a slow machine
+    # these may be all. An outage is answered with a look at the whole catalog, which finds what kills cut off as well.
+    tries: list[Figures] = []
+    while len(tries) < MUTANT_TRIES and not any(figures.wrong for figures in tries):
+        folder = tmp_path / f"try-{len(tries)}"
+        folder.mkdir()
+        tries.append(await _rounds(folder, MUTANT_ROUNDS, within=PUBLISHED_WITHIN, outages=False, source=mutant))
+    record_property("mutant", [asdict(figures) for figures in tries])
+    print("mutant:", tries)
+    assert tries[-1].wrong
 
 
 async def _rounds(
