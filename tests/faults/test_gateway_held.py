@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -11,19 +13,22 @@ import aiohttp
 import anyio
 import pytest
 
+import sfn
 from sfn.clock import SystemClock
 from sfn.inbox import intents
 from tests.faults import asking_service
 from tests.faults.fleet import ROUNDS
 from tests.faults.holding import Holding
 from tests.faults.lake import NAMESPACE, serving
-from tests.faults.service import CATALOG, Service, Setting, eventually, started
+from tests.faults.service import CATALOG, ROOT, Service, Setting, eventually, started
 
 SOONER = ("tests.faults.asking_service", asking_service.ASKS)
 AS_IT_IS = ("sfn", intents.ASKS)
 SCHEDULES = [SOONER, AS_IT_IS] if ROUNDS >= 60 else [SOONER]
 """The product's own takes two minutes."""
 TABLE = "orders"
+SOURCE = Path(sfn.__file__).parents[1]
+UNNOTED = ROOT / "tests" / "mutants" / "15-no-intents.patch"
 Record = Callable[[str, object], None]
 
 
@@ -64,6 +69,43 @@ async def test_a_commit_that_is_made_long_after_its_gateway_was_killed_is_found(
     print("held:", {"schedule": module, "other": other, "lag": lag, "ask": ask})
     # The answer of 409 has the catalog asked too, at times of its own.
     assert ask >= (2 if other == 200 else 1)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+async def test_nothing_but_its_note_tells_of_a_commit_that_was_cut_off(*, noted: bool, tmp_path: Path) -> None:
+    """Of a gateway that notes nothing before a commit passes the file stays wrong: what finds it here is the note."""
+    lake, asks = Holding(tmp_path / "warehouse"), asking_service.ASKS
+    lake.create(TABLE)
+    setting = Setting(
+        tmp_path / "sfn",
+        lake.uri,
+        lake.warehouse,
+        module="tests.faults.asking_service",
+        source=None if noted else _without_notes(tmp_path),
+        more=f'[gateway.{CATALOG}]\nupstream = "{lake.uri}"',
+    )
+    async with serving(lake), aiohttp.ClientSession() as session:
+        with started(setting, session) as service:
+            await service.ready()
+            assert await _commit(service, key="") == (200, "")
+            await eventually(lambda: not lake.wrong())
+            await _killed_meanwhile(service, lake, key="")
+        lake.release.set()
+        await eventually(lambda: bool(lake.wrong()))
+        with started(setting, session) as service:
+            await service.ready()
+            with anyio.move_on_after(asks[1].total_seconds() + 2):
+                await eventually(lambda: not lake.wrong(), within=asks[2].total_seconds())
+    assert bool(lake.wrong()) is not noted
+
+
+def _without_notes(folder: Path) -> Path:
+    """The source of a service whose gateway notes nothing of a commit before it passes."""
+    source = folder / "service"
+    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    with UNNOTED.open() as patch:
+        subprocess.run(["patch", "-p1"], cwd=folder, stdin=patch, check=True)  # noqa: S607
+    return source
 
 
 async def _killed_meanwhile(service: Service, lake: Holding, key: str) -> None:

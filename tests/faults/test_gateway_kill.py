@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -14,16 +12,14 @@ from pathlib import Path
 import aiohttp
 import anyio
 import anyio.to_thread
-import pytest
 
-import sfn
 from sfn.demo.fixture import RestCatalogServer
 from tests.faults import inboxes
 from tests.faults.asking_service import ASKS
 from tests.faults.committers import ON_ONE_TABLE, Committers, Shop
 from tests.faults.lake import NAMESPACE
 from tests.faults.observer import Observer
-from tests.faults.service import CATALOG, ROOT, Service, Setting, eventually, started
+from tests.faults.service import CATALOG, Service, Setting, eventually, started
 from tests.faults.truth import Truth, truth
 from tests.real_catalog import runtime
 
@@ -33,13 +29,9 @@ COMMITS_A_ROUND = 34
 OUTAGE_EVERY = 6
 """Rounds: in one of so many the catalog is stopped too."""
 AWAY = 1.0
-MUTANT_ROUNDS = 4
-MUTANT_TRIES = 6
 PUBLISHED_WITHIN = 10.0
 """Seconds after an ask: the catalog may have been in trouble a moment before."""
 STARTED_WITHIN = 90.0
-SOURCE = Path(sfn.__file__).parents[1]
-MUTANT = ROOT / "tests" / "mutants" / "pass-before-note.patch"
 Record = Callable[[str, object], None]
 
 
@@ -91,39 +83,11 @@ async def test_no_commit_is_lost_however_often_the_gateway_is_killed(tmp_path: P
     assert figures.made >= ROUNDS
 
 
-@pytest.fixture(name="mutant")
-def fixture_mutant(tmp_path: Path) -> Path:
-    """The source of a service whose gateway notes nothing of a commit before it passes."""
-    source = tmp_path / "service"
-    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
-    with MUTANT.open() as patch:
-        subprocess.run(["patch", "-p1"], cwd=tmp_path, stdin=patch, check=True)  # noqa: S607
-    return source
-
-
-async def test_it_notices_a_commit_that_passes_before_it_is_noted(
-    mutant: Path, tmp_path: Path, record_property: Record
-) -> None:
-    # A table whose commit before was still to be published as the kill came is right all the same: on a slow machine
-    # these may be all. An outage is answered with a look at the whole catalog, which finds what kills cut off as well.
-    tries: list[Figures] = []
-    while len(tries) < MUTANT_TRIES and not any(figures.wrong for figures in tries):
-        folder = tmp_path / f"try-{len(tries)}"
-        folder.mkdir()
-        tries.append(await _rounds(folder, MUTANT_ROUNDS, within=PUBLISHED_WITHIN, outages=False, source=mutant))
-    record_property("mutant", [asdict(figures) for figures in tries])
-    print("mutant:", tries)
-    assert tries[-1].wrong
-
-
-async def _rounds(
-    folder: Path, rounds: int, *, within: float, outages: bool = True, source: Path | None = None
-) -> Figures:
+async def _rounds(folder: Path, rounds: int, *, within: float) -> Figures:
     """Kills, and what came of them.
 
     Args:
         within: seconds from the last word of the writers until every file must be right.
-        outages: whether the catalog is stopped in some of the rounds.
     """
     figures, catalog = Figures(), RestCatalogServer(folder / "catalog", runtime())
     shop = Shop(folder / "catalog" / "warehouse" / NAMESPACE)
@@ -134,7 +98,6 @@ async def _rounds(
         # What was answered is published before the next commit: of that one nothing but its note tells.
         interval="0s",
         module="tests.faults.asking_service",
-        source=source,
         more=f'[gateway.{CATALOG}]\nupstream = "{catalog.uri}"',
     )
     stop, observer = anyio.Event(), Observer(shop)
@@ -148,7 +111,7 @@ async def _rounds(
                 tasks.start_soon(observer.watch)
                 tasks.start_soon(committers.run, stop)
                 for number in range(rounds):
-                    stopped = catalog if outages and number % OUTAGE_EVERY == 1 else None
+                    stopped = catalog if number % OUTAGE_EVERY == 1 else None
                     with started(setting, session) as service:
                         await _round(service, committers, stopped, figures)
                 with started(setting, session) as service:

@@ -79,6 +79,8 @@ def _test(tree: Path, nodes: tuple[str, ...], output: Path) -> None:
     # Of plugins only those that these tests need; and lines of assertions whole.
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "400"}
     plain = ["-q", "-x", "-p", "anyio", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    # Beside each other, runs that share pytest's own folder clean up under one another.
+    plain.append(f"--basetemp={tree / 'temporary'}")
     status = int(pytest.main([*plain, *nodes]))
     elsewhere = [name for name, module in sys.modules.items() if _is_ours(name) and not _lies_in(module, tree)]
     assert not elsewhere, f"imported from elsewhere: {elsewhere}"

@@ -25,6 +25,12 @@ GATEWAYS = (
     Mutant("15-intent-after-the-forward", 15, DIED, PUBLISHED),
     Mutant("15-every-4xx-closes", 15, f"{LATE}[409]", PUBLISHED),
     Mutant("15-every-answer-closes", 15, f"{LATE}[503]", PUBLISHED),
+    Mutant(
+        "15-cut-off-without-a-note-is-forgotten",
+        15,
+        f"{DEBTS}::test_so_is_one_whose_answer_does_not_tell_what_became_of_it[0]",
+        PUBLISHED,
+    ),
     Mutant("15-no-answer-is-nothing-done", 15, f"{LATE}[0]", PUBLISHED),
     Mutant(
         "15-asks-are-counted-from-the-start",

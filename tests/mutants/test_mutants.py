@@ -19,8 +19,8 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.table import TABLE
 
 PATCHES = ROOT / "tests" / "mutants"
-ELSEWHERE = {"ack-before-commit.patch", "pass-before-note.patch"}
-"""Patches that other tests apply."""
+ELSEWHERE = {"ack-before-commit.patch"}
+"""A patch that another test applies."""
 
 
 @pytest.fixture(name="endings", scope="module")

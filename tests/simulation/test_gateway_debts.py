@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.simulation.fates import CUT, Fate
+from tests.simulation.fates import CUT, REFUSED, Fate
 from tests.simulation.gated import HALF_AN_HOUR, LAGGING, LAST, SOON, Gated
 from tests.simulation.requests import committed
 from tests.simulation.script import named
@@ -94,6 +94,36 @@ def test_a_commit_of_somebody_whom_the_catalog_should_have_refused_is_found_too(
 
     assert stage.run(act) == []
     assert stage.world.counts["unnoted"] == 0
+
+
+@pytest.mark.parametrize("status", [409, 503, CUT])
+def test_so_is_one_whose_answer_does_not_tell_what_became_of_it(status: int) -> None:
+    stage = Gated()
+
+    async def act() -> None:
+        table = await stage.begin()
+        stage.gateway.doubts()
+        assert await stage.ask(committed(named("a"), table), Fate(HALF_AN_HOUR, 1, status)) == (status or 502)
+        await asyncio.sleep(LAST + SOON)
+        assert stage.table("a") != table
+        assert stage.is_published("a")
+
+    assert stage.run(act) == []
+
+
+@pytest.mark.parametrize("status", REFUSED)
+def test_who_does_not_say_who_it_is_and_is_refused_costs_no_note(status: int) -> None:
+    stage = Gated()
+
+    async def act() -> None:
+        table = await stage.begin()
+        stage.gateway.doubts()
+        # The inbox takes nothing: to note it before would end in a 503, to note it afterwards in a debt.
+        fill(stage)
+        assert await stage.ask(committed(named("a"), table), Fate(None, 1, status)) == status
+        assert not stage.gateway.owes
+
+    assert stage.run(act) == []
 
 
 def test_what_a_process_owed_is_lost_with_it_until_the_next_sweep() -> None:

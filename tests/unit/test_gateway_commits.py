@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -64,7 +65,7 @@ class Ground:
 
 async def test_a_commit_is_noted_before_and_after() -> None:
     ground = Ground()
-    noted = await ground.commits.before(COMMIT, "10.0.0.1")
+    noted = await ground.commits.before(replace(COMMIT, peer="10.0.0.1"))
     assert ground.inbox.notes == [[Intent("an-id", (ORDERS,), "gateway.prod", "10.0.0.1")]]
     await ground.commits.after(noted, 200, HERE, b"said")
     # Closed and told in one transaction: the process may die between two.
@@ -75,7 +76,7 @@ async def test_a_commit_is_noted_before_and_after() -> None:
 
 async def test_a_change_of_anything_is_one_of_the_whole_catalog() -> None:
     ground = Ground()
-    noted = await ground.commits.before(ANYTHING, None)
+    noted = await ground.commits.before(ANYTHING)
     await ground.commits.after(noted, 204, None, b"")
     assert ground.inbox.notes == [
         [Intent("an-id", (CatalogName("prod"),), "gateway.prod", "")],
@@ -86,7 +87,7 @@ async def test_a_change_of_anything_is_one_of_the_whole_catalog() -> None:
 async def test_of_a_rename_onto_a_name_that_is_left_out_only_the_old_one_is_looked_at() -> None:
     ground, left_out = Ground(), TableName("prod", ("tmp",), "x")
     rename = Noted(Change(Kind.RENAME, ""), "prod", (ORDERS, left_out), (ORDERS,))
-    await ground.commits.after(await ground.commits.before(rename, None), 204, None, b"")
+    await ground.commits.after(await ground.commits.before(rename), 204, None, b"")
     assert ground.inbox.notes == [
         [Intent("an-id", (ORDERS,), "gateway.prod", "")],
         [Answered("an-id", known=True), Hint(ORDERS, "gateway.prod", renamed_to=left_out)],
@@ -96,27 +97,27 @@ async def test_of_a_rename_onto_a_name_that_is_left_out_only_the_old_one_is_look
 @pytest.mark.parametrize("status", [None, 302, 408, 409, 429, 499, 500, 502, 503, 504])
 async def test_an_outcome_that_is_not_known_leaves_it_open(status: int | None) -> None:
     ground = Ground()
-    await ground.commits.after(await ground.commits.before(COMMIT, None), status, None, b"")
+    await ground.commits.after(await ground.commits.before(COMMIT), status, None, b"")
     assert ground.inbox.notes[1:] == [[Answered("an-id", known=False)]]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])
 async def test_a_refusal_closes_it_and_tells_nothing(status: int) -> None:
     ground = Ground()
-    await ground.commits.after(await ground.commits.before(COMMIT, None), status, None, b"")
+    await ground.commits.after(await ground.commits.before(COMMIT), status, None, b"")
     assert ground.inbox.notes[1:] == [[Answered("an-id", known=True)]]
 
 
 async def test_what_never_left_is_closed() -> None:
     ground = Ground()
-    await ground.commits.undone(await ground.commits.before(COMMIT, None))
+    await ground.commits.undone(await ground.commits.before(COMMIT))
     assert ground.inbox.notes[1:] == [[Answered("an-id", known=True)]]
 
 
 async def test_an_inbox_that_takes_nothing_lets_pass_and_a_sweep_makes_up_for_it() -> None:
     ground = Ground()
     ground.inbox.error = BUSY
-    noted = await ground.commits.before(COMMIT, None)
+    noted = await ground.commits.before(COMMIT)
     await ground.commits.after(noted, 200, HERE, b"")
     assert ground.unnoted_ones == 1
     assert not await ground.debts.pay_once()
@@ -130,7 +131,7 @@ async def test_an_inbox_that_takes_nothing_lets_pass_and_a_sweep_makes_up_for_it
 async def test_an_inbox_that_is_back_is_told_of_the_commit_itself() -> None:
     ground = Ground()
     ground.inbox.error = BUSY
-    noted = await ground.commits.before(COMMIT, None)
+    noted = await ground.commits.before(COMMIT)
     ground.inbox.error = None
     await ground.commits.after(noted, 200, HERE, b"")
     assert await ground.debts.pay_once()
@@ -141,7 +142,7 @@ async def test_an_inbox_that_is_back_is_told_of_the_commit_itself() -> None:
 async def test_what_was_not_noted_and_may_have_been_done_is_asked_for_from_then_on(status: int | None) -> None:
     ground = Ground()
     ground.inbox.error = BUSY
-    noted = await ground.commits.before(COMMIT, None)
+    noted = await ground.commits.before(COMMIT)
     ground.inbox.error = None
     await ground.commits.after(noted, status, None, b"")
     assert await ground.debts.pay_once()
@@ -150,7 +151,7 @@ async def test_what_was_not_noted_and_may_have_been_done_is_asked_for_from_then_
 
 async def test_an_outcome_that_is_not_taken_is_left_to_the_intent() -> None:
     ground = Ground()
-    noted = await ground.commits.before(COMMIT, None)
+    noted = await ground.commits.before(COMMIT)
     ground.inbox.error = BUSY
     await ground.commits.after(noted, 200, HERE, b"")
     ground.inbox.error = None
@@ -162,7 +163,7 @@ async def test_a_gateway_may_refuse_what_it_can_not_note() -> None:
     ground = Ground(OnInboxFailure.REFUSE)
     ground.inbox.error = BUSY
     with pytest.raises(Transient):
-        await ground.commits.before(COMMIT, None)
+        await ground.commits.before(COMMIT)
     assert ground.unnoted_ones == 0
 
 
@@ -171,14 +172,14 @@ async def test_an_inbox_that_hangs_holds_no_commit_up_for_long(monkeypatch: pyte
     ground = Ground()
     ground.inbox.hangs = True
     with anyio.fail_after(2):
-        noted = await ground.commits.before(COMMIT, None)
+        noted = await ground.commits.before(COMMIT)
     assert noted.intent is None
 
 
 async def test_a_broken_inbox_is_told_of_and_the_commit_passes() -> None:
     ground = Ground()
     ground.inbox.error = GONE
-    assert (await ground.commits.before(COMMIT, None)).intent is None
+    assert (await ground.commits.before(COMMIT)).intent is None
     assert ground.broken == [GONE]
 
 

@@ -55,16 +55,16 @@ class Noted:
         catalog: our name of the catalog.
         named: its tables; none where they can't be told.
         concerned: those of them that are published.
-        intent: id of what was noted of it; None where nothing was.
         peer: the client's address, "" where it is not known.
+        intent: id of what was noted of it; None where nothing was.
     """
 
     change: Change
     catalog: str
     named: tuple[TableName, ...]
     concerned: tuple[TableName, ...] = ()
-    intent: str | None = None
     peer: str = ""
+    intent: str | None = None
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
@@ -109,16 +109,12 @@ class Commits:
         self._noting, self._intake, self._debts = noting, intake, debts
         self._on_broken, self._counted = on_broken, counted
 
-    async def before(self, commit: Noted, peer: str | None) -> Noted:
+    async def before(self, commit: Noted) -> Noted:
         """Note a commit durably, before it is forwarded.
-
-        Args:
-            peer: the client's address.
 
         Raises:
             Transient: scope inbox: it can't be noted, and is to be refused then.
         """
-        commit = replace(commit, peer=peer or "")
         intent = self._intent(commit)
         trouble = await self._put([intent])
         if trouble is None:

@@ -133,12 +133,15 @@ class Proxy:
         if commit is None:
             await self._relay(request, replying, None, change=True)
         elif self._takes_anybody or fields.value(request.fields, b"authorization") is not None:
-            await self._follow(await self._commits.before(commit, request.peer), request, replying)
+            await self._follow(await self._commits.before(commit), request, replying)
         else:
-            await self._doubt(commit, request, replying)
+            # Nobody says whose it is: the catalog should refuse it, and then it has cost us no note.
+            status = await self._follow(commit, request, replying)
+            self._takes_anybody |= status is not None and outcome.is_done(status)
 
     async def _concerning(self, change: Change, catalog: str, request: Asked) -> Noted | None:
         """What there is to be noted of a change; None for nothing."""
+        peer = request.peer or ""
         body: bytes | None = b""
         if change.kind in NAMED_IN_BODY:
             is_plain = fields.value(request.fields, b"content-encoding") in {None, "identity"}
@@ -148,12 +151,16 @@ class Proxy:
         except naming.Unnamed:
             named = None
         if named is None:
-            return Noted(change, catalog, ())
+            return Noted(change, catalog, (), peer=peer)
         concerned = tuple(filter(self._reach.matters, named))
-        return Noted(change, catalog, named, concerned) if concerned else None
+        return Noted(change, catalog, named, concerned, peer) if concerned else None
 
-    async def _follow(self, commit: Noted, request: Asked, replying: Replying) -> None:
-        """Forward what was noted, and note what comes of it."""
+    async def _follow(self, commit: Noted, request: Asked, replying: Replying) -> int | None:
+        """Forward a commit and note what comes of it.
+
+        Returns:
+            The status of the answer, None where that is not to be trusted.
+        """
         passing = Passing()
         try:
             await self._relay(request, replying, passing, change=True)
@@ -163,22 +170,15 @@ class Proxy:
         except Transient:
             await self._commits.undone(commit)
             raise
-        await self._note(commit, request, passing)
+        return await self._note(commit, request, passing)
 
-    async def _note(self, commit: Noted, request: Asked, passing: Passing) -> None:
+    async def _note(self, commit: Noted, request: Asked, passing: Passing) -> int | None:
         status = passing.status
-        if status == HTTPStatus.NOT_FOUND and self._unfound.too_many(request.peer or ""):
+        if status == HTTPStatus.NOT_FOUND and self._unfound.too_many(commit.peer):
             status = None
         said = f"{request.method} {request.target} {passing.status}".encode()
         await self._commits.after(commit, status, passing.floor, said)
-
-    async def _doubt(self, commit: Noted, request: Asked, replying: Replying) -> None:
-        """Forward what the catalog should refuse, as nobody says whose it is."""
-        passing = Passing()
-        await self._relay(request, replying, passing, change=True)
-        if passing.status is not None and outcome.is_done(passing.status):
-            self._takes_anybody = True
-            await self._note(commit, request, passing)
+        return status
 
     async def _relay(self, request: Asked, replying: Replying, passing: Passing | None, *, change: bool) -> None:
         """Forward a request and answer with what comes back.
