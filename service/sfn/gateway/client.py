@@ -7,12 +7,18 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import anyio.lowlevel
+
 from sfn import iceberg_errors
 from sfn.gateway.body import Body, Receive
 from sfn.gateway.fields import Fields, Front, front, value
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_TURNS: Final = 2
+"""Turns of the event loop until what was written is sent: our server joins what is written in one of them, uvloop sends
+what was written in the one before."""
 
 _UPWARDS: Final = re.compile(r"(?:^|/|\\|%2f|%5c)(?:\.|%2e){2}(?:/|\\|%2f|%5c|;|$)", re.IGNORECASE)
 
@@ -93,6 +99,11 @@ class Replying:
     async def part(self, content: bytes, *, more: bool = True) -> None:
         """Send a part of the body."""
         await self._send({"type": "http.response.body", "body": content, "more_body": more})
+
+    async def sent(self) -> None:
+        """Have what was written on its way to the client, before this process does anything that takes long."""
+        for _ in range(_TURNS):
+            await anyio.lowlevel.checkpoint()
 
     async def whole(self, status: int, content: bytes, fields: Iterable[tuple[bytes, bytes]]) -> None:
         """Send an answer at once."""

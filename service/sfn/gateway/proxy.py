@@ -170,6 +170,7 @@ class Proxy:
         except Transient:
             await self._commits.undone(commit)
             raise
+        await replying.sent()
         return await self._note(commit, request, passing)
 
     async def _note(self, commit: Noted, request: Asked, passing: Passing) -> int | None:

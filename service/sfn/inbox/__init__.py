@@ -62,7 +62,7 @@ class Worklist(Protocol):
     async def wait(self, until: datetime | None) -> None:
         """Return at `until`, or once a put or a settle may have made something due since the last `claim` began.
 
-        A hint whose row was due already does not.
+        A hint whose row was due already does not, nor does an intent: it is due no sooner than this returns anyhow.
         """
         ...
 

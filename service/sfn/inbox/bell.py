@@ -7,6 +7,7 @@ from datetime import datetime
 import anyio
 
 from sfn.clock import Clock
+from sfn.inbox.intents import first_ask
 from sfn.inbox.row import Row
 
 
@@ -40,9 +41,13 @@ class Bell:
         self._rung.set()
 
     async def wait(self, until: datetime | None) -> None:
-        """Return when it has been rung since it was last cleared, or at `until`."""
-        if until is None:
-            await self._rung.wait()
-            return
-        with anyio.move_on_after(max(0.0, (until - self._clock.now()).total_seconds())):
+        """Return when it has been rung since it was last cleared, or at `until`.
+
+        At the latest when an intent may be due that was noted meanwhile. To ring for each, which its answer mostly
+        closes long before, would cost every commit a look at the inbox while it is on its way.
+        """
+        now = self._clock.now()
+        latest = first_ask(now)
+        until = latest if until is None else min(until, latest)
+        with anyio.move_on_after(max(0.0, (until - now).total_seconds())):
             await self._rung.wait()

@@ -81,13 +81,16 @@ class Book:
         self._more: Counter[str] = Counter()
         self._left: dict[Subject, datetime] = {}
 
-    def take(self, note: Intent | Answered, now: datetime) -> bool:
-        """Take a note; whether something falls due by it, at the first ask that is counted from now."""
+    def take(self, note: Intent | Answered, now: datetime) -> None:
+        """Take a note."""
         if isinstance(note, Intent):
-            return self._open(note, now)
-        if isinstance(note, Answered):
-            return note.intent != WHOLE and self._answer(note, now)
-        assert_never(note)
+            self._open(note, now)
+        elif isinstance(note, Answered):
+            # What stands for many is nobody's to close.
+            if note.intent != WHOLE:
+                self._answer(note, now)
+        else:
+            assert_never(note)
 
     def changes(self) -> list[Change]:
         """What is to be written."""
@@ -98,12 +101,10 @@ class Book:
         ]
         return [pair for pair in pairs if pair.before is not pair.after]
 
-    def _open(self, intent: Intent, now: datetime) -> bool:
-        stirring = False
+    def _open(self, intent: Intent, now: datetime) -> None:
         for subject in dict.fromkeys(intent.subjects):
             if subject in self._of(intent.id):
                 continue
-            stirring = True
             is_unseen = isinstance(subject, TableName) and not self._shelf.has_row(subject)
             row = OpenIntent(intent.id, subject, intent.sender, intent.peer, now, first_ask(now), is_unseen)
             if is_unseen and self._shelf.unseen(intent.peer) + self._more[intent.peer] >= MOST_UNSEEN:
@@ -111,19 +112,15 @@ class Book:
             else:
                 self._more[intent.peer] += is_unseen
                 self._save(row)
-        return stirring
 
-    def _answer(self, answered: Answered, now: datetime) -> bool:
-        stirring = False
+    def _answer(self, answered: Answered, now: datetime) -> None:
         for row in self._of(answered.intent).values():
             if not answered.known and (row.is_left or not self._merges(row.subject, now)):
                 self._save(left_open(row, now))
                 self._left[row.subject] = now
-                stirring = True
             elif not row.is_left:
                 self._more[row.peer] -= row.is_unseen
                 self._after.setdefault(row.id, {})[row.subject] = None
-        return stirring
 
     def _merges(self, subject: Subject, now: datetime) -> bool:
         """Whether another intent that nothing closes any more is asked for at about the same times."""

@@ -57,7 +57,6 @@ class TwinIntents:
                 if row.is_left and row.subject in sought.subjects:
                     left[row.subject] = max(row.opened_at, left.get(row.subject, row.opened_at))
             return Looked(
-                min((row.due_at for row in rows), default=None),
                 [row for row in rows if row.id in sought.ids],
                 {subject for subject in session.all(session.server.tables.rows) if subject in sought.subjects},
                 left,

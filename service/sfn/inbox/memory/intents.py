@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sfn.inbox.book import Book, Dated, parted
 from sfn.inbox.codec import key_of
-from sfn.inbox.intents import ASKED_AT_ONCE, Key, Opened, OpenIntent, asked, first_ask, hints, is_due, opened
+from sfn.inbox.intents import ASKED_AT_ONCE, Key, Opened, OpenIntent, asked, hints, is_due, opened
 from sfn.words import Hint, Subject, TableName
 
 
@@ -23,19 +23,19 @@ class MemoryIntents:
         self._has_row = has_row
         self._rows: dict[Key, OpenIntent] = {}
 
-    def take(self, notes: Sequence[Dated]) -> bool:
-        """Take notes; whether something falls due earlier than all that was open."""
+    def take(self, notes: Sequence[Dated]) -> None:
+        """Take notes."""
         closed, others = parted(notes)
         for row in [row for row in self._rows.values() if row.id in closed and not row.is_left]:
             del self._rows[row.key]
-        earliest, book = self._earliest(), Book(self)
-        scheduled = [now for note, now in others if book.take(note, now)]
+        book = Book(self)
+        for note, now in others:
+            book.take(note, now)
         for before, after in book.changes():
             if after is not None:
                 self._rows[after.key] = after
             elif before is not None:
                 del self._rows[before.key]
-        return any(earliest is None or first_ask(now) < earliest for now in scheduled)
 
     def ask(self, now: datetime) -> tuple[list[Hint], datetime | None]:
         """The hints of intents that are due, which are put off to their next ask; and when the next one is due."""
@@ -46,9 +46,10 @@ class MemoryIntents:
                 self._rows[row.key] = after
             else:
                 del self._rows[row.key]
+        moments = [row.due_at for row in self._rows.values()]
         # More may have been due than are asked for at once.
-        is_any_due = any(is_due(row.due_at, now) for row in self._rows.values())
-        return hints(due), now if is_any_due else self._earliest()
+        is_any_due = any(is_due(at, now) for at in moments)
+        return hints(due), now if is_any_due else min(moments, default=None)
 
     def counts(self) -> dict[str, Opened]:
         """What is open, by catalog."""
@@ -77,9 +78,6 @@ class MemoryIntents:
     def has_row(self, table: TableName) -> bool:
         """See `Shelf.has_row`."""
         return self._has_row(table)
-
-    def _earliest(self) -> datetime | None:
-        return min((row.due_at for row in self._rows.values()), default=None)
 
 
 def _turn(row: OpenIntent) -> tuple[datetime, str, str]:

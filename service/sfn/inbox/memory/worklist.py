@@ -72,8 +72,7 @@ class MemoryWorklist:
         hints = [note for note in notes if isinstance(note, Hint)]
         for odd in (note for note in notes if isinstance(note, Undecodable)):
             self._letters.keep(odd, now)
-        if self._intents.take([(note, now) for note in notes if isinstance(note, Intent | Answered)]):
-            self._bell.ring()
+        self._intents.take([(note, now) for note in notes if isinstance(note, Intent | Answered)])
         for hint in hints:
             if hint.event_id is None or (hint.sender, hint.event_id) not in self._events:
                 new += 1

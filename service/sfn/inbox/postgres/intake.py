@@ -34,7 +34,7 @@ class Taken(NamedTuple):
 
 
 class PutAnswer(NamedTuple):
-    """What became of one put; `stirring` as of `Taken`, or an intent of one of the puts beside it is due soonest."""
+    """What became of one put; `stirring` as of `Taken`."""
 
     accepted: Accepted
     stirring: bool
@@ -60,7 +60,8 @@ class Intake:
             Again: it has grown, or somebody made a row meanwhile.
         """
         noted = [(note, now) for notes, now in puts for note in notes if isinstance(note, Intent | Answered)]
-        stirring = bool(noted) and await noting.take(unit, noted)
+        if noted:
+            await noting.take(unit, noted)
         sheet = Sheet(unit.rows)
         hints = [(note, now) for notes, now in puts for note in notes if isinstance(note, Hint)]
         numbers = await sheet.lock(self.subjects(hint for hint, _ in hints) | also, len(hints))
@@ -70,9 +71,7 @@ class Intake:
         odd = [(note, now) for notes, now in puts for note in notes if isinstance(note, Undecodable)]
         if odd:
             await unit.letters.keep(odd)
-        return [
-            _summed([next(answers) for note in notes if isinstance(note, Hint)], stirring=stirring) for notes, _ in puts
-        ]
+        return [_summed([next(answers) for note in notes if isinstance(note, Hint)]) for notes, _ in puts]
 
     def subjects(self, hints: Iterable[Hint]) -> set[Subject]:
         """The rows that hints may change; of catalogs that nobody can ask there may be more."""
@@ -106,7 +105,7 @@ class Intake:
         return Taken(new=True, superseded=superseded, stirring=stirring)
 
 
-def _summed(taken: Sequence[Taken], *, stirring: bool) -> PutAnswer:
+def _summed(taken: Sequence[Taken]) -> PutAnswer:
     new = sum(one.new for one in taken)
     accepted = Accepted(new, len(taken) - new, sum(one.superseded for one in taken))
-    return PutAnswer(accepted, stirring or any(one.stirring for one in taken))
+    return PutAnswer(accepted, any(one.stirring for one in taken))

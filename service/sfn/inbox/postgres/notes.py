@@ -33,14 +33,12 @@ class Looked:
     """What there is of it; nothing of it is locked.
 
     Attributes:
-        earliest: when the first of all open intents is due; None without any.
         rows: open intents.
         known: subjects that have a row.
         left_at: when the last one of a subject was left open that is there still.
         unseen: how many of a peer count against it; missing where none does.
     """
 
-    earliest: datetime | None = None
     rows: list[OpenIntent] = field(default_factory=list)
     known: set[Subject] = field(default_factory=set)
     left_at: dict[Subject, datetime] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from sfn.inbox.book import Book, Dated, parted
-from sfn.inbox.intents import WHOLE, OpenIntent, first_ask
+from sfn.inbox.intents import WHOLE, OpenIntent
 from sfn.inbox.postgres.notes import Looked, Sought
 from sfn.inbox.postgres.unit import Unit
 from sfn.words import Answered, Intent, Subject, TableName
@@ -34,8 +34,8 @@ class _Shelf:
         return table in self._looked.known
 
 
-async def take(unit: Unit, notes: Sequence[Dated]) -> bool:
-    """Take notes, before any row is locked; whether something falls due by them earlier than all that was open.
+async def take(unit: Unit, notes: Sequence[Dated]) -> None:
+    """Take notes, before any row is locked.
 
     Others may open some of the same peer at the same time, so that it has a few more than its bound; and two that each
     leave one of the same table open may both keep theirs.
@@ -44,13 +44,14 @@ async def take(unit: Unit, notes: Sequence[Dated]) -> bool:
     if closed:
         await unit.intents.close(closed)
     if not others:
-        return False
+        return
     answered = {note.intent for note, _ in others if isinstance(note, Answered)}
     locked = await unit.intents.get(answered) if answered else []
     looked = await unit.intents.look(_sought([note for note, _ in others if isinstance(note, Intent)], locked))
     # Of those that are both it is the locked ones that nobody has changed since.
     book = Book(_Shelf({row.key: row for row in (*looked.rows, *locked)}.values(), looked))
-    scheduled = [now for note, now in others if book.take(note, now)]
+    for note, now in others:
+        book.take(note, now)
     changes = book.changes()
     made = [after for before, after in changes if after is not None and (before is None or after.is_whole)]
     changed = [change for change in changes if change.before is not None and not change.before.is_whole]
@@ -58,7 +59,6 @@ async def take(unit: Unit, notes: Sequence[Dated]) -> bool:
         await unit.intents.save(changed)
     if made:
         await unit.intents.open(made)
-    return any(looked.earliest is None or first_ask(now) < looked.earliest for now in scheduled)
 
 
 def _sought(opened: Sequence[Intent], answered: Sequence[OpenIntent]) -> Sought:

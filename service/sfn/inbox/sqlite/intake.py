@@ -42,16 +42,14 @@ class Intake:
     def put_all(self, puts: Sequence[tuple[Sequence[Note], datetime]]) -> list[tuple[Accepted, bool]]:
         """See `Ledger.put_all`."""
         entries: list[list[Entry]] = []
-        scheduled: set[int] = set()
-        for number, (notes, now) in enumerate(puts):
+        for notes, now in puts:
             hints = [note for note in notes if isinstance(note, Hint)]
             entries.append([self._entry(hint, now) for hint in hints])
             # Most that is put is hints alone.
-            if len(hints) < len(notes) and self._take_others(notes, now):
-                scheduled.add(number)
+            if len(hints) < len(notes):
+                self._take_others(notes, now)
         new = self._events.write([entry for each in entries for entry in each])
-        answers = [self._taken(each, new) for each in entries]
-        return [(accepted, stirring or number in scheduled) for number, (accepted, stirring) in enumerate(answers)]
+        return [self._taken(each, new) for each in entries]
 
     def ask(self, now: datetime) -> datetime | None:
         """Put the hints of intents that are due; when the next intent is."""
@@ -64,13 +62,14 @@ class Intake:
     def _entry(self, hint: Hint, now: datetime) -> Entry:
         return Entry(self._draw(), key_of(hint.subject), hint, now)
 
-    def _take_others(self, notes: Sequence[Note], now: datetime) -> bool:
-        """What is no hint; whether an intent falls due by it earlier than all that were open."""
+    def _take_others(self, notes: Sequence[Note], now: datetime) -> None:
+        """What is no hint."""
         for note in notes:
             if isinstance(note, Undecodable):
                 self._dead.keep(note, now)
         intents: list[Dated] = [(note, now) for note in notes if isinstance(note, Intent | Answered)]
-        return bool(intents) and self._intents.take(intents)
+        if intents:
+            self._intents.take(intents)
 
     def _taken(self, entries: Sequence[Entry], new: Collection[int]) -> tuple[Accepted, bool]:
         fresh = superseded = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from sfn.inbox.book import Book, Change, Dated, parted
 from sfn.inbox.codec import key_of, micros, moment, moment_or_none, subject_of
-from sfn.inbox.intents import ASKED_AT_ONCE, Opened, OpenIntent, Span, asked, farthest, first_ask, hints
+from sfn.inbox.intents import ASKED_AT_ONCE, Opened, OpenIntent, Span, asked, farthest, hints
 from sfn.inbox.sqlite.batches import batches
 from sfn.words import Hint, Subject, TableName
 
@@ -30,17 +30,15 @@ class IntentTable:
     def __init__(self, db: sqlite3.Connection, has_row: Callable[[str], bool]) -> None:
         self._db, self._has_row = db, has_row
 
-    def take(self, notes: Sequence[Dated]) -> bool:
-        """Take notes; whether something falls due earlier than all that was open."""
+    def take(self, notes: Sequence[Dated]) -> None:
+        """Take notes."""
         closed, others = parted(notes)
         for number in closed:
             self._db.execute("DELETE FROM intent WHERE id = ? AND NOT left_open", (number,))
-        if not others:
-            return False
-        earliest, book = self._span().earliest, Book(self)
-        scheduled = [now for note, now in others if book.take(note, now)]
+        book = Book(self)
+        for note, now in others:
+            book.take(note, now)
         self._write(book.changes())
-        return any(earliest is None or first_ask(now) < earliest for now in scheduled)
 
     def ask(self, now: datetime) -> tuple[list[Hint], datetime | None]:
         """The hints of intents that are due, which are put off to their next ask; and when the next one is due."""

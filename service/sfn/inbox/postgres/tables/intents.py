@@ -30,9 +30,7 @@ _DUE = f"SELECT {_ROW} FROM sfn.intent WHERE {{}} ORDER BY due_at, id, key LIMIT
 _NEW = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_COLUMNS.values(), start=1))
 _NOTHING = ", ".join(f"NULL::{kind}" for kind in _COLUMNS.values())
 _LOOK = (
-    "SELECT 'span' AS kind, NULL AS what, min(due_at) AS number, "
-    f"{_NOTHING} FROM sfn.intent "
-    f"UNION ALL SELECT 'open', NULL, NULL, {_ROW} FROM sfn.intent WHERE id = ANY($1) "
+    f"SELECT 'open' AS kind, NULL AS what, NULL::bigint AS number, {_ROW} FROM sfn.intent WHERE id = ANY($1) "
     f"UNION ALL SELECT 'known', key, NULL, {_NOTHING} FROM sfn.subject WHERE key = ANY($2) "
     f"UNION ALL SELECT 'left', key, max(opened_at), {_NOTHING} FROM sfn.intent "
     "WHERE left_open AND key = ANY($2) GROUP BY key "
@@ -85,8 +83,6 @@ class IntentTable:
         looked = Looked()
         for kind, what, number, *row in found:
             match kind:
-                case "span":
-                    looked.earliest = moment_or_none(number)
                 case "open":
                     looked.rows.append(_row(row))
                 case "known":
