@@ -31,6 +31,9 @@ CHANGES = [
     ("POST", "/v1/p/tables/rename"),
     ("POST", "/v1/p/transactions/commit"),
     ("DELETE", "/v1/p/namespaces/n"),
+    ("POST", "/api/v1//namespaces/n//tables/t"),
+    ("POST", "/v1//transactions//commit"),
+    ("DELETE", "/v1//namespaces//n"),
 ]
 OTHERS = [
     ("GET", "/v1/p/namespaces/n/tables/t?snapshots=refs"),

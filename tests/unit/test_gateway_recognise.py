@@ -36,6 +36,7 @@ def test_a_change_is_known_behind_any_prefix(
     assert recognise(method, f"/api/catalog{before}{path}") == Change(kind, prefix, *names)
     assert recognise(method, before + path) == Change(kind, prefix, *names)
     assert recognise(method, f"{before}{path}/") == Change(kind, prefix, *names)
+    assert recognise(method, f"{before}{path}".replace("/", "//")) == Change(kind, prefix, *names)
 
 
 @pytest.mark.parametrize(

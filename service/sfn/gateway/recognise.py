@@ -10,7 +10,8 @@
     DELETE …/namespaces/{namespace}                                 some catalogs drop what is in it
 
 All else passes: views too. All of them begin with `/v1/`, behind whatever path the catalog has. What stands between
-that and `namespaces`, `tables` or `transactions` is the prefix that it gave its clients, of any number of segments.
+that and `namespaces`, `tables` or `transactions` is the prefix that it gave its clients, of any number of segments. Of
+one that is empty Iceberg's Java client makes a segment of its own: `/v1//namespaces/…`.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ _DELETED: Final = tuple(
 )
 _PATTERNS: Final = {"POST": _POSTED, "DELETE": _DELETED}
 
+_SLASHES: Final = re.compile("//+")
 _PURGE: Final = re.compile(r"(?:^|&)purgeRequested=true(?:&|$)", re.IGNORECASE)
 
 
@@ -96,8 +98,9 @@ def recognise(method: str, path: str, query: str = "") -> Change | None:
     patterns = _PATTERNS.get(method, ())
     # Found once: a pattern that looked for it in a long path would do so at each of its places.
     begin = path.find(VERSION) + len(VERSION) if patterns else 0
+    segments = _SLASHES.sub("/", path[begin - 1 :])
     for kind, pattern in patterns if begin >= len(VERSION) else ():
-        found = pattern.fullmatch(path, begin)
+        found = pattern.fullmatch(segments, 1)
         if found is not None:
             parts = found.groupdict()
             purge = kind is Kind.DROP and _PURGE.search(query) is not None
