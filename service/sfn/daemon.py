@@ -178,6 +178,13 @@ class Daemon:
         Raises:
             ExceptionGroup: a sibling failed; the others were cancelled.
         """
+        try:
+            await self._run(signals)
+        finally:
+            for last in self._service.gates.at_last:
+                await last()
+
+    async def _run(self, signals: AsyncIterator[Signals]) -> None:
         async with anyio.create_task_group() as siblings:
             siblings.start_soon(self._heed, signals)
             siblings.start_soon(self._failure.raised)
@@ -200,8 +207,6 @@ class Daemon:
                     server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
                     server.should_exit = True
             siblings.cancel_scope.cancel()
-        for last in self._service.gates.at_last:
-            await last()
 
     async def _heed(self, signals: AsyncIterator[Signals]) -> None:
         async for number in signals:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import anyio
+import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Scope, Unsure
+from sfn.errors import Broken, Scope, Unsure
 from sfn.gateway.debts import Debts
 from sfn.words import Accepted, CatalogName, Hint, Intent, Note
 
@@ -18,9 +20,13 @@ class Taking:
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
-        self.is_cut_off = False
+        self.is_cut_off = self.hangs = self.is_broken = False
 
     async def put(self, notes: Sequence[Note]) -> Accepted:
+        if self.hangs:
+            await anyio.sleep_forever()
+        if self.is_broken:
+            raise Broken("inbox", expected="a sound one", found="ruins")
         self.notes += notes
         if self.is_cut_off:
             raise Unsure("inbox", scope=Scope.INBOX, expected="an answer", found="none")
@@ -57,6 +63,30 @@ async def test_the_end_of_the_process_pays_what_is_owed_or_says_what_is_not() ->
     with capture_logs() as logs:
         await debts.pay_at_last()
     assert [(record["event"], record["catalogs"]) for record in logs] == [("sweeps owed and forgotten", ["lab"])]
+
+
+@pytest.mark.parametrize("trouble", ["hangs", "is_broken"])
+async def test_whatever_befalls_the_last_try_is_said(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfn.gateway.debts.AGAIN", 0.05)
+    inbox = Taking()
+    debts = Debts(inbox)
+    debts.owe("prod", "1")
+    setattr(inbox, trouble, True)
+    with capture_logs() as logs:
+        await debts.pay_at_last()
+    assert [record["event"] for record in logs] == ["sweeps owed and forgotten"]
+
+
+async def test_what_was_being_paid_as_the_process_ended_is_owed_still() -> None:
+    inbox = Taking()
+    debts = Debts(inbox)
+    debts.owe("prod", "1")
+    inbox.hangs = True
+    with anyio.move_on_after(0.02):
+        await debts.pay()
+    inbox.hangs = False
+    await debts.pay_at_last()
+    assert inbox.opened == ["1"]
 
 
 async def test_what_is_not_known_to_be_paid_is_paid_again() -> None:

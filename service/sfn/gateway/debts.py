@@ -60,13 +60,14 @@ class Debts:
 
     async def pay_at_last(self) -> None:
         """One more try, for a moment: the process ends, and what is owed still is forgotten with it."""
-        with suppress(Broken), anyio.move_on_after(AGAIN):
-            if not await self.pay_once():
-                _log.error("sweeps owed and forgotten", catalogs=sorted(self._owed), remedy="sfn reconcile")
+        with suppress(Broken), anyio.move_on_after(AGAIN, shield=True):
+            await self.pay_once()
+        if self._owed:
+            _log.error("sweeps owed and forgotten", catalogs=sorted(self._owed), remedy="sfn reconcile")
 
     async def pay_once(self) -> bool:
         """Whether nothing is owed any more."""
-        owed, self._owed = self._owed, {}
+        owed = dict(self._owed)
         if not owed:
             return True
         notes: list[Note] = []
@@ -76,7 +77,8 @@ class Debts:
         try:
             await self._intake.put(notes)
         except Transient:
-            self._owed = owed | self._owed
             return False
+        # What came to be owed meanwhile has a number of its own.
+        self._owed = dict(self._owed.items() - owed.items())
         _log.info("sweeps made up for commits that were not noted", catalogs=sorted(owed))
         return not self._owed
