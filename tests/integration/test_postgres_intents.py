@@ -173,7 +173,7 @@ async def test_nothing_that_is_asked_of_intents_reads_all_that_are_open(dsn: str
         await inbox.put(intents(*range(900)))
         for start in range(0, 900, 100):
             await inbox.put([Answered(f"i{number}", known=False) for number in range(start, start + 100)])
-    sought = Sought({"i7", ""}, {named(7)}, {"10.0.0.2"})
+    sought = Sought({"i7", ""}, {named(7)}, {named(7)}, {"10.0.0.2"})
     looks: list[Callable[[IntentTable], Awaitable[object]]] = [
         lambda table: table.span(),
         lambda table: table.due(clock.now(), 500),

@@ -62,7 +62,8 @@ class Worklist(Protocol):
     async def wait(self, until: datetime | None) -> None:
         """Return at `until`, or once a put or a settle may have made something due since the last `claim` began.
 
-        A hint whose row was due already does not, nor does an intent: it is due no sooner than this returns anyhow.
+        A hint whose row was due already does not, nor does an intent: about when the first one may be due this returns
+        anyhow.
         """
         ...
 

@@ -54,11 +54,11 @@ class TwinIntents:
         async def look(session: Session) -> Looked:
             rows, left = _all(session), dict[Subject, datetime]()
             for row in rows:
-                if row.is_left and row.subject in sought.subjects:
+                if row.is_left and row.subject in sought.left:
                     left[row.subject] = max(row.opened_at, left.get(row.subject, row.opened_at))
             return Looked(
                 [row for row in rows if row.id in sought.ids],
-                {subject for subject in session.all(session.server.tables.rows) if subject in sought.subjects},
+                {subject for subject in session.all(session.server.tables.rows) if subject in sought.known},
                 left,
                 {peer: sum(row.peer == peer and row.is_unseen for row in rows) for peer in sought.peers},
             )

@@ -19,12 +19,14 @@ class Sought:
 
     Attributes:
         ids: whose open intents.
-        subjects: of which it is asked whether they have a row, and when one was left open.
+        known: of which it is asked whether they have a row.
+        left: of which it is asked when one was left open.
         peers: of which it is asked how many count against them.
     """
 
     ids: Collection[str]
-    subjects: Collection[Subject]
+    known: Collection[Subject]
+    left: Collection[Subject]
     peers: Collection[str]
 
 

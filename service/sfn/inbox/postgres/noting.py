@@ -62,9 +62,9 @@ async def take(unit: Unit, notes: Sequence[Dated]) -> None:
 
 
 def _sought(opened: Sequence[Intent], answered: Sequence[OpenIntent]) -> Sought:
-    subjects = {subject for intent in opened for subject in intent.subjects}
     return Sought(
         ids={WHOLE, *(intent.id for intent in opened)},
-        subjects=subjects | {row.subject for row in answered},
+        known={subject for intent in opened for subject in intent.subjects},
+        left={row.subject for row in answered},
         peers={intent.peer for intent in opened},
     )

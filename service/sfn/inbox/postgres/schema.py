@@ -98,7 +98,7 @@ _INTENTS: Final = f"""
       sender text NOT NULL, peer text COLLATE "C" NOT NULL, opened_at bigint NOT NULL, due_at bigint NOT NULL,
       unseen boolean NOT NULL, left_open boolean NOT NULL, PRIMARY KEY(id, key)) WITH ({_OFTEN_VACUUMED});
     CREATE INDEX intent_due ON sfn.intent(due_at);
-    CREATE INDEX intent_key ON sfn.intent(key);
+    CREATE INDEX intent_left ON sfn.intent(key) WHERE left_open;
     CREATE INDEX intent_unseen ON sfn.intent(peer) WHERE unseen;
 """
 

@@ -84,7 +84,7 @@ MIGRATIONS = (
       opened_at INTEGER NOT NULL, due_at INTEGER NOT NULL, unseen INTEGER NOT NULL, left_open INTEGER NOT NULL,
       PRIMARY KEY(id, key)) WITHOUT ROWID;
     CREATE INDEX intent_due ON intent(due_at);
-    CREATE INDEX intent_key ON intent(key);
+    CREATE INDEX intent_left ON intent(key) WHERE left_open;
     CREATE INDEX intent_unseen ON intent(peer) WHERE unseen;
     """,
 )

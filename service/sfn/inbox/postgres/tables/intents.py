@@ -33,9 +33,9 @@ _LOOK = (
     f"SELECT 'open' AS kind, NULL AS what, NULL::bigint AS number, {_ROW} FROM sfn.intent WHERE id = ANY($1) "
     f"UNION ALL SELECT 'known', key, NULL, {_NOTHING} FROM sfn.subject WHERE key = ANY($2) "
     f"UNION ALL SELECT 'left', key, max(opened_at), {_NOTHING} FROM sfn.intent "
-    "WHERE left_open AND key = ANY($2) GROUP BY key "
+    "WHERE left_open AND key = ANY($3) GROUP BY key "
     f"UNION ALL SELECT 'unseen', peer, count(*), {_NOTHING} FROM sfn.intent "
-    "WHERE unseen AND peer = ANY($3) GROUP BY peer"
+    "WHERE unseen AND peer = ANY($4) GROUP BY peer"
 )
 
 
@@ -77,18 +77,19 @@ class IntentTable:
         return list(map(_row, found))
 
     async def look(self, sought: Sought) -> Looked:
-        by_key = {address(subject)[0]: subject for subject in sought.subjects}
+        known = {address(subject)[0]: subject for subject in sought.known}
+        left = {address(subject)[0]: subject for subject in sought.left}
         by_peer = {text(peer): peer for peer in sought.peers}
-        found = await self._sql.fetch(_LOOK, list(map(text, sought.ids)), list(by_key), list(by_peer))
+        found = await self._sql.fetch(_LOOK, list(map(text, sought.ids)), list(known), list(left), list(by_peer))
         looked = Looked()
         for kind, what, number, *row in found:
             match kind:
                 case "open":
                     looked.rows.append(_row(row))
                 case "known":
-                    looked.known.add(by_key[what])
+                    looked.known.add(known[what])
                 case "left":
-                    looked.left_at[by_key[what]] = moment(number)
+                    looked.left_at[left[what]] = moment(number)
                 case _:
                     looked.unseen[by_peer[what]] = number
         return looked
