@@ -16,7 +16,7 @@ OF_PROMETHEUS = {"instance", "job"}
 RULES: list[dict[str, Any]] = [rule for group in yaml.safe_load(FILE.read_text())["groups"] for rule in group["rules"]]
 
 
-COMMANDS = {"check", "dead-letters", "release", "status"}
+COMMANDS = {"check", "dead-letters", "reconcile", "release", "status"}
 """Of `sfn`, those that help."""
 
 
@@ -56,6 +56,7 @@ def test_what_operators_must_know_of_has_an_alarm() -> None:
         "sfn_sweep_last_end_timestamp_seconds",
         "sfn_catalog_reached",
         "sfn_dead_letters",
+        "sfn_gateway_unnoted_total",
         "sfn_held_tables",
         "sfn_inbox_answers",
         "sfn_lease_expirations_total",

@@ -34,6 +34,11 @@ EXPOSED = {
     "sfn_dead_letters": ("catalog", "reason"),
     "sfn_events_received_total": ("dialect", "result"),
     "sfn_fenced_writes_total": (),
+    "sfn_gateway_requests_total": ("answer", "gateway", "kind"),
+    "sfn_gateway_seconds_bucket": ("gateway", "kind", "le"),
+    "sfn_gateway_seconds_count": ("gateway", "kind"),
+    "sfn_gateway_seconds_sum": ("gateway", "kind"),
+    "sfn_gateway_unnoted_total": ("gateway",),
     "sfn_held_tables": ("catalog",),
     "sfn_inbox_answers": (),
     "sfn_inbox_bytes": ("file",),
@@ -78,7 +83,7 @@ class Committed:
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(version="1.2.3", catalogs=["prod", "dev"], dialects=["own"], sources=["events"])
+    return Metrics(version="1.2.3", catalogs=["prod", "dev"], dialects=["own"], sources=["events"], gateways=["prod"])
 
 
 @pytest.fixture
