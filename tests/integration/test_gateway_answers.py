@@ -160,6 +160,42 @@ async def test_a_catalog_that_ends_without_an_answer_is_said_to_have_given_none(
     assert (answer.status, json.loads(answer.body)["error"]["code"]) == (502, 502)
 
 
+@pytest.mark.parametrize("changed", [True, False])
+async def test_of_a_configuration_that_is_changed_the_entity_tag_goes(changed: bool) -> None:
+    async with gate() as made:
+        body = json.dumps({"overrides": {"uri": made.catalog.uri if changed else "http://elsewhere"}}).encode()
+        made.catalog.answer = saying(b'HTTP/1.1 200 OK\r\nETag: "a"\r\n' + sized(body).encode() + b"\r\n\r\n" + body)
+        answer = await made.told(asked("/v1/config"))
+    assert answer.value(b"etag") == (None if changed else b'"a"')
+    assert answer.value(b"content-length") == b"%d" % len(answer.body)
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_a_configuration_that_is_none_has_no_length(status: int) -> None:
+    answer = await told(b"HTTP/1.1 %d -\r\n\r\n" % status, target="/v1/config")
+    assert (answer.status, answer.all(b"content-length")) == (status, [])
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PUT", "POST"])
+@pytest.mark.parametrize("fresh", [True, False])
+async def test_what_may_change_something_is_sent_once(method: str, fresh: bool) -> None:
+    """A drop that is made and sent again is answered with 404."""
+
+    async def end(request: Message, line: Line) -> None:
+        if request.target == "/v1/x":
+            await line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        else:
+            raise Ended
+
+    async with gate() as made:
+        made.catalog.answer = end
+        if not fresh:
+            await made.told(asked("/v1/x"))
+        answer = await made.told(asked(COMMIT, method=method))
+    assert answer.status == 502
+    assert [one.target for one in made.catalog.requests].count(COMMIT) == 1
+
+
 @pytest.mark.parametrize(
     "begun",
     [

@@ -96,12 +96,20 @@ def test_what_can_not_be_told_may_be_any_table(change: Change, content: object) 
         ("a/b", "/", [["a", "b"]]),
         ("a$b", "$", [["a", "b"]]),
         ("a%24b", "$", [["a$b"], ["a", "b"]]),
+        ("a%7Cb", "%7C", [["a", "b"]]),
+        ("a%20%C3%A4b", None, [["a äb"]]),
     ],
 )
 def test_a_namespace_is_read_as_any_catalog_may_read_it(
     segment: str, separator: str | None, read: list[list[str]]
 ) -> None:
     assert levels(segment, separator) == read
+
+
+@pytest.mark.parametrize("segment", ["a%7Cb", "a%24b", "a%3ab", "a%2Fb"])
+def test_what_may_stand_between_levels_of_a_catalog_that_has_not_said_is_not_guessed(segment: str) -> None:
+    with pytest.raises(Unnamed):
+        levels(segment, None)
 
 
 @given(st.sampled_from(Kind), st.text(), st.text(), st.binary(), st.sampled_from([None, "%1F", "%2E", "."]))

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
 
 import anyio
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
+STALLED: Final = 60.0
+"""Seconds for which a client may send nothing of its body, or take nothing of its answer. Until then it keeps one of
+the few connections to the catalog from others."""
+
+
 class Gone(Exception):
     """The client went away in the middle of its body, or of its answer."""
+
+
+class Stalled(Gone):
+    """It did not, and went on with neither."""
+
+
+@contextmanager
+def unstalled() -> Iterator[None]:
+    """Has what is done within end in time.
+
+    Raises:
+        Stalled: it did not.
+    """
+    try:
+        with anyio.fail_after(STALLED):
+            yield
+    except TimeoutError:
+        raise Stalled from None
 
 
 class Body:
@@ -31,7 +55,7 @@ class Body:
         """All of the body, if it is no longer than so many bytes; what was read of it is sent on all the same.
 
         Raises:
-            Gone: the client went away.
+            Gone: the client went away, or stalled.
         """
         size = sum(map(len, self._held))
         while self._more and size <= limit:
@@ -44,7 +68,7 @@ class Body:
         """The body for the catalog: at once where all of it has come; None for none.
 
         Raises:
-            Gone: the client went away.
+            Gone: the client went away, or stalled.
         """
         if self._more and not self._held:
             self._held.append(await self._next())
@@ -68,7 +92,8 @@ class Body:
             yield await self._next()
 
     async def _next(self) -> bytes:
-        message = await self._receive()
+        with unstalled():
+            message = await self._receive()
         if message["type"] != "http.request":
             raise Gone
         self._more = message.get("more_body", False)

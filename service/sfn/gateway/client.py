@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 import anyio.lowlevel
 
 from sfn import iceberg_errors
-from sfn.gateway.body import Body, Receive
+from sfn.gateway.body import Body, Receive, unstalled
 from sfn.gateway.fields import Fields, Front, front, value
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+"""Answers without a body, and without its length (RFC 9110, section 8.6)."""
 _TURNS: Final = 2
 """Turns of the event loop until what was written is sent: our server joins what is written in one of them, uvloop sends
 what was written in the one before."""
@@ -97,8 +100,13 @@ class Replying:
         await self._send({"type": "http.response.start", "status": status, "headers": list(fields)})
 
     async def part(self, content: bytes, *, more: bool = True) -> None:
-        """Send a part of the body."""
-        await self._send({"type": "http.response.body", "body": content, "more_body": more})
+        """Send a part of the body.
+
+        Raises:
+            Stalled: the client takes nothing any more.
+        """
+        with unstalled():
+            await self._send({"type": "http.response.body", "body": content, "more_body": more})
 
     async def sent(self) -> None:
         """Have what was written on its way to the client, before this process does anything that takes long."""
@@ -107,7 +115,8 @@ class Replying:
 
     async def whole(self, status: int, content: bytes, fields: Iterable[tuple[bytes, bytes]]) -> None:
         """Send an answer at once."""
-        await self.begin(status, [*fields, (b"content-length", b"%d" % len(content))])
+        length = [] if status in BODILESS else [(b"content-length", b"%d" % len(content))]
+        await self.begin(status, [*fields, *length])
         await self.part(content, more=False)
 
     async def error(self, status: int, message: str, fields: Iterable[tuple[bytes, bytes]] = ()) -> None:

@@ -5,6 +5,7 @@ What can't be told here is no reason to refuse: the catalog may know better. It 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 from urllib.parse import unquote_to_bytes
@@ -21,6 +22,10 @@ DEFAULT_SEPARATOR: Final = "%1F"
 _JAVA_SEPARATOR: Final = "%2E"
 MOST_TABLES: Final = 1_000
 """Most tables of one transaction that are noted one by one."""
+
+
+_MAYBE_BETWEEN: Final = re.compile("%(?!1F|20|2E)[0-7][0-9A-F]", re.IGNORECASE)
+"""What a catalog of which that is not known may have between levels: a character of ASCII, but one that names have."""
 
 
 class Unnamed(Exception):
@@ -115,7 +120,10 @@ def levels(segment: str, separator: str | None) -> list[list[str]]:
 
     Raises:
         UnicodeDecodeError: it is not UTF-8.
+        Unnamed: the catalog's separator is not known, and may stand in it.
     """
+    if separator is None and _MAYBE_BETWEEN.search(segment):
+        raise Unnamed
     whole, standard, own = _decoded(segment), _decoded(DEFAULT_SEPARATOR), separator or _JAVA_SEPARATOR
     if standard in whole or _decoded(own) == standard:
         return [whole.split(standard)]

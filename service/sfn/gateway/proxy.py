@@ -11,10 +11,11 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
+from sfn.dialects import LOGGED
 from sfn.errors import Transient, Unsure
 from sfn.gateway import fields, naming, outcome, rewrite
-from sfn.gateway.body import Gone, Receive
-from sfn.gateway.client import Asked, Replying, Scope, Send, asked
+from sfn.gateway.body import STALLED, Gone, Receive, Stalled
+from sfn.gateway.client import BODILESS, Asked, Replying, Scope, Send, asked
 from sfn.gateway.commits import Commits, Noted
 from sfn.gateway.fields import Front
 from sfn.gateway.floor import Passing
@@ -28,7 +29,6 @@ _CONFIG_LIMIT: Final = 1 << 20
 """Bytes of a configuration that are read to be rewritten."""
 _LONG: Final = 1 << 20
 """Bytes of an answer from which on it is worth a look whether anybody still waits for it."""
-_BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -110,6 +110,10 @@ class Proxy:
         try:
             request = asked(scope, receive, root, self._terms.public)
             await self._answer(request, replying)
+        except Stalled:
+            if not replying.begun:
+                detail = f"expected the next part of the body within {STALLED:g} s, found none"
+                await replying.error(HTTPStatus.REQUEST_TIMEOUT, detail)
         except Gone:
             return
         except Transient as trouble:
@@ -177,7 +181,8 @@ class Proxy:
         status = passing.status
         if status == HTTPStatus.NOT_FOUND and self._unfound.too_many(commit.peer):
             status = None
-        said = f"{request.method} {request.target} {passing.status}".encode()
+        # Without the query, which may hold a secret.
+        said = f"{request.method} {request.path[:LOGGED]} {passing.status}".encode()
         await self._commits.after(commit, status, passing.floor, said)
         return status
 
@@ -193,7 +198,7 @@ class Proxy:
         try:
             if passing is not None:
                 passing.begun(incoming.status, fields.value(incoming.fields, b"content-encoding"))
-            bodiless = incoming.status in _BODILESS
+            bodiless = incoming.status in BODILESS
             await replying.begin(incoming.status, fields.to_client(incoming.fields, bodiless=bodiless))
             size = 0
             async for part in incoming.parts():
@@ -217,11 +222,14 @@ class Proxy:
             body = b"".join([part async for part in incoming.parts(_CONFIG_LIMIT)])
         finally:
             incoming.end()
+        told = fields.to_client(incoming.fields, bodiless=True)
         if incoming.status == HTTPStatus.OK:
             found = rewrite.configuration(body, self._terms.base, request.seen.url)
             if found is not None:
-                body, self._separator = found.body, found.separator or naming.DEFAULT_SEPARATOR
-        await replying.whole(incoming.status, body, fields.to_client(incoming.fields, bodiless=True))
+                self._separator = found.separator or naming.DEFAULT_SEPARATOR
+                if found.body != body:
+                    body, told = found.body, [field for field in told if field[0].lower() != b"etag"]
+        await replying.whole(incoming.status, body, told)
 
     async def _sent(self, request: Asked, header: Sequence[tuple[bytes, bytes]], *, change: bool) -> Incoming:
         outgoing = Outgoing(request.method, request.target, header, await request.body.outgoing())

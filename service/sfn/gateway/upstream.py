@@ -154,6 +154,9 @@ class Upstream:
                 timeout=self._limit,
                 trust_env=False,
             )
+            # By itself it would send a drop again whose answer was lost: the catalog knows no such table any more, and
+            # the client is told so of a drop that was made. To try again is for the client to decide.
+            self._session._retry_connection = False  # noqa: SLF001 - there is no other way to say it
         return self._session
 
 

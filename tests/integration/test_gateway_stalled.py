@@ -1,0 +1,77 @@
+"""Clients that neither go on nor go away: they keep no connection to the catalog from those who would use it."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from tests.integration.gateways import Line, Message, asked, gate
+from tests.integration.listening import chunk
+from tests.integration.waiting import until
+
+NAMESPACE = "/v1/namespaces/a"
+COMMIT = f"{NAMESPACE}/tables/t"
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfn.gateway.body.STALLED", 0.3)
+
+
+def begun(target: str, body: bytes) -> bytes:
+    """A request whose body is longer than what is sent of it."""
+    return asked(target, "Content-Length: 1000", method="POST") + body
+
+
+async def test_a_body_that_does_not_begin_is_given_up() -> None:
+    async with gate() as made, made.connect() as wire:
+        await wire.send(begun("/v1/x", b""))
+        with anyio.fail_after(5):
+            assert (await wire.reply()).status == 408
+        assert made.catalog.requests == []
+
+
+async def test_one_that_has_to_be_read_first_is_given_up() -> None:
+    async with gate() as made, made.connect() as wire:
+        await wire.send(begun(f"{NAMESPACE}/tables", b"{"))
+        with anyio.fail_after(5):
+            assert (await wire.reply()).status == 408
+        assert made.catalog.requests == []
+
+
+async def test_one_that_the_catalog_has_the_begin_of_is_given_up_there_too() -> None:
+    async with gate() as made, made.connect() as wire:
+        made.catalog.reads = False
+
+        async def wait(_: Message, line: Line) -> None:
+            await line.ended()
+
+        made.catalog.answer = wait
+        await wire.send(begun(COMMIT, b"{"))
+        await until(lambda: made.catalog.lines == 1)
+        await until(lambda: made.catalog.lines == 0)
+        with anyio.fail_after(5):
+            assert (await wire.reply()).status == 502
+
+
+async def test_a_slow_body_that_goes_on_is_none_of_them() -> None:
+    async with gate() as made, made.connect() as wire:
+        await wire.send(asked("/v1/x", "Content-Length: 6", method="POST"))
+        for _ in range(6):
+            await anyio.sleep(0.1)
+            await wire.send(b"x")
+        assert (await wire.reply()).status == 200
+        assert made.catalog.last.body == b"xxxxxx"
+
+
+async def test_a_client_that_takes_nothing_of_its_answer_is_not_downloaded_for() -> None:
+    async def pour(_: Message, line: Line) -> None:
+        await line.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            await line.send(chunk(b"x" * 100_000))
+
+    async with gate() as made, made.connect() as wire:
+        made.catalog.answer = pour
+        await wire.send(asked("/v1/x"))
+        await until(lambda: made.catalog.lines == 1)
+        await until(lambda: made.catalog.lines == 0)
