@@ -24,8 +24,8 @@ from sfn.inbox import Intake
 from sfn.words import Answered, CatalogName, Hint, Intent, Subject, TableName
 
 PATIENCE: Final = 5.0
-"""Seconds that a commit waits for the inbox. Once PostgreSQL has its transaction it waits for the end of that, which the
-inbox itself gives up after a while."""
+"""Seconds that a commit waits for the inbox. Once PostgreSQL has its transaction it waits for the end of that, however
+long the inbox itself waits for one."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
