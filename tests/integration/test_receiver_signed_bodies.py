@@ -18,10 +18,10 @@ from tests.integration.listening import (
     LIMIT,
     Open,
     Service,
-    Wire,
     answer,
     assert_problem,
     chunk,
+    drip,
     listening,
     request,
 )
@@ -126,15 +126,6 @@ async def test_a_body_that_stops_is_cut_off_and_its_connection_with_it(
         assert DEADLINE * 0.9 < anyio.current_time() - started < DEADLINE + 5
         assert await wire.ended()
     assert not service.inbox.entered.is_set()
-
-
-async def drip(wire: Wire, part: bytes, every: float) -> None:
-    try:
-        while True:
-            await wire.send(part)
-            await anyio.sleep(every)
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        pass
 
 
 async def test_a_head_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, service: Service, connect: Open) -> None:
