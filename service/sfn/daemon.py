@@ -125,7 +125,7 @@ class Door:
 def _gates(service: assembly.Service, settings: Settings, opened: ExitStack) -> Iterator[Door]:
     """The gateways' own listeners."""
     for own in service.gates.own:
-        listener = opened.enter_context(bound(own.host, own.port))
+        listener = opened.enter_context(bound(own.host, own.port, f"gateway.{own.name}"))
         port = listener.getsockname()[1]
         _log.info(
             "gateway", name=own.name, url=f"{settings.listener.scheme}://{_authority(own.host)}:{port}", port=port

@@ -98,6 +98,7 @@ def _nessie() -> Iterator[tuple[str, object]]:
     stored = nessie("CONTENT_STORED", contentKey=KEY, content=ICEBERG_TABLE)
     yield "`CONTENT_STORED`", stored
     yield "`CONTENT_REMOVED`", nessie("CONTENT_REMOVED", contentKey=KEY)
+    yield "`CONTENT_REMOVED` outside every namespace", nessie("CONTENT_REMOVED", contentKey={"elements": ["a"]})
     yield "either, on a branch that is not mapped", stored | {"reference": {"type": "BRANCH", "name": "feature"}}
     yield "either, of a tag", stored | {"reference": {"type": "TAG", "name": "main"}}
     for kind in ("ICEBERG_VIEW", "NAMESPACE", "DELTA_LAKE_TABLE", "UDF"):

@@ -229,6 +229,16 @@ async def answer(connect: Open, sent: bytes) -> Reply:
         return await wire.reply()
 
 
+async def drip(wire: Wire, part: bytes, every: float) -> None:
+    """Send a part now and then, until the other side has enough."""
+    try:
+        while True:
+            await wire.send(part)
+            await anyio.sleep(every)
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass
+
+
 def chunk(content: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(content), content)
 

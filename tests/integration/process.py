@@ -38,6 +38,24 @@ prefix = "{folder}/warehouse"
 secrets = {{ main = "{token}" }}
 catalog = "prod"
 """
+TOLD = """\
+[listener]
+port = 0
+[inbox]
+url = "sqlite:///{folder}/inbox/inbox.db"
+[catalogs.hive]
+type = "told"
+catalog_id = "hive-prod"
+allowed_locations = ["{folder}/warehouse"]
+replica_lag = "0"
+min_publish_interval = "0"
+[stores.lake]
+prefix = "{folder}/warehouse"
+[senders.etl]
+scheme = "{scheme}"
+secrets = {{ main = "{secret}" }}
+"""
+"""Of a catalog that nobody can ask."""
 
 
 @dataclass(slots=True)

@@ -13,26 +13,9 @@ import httpx
 import pytest
 
 from sfn.clock import SystemClock
-from tests.integration.process import Daemon, serving
-from tests.integration.signing import WEBHOOK, fields
+from tests.integration.process import TOLD, Daemon, serving
+from tests.integration.signing import STANDARD, WEBHOOK, fields
 
-CONFIGURATION = """\
-[listener]
-port = 0
-[inbox]
-url = "sqlite:///{folder}/inbox/inbox.db"
-[catalogs.hive]
-type = "told"
-catalog_id = "hive-prod"
-allowed_locations = ["{folder}/warehouse"]
-replica_lag = "0"
-min_publish_interval = "0"
-[stores.lake]
-prefix = "{folder}/warehouse"
-[senders.hook]
-scheme = "standard-webhooks"
-secrets = {{ main = "{secret}" }}
-"""
 NAMES = (
     *(
         "..",
@@ -115,7 +98,7 @@ async def fixture_site(tmp_path: Path) -> AsyncGenerator[Site]:
     for name in ("warehouse", "outside", "warehousex"):
         (tmp_path / name).mkdir()
     configuration = tmp_path / "sfn.toml"
-    configuration.write_text(CONFIGURATION.format(folder=tmp_path, secret=WEBHOOK))
+    configuration.write_text(TOLD.format(folder=tmp_path, scheme=STANDARD, secret=WEBHOOK))
     async with serving(configuration) as daemon:
         # Of no sender's: what is asked here is signed.
         daemon.client.headers.pop("Authorization")

@@ -11,25 +11,8 @@ import pytest
 
 import sfn
 from sfn.errors import Unreadable
-from tests.integration.process import TOKEN, serving
+from tests.integration.process import TOKEN, TOLD, serving
 from tests.integration.waiting import until
-
-CONFIGURATION = """\
-[listener]
-port = 0
-[inbox]
-url = "sqlite:///{folder}/inbox/inbox.db"
-[catalogs.hive]
-type = "told"
-catalog_id = "hive-prod"
-allowed_locations = ["{folder}/warehouse"]
-replica_lag = "0"
-min_publish_interval = "0"
-[stores.lake]
-prefix = "{folder}/warehouse"
-[senders.etl]
-secrets = {{ main = "{token}" }}
-"""
 
 
 @dataclass
@@ -48,7 +31,7 @@ class Writer:
         """Write the configuration."""
         (self.folder / "warehouse").mkdir()
         file = self.folder / "sfn.toml"
-        file.write_text(CONFIGURATION.format(folder=self.folder, token=TOKEN))
+        file.write_text(TOLD.format(folder=self.folder, scheme="bearer", secret=TOKEN))
         return file
 
     def directory(self, name: str) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import anyio
 import pytest
 from structlog.testing import capture_logs
@@ -52,6 +54,16 @@ async def test_headers_say_what_a_message_is_as_those_of_a_request_do(place: Pla
         "text/x; größe".encode().decode("latin-1"),
         "application/json",
     ]
+
+
+async def test_the_headers_of_a_cloudevent_are_kept_with_it(place: Place, inbox: Inbox) -> None:
+    attributes = {"ce-specversion": "1.0", "ce-id": "e1", "ce-source": "/ci", "ce-type": "commit"}
+    async with place.fetched(inbox):
+        await place.publish(b'{"namespace": ["a"], "name": 7}', headers=attributes)
+        await until(lambda: inbox.kept)
+    (kept,) = inbox.kept
+    assert kept.content_type == "application/cloudevents+json"
+    assert (json.loads(kept.body)["id"], json.loads(kept.body)["data"]["name"]) == ("e1", 7)
 
 
 async def test_replicas_of_one_group_share_the_messages_and_another_group_has_them_all(

@@ -18,10 +18,10 @@ from tests.integration.listening import (
     LIMIT,
     Open,
     Service,
-    Wire,
     answer,
     assert_problem,
     chunk,
+    drip,
     listening,
     request,
 )
@@ -168,21 +168,12 @@ async def test_a_body_that_drips_is_cut_off(service: Service, hasty: Open) -> No
         started = anyio.current_time()
         await wire.send(request(CHUNKED))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(drip, wire)
+            tasks.start_soon(drip, wire, chunk(b" "), DEADLINE / 10)
             reply = await wire.reply()
             tasks.cancel_scope.cancel()
         assert_problem(reply, 408)
         assert anyio.current_time() - started < DEADLINE + 5
     assert not service.inbox.entered.is_set()
-
-
-async def drip(wire: Wire) -> None:
-    try:
-        while True:
-            await wire.send(chunk(b" "))
-            await anyio.sleep(DEADLINE / 10)
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        pass
 
 
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing(service: Service, connect: Open) -> None:

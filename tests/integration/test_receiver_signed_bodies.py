@@ -18,10 +18,10 @@ from tests.integration.listening import (
     LIMIT,
     Open,
     Service,
-    Wire,
     answer,
     assert_problem,
     chunk,
+    drip,
     listening,
     request,
 )
@@ -128,15 +128,6 @@ async def test_a_body_that_stops_is_cut_off_and_its_connection_with_it(
     assert not service.inbox.entered.is_set()
 
 
-async def drip(wire: Wire, part: bytes, every: float) -> None:
-    try:
-        while True:
-            await wire.send(part)
-            await anyio.sleep(every)
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        pass
-
-
 async def test_a_head_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, service: Service, connect: Open) -> None:
     monkeypatch.setattr(Connection, "patience", PATIENCE)
     async with connect() as wire:
@@ -180,9 +171,19 @@ async def test_no_path_is_believed_that_nobody_signed() -> None:
             "expected a sender that shows a token, as what is told of prod is believed"
             in reply.json["error"]["message"]
         )
-        assert not service.inbox.entered.is_set()
         assert (await answer(connect, hooked(TOLD))).status == 202
         assert (await answer(connect, request(path=POLARIS, body=NOTE))).status == 204
         other = said(fields(NOTE, TEXT, HMAC))
         assert (await answer(connect, request(*other, path=POLARIS, body=NOTE, token=None))).status == 204
     assert [hint.sender for hint in service.inbox.taken] == ["hook", "etl", "polaris"]
+
+
+async def test_a_notification_whose_path_nobody_signed_is_told_and_kept() -> None:
+    service = Service(senders=signers(), told=frozenset({"prod"}))
+    async with listening(service.application()) as connect:
+        with capture_logs() as logs:
+            assert (await answer(connect, hooked(NOTE, path=POLARIS))).status == 400
+    (kept,) = service.inbox.kept
+    assert (kept.sender, kept.body, service.inbox.taken) == ("hook", NOTE, [])
+    assert kept.detail.endswith("found a signature, which does not cover the path")
+    assert [(entry["event"], entry["sender"]) for entry in logs] == [("events refused", "hook")]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from sfn.dialects import Arrived, decode
+from sfn.dialects import Arrived, Sender, decode
 from sfn.errors import Broken, Rejected, Scope, Transient
 from sfn.receiver.senders import anonymous
 from sfn.words import BODY_KEPT, Undecodable
@@ -30,6 +30,7 @@ EVENTS = "/v1/events"
 ORDERS = "/v1/theirs/namespaces/a%2Fb/tables/orders/notifications"
 UNKNOWN = "/v1/unknown/namespaces/a/tables/orders/notifications"
 JSON = "Content-Type: application/json"
+ATTRIBUTES = {"specversion": "1.0", "id": "e9", "source": "/ci", "type": "commit"}
 MISNAMED = EVENT.replace(b'"orders"', b"7")
 
 
@@ -153,3 +154,17 @@ async def test_what_a_content_type_may_hold_is_kept(service: Service, connect: O
     sent = request("Content-Type: TYPE", body=b"nonsense").replace(b"TYPE", b"text/plain; x=\xe9")
     assert (await answer(connect, sent)).status == 400
     assert [kept.content_type for kept in service.inbox.kept] == ["text/plain; x=\xe9"]
+
+
+@pytest.mark.parametrize("prefix", ["ce-", "ce_"])
+async def test_a_cloudevent_whose_attributes_are_headers_is_kept_with_them(
+    service: Service, connect: Open, prefix: str
+) -> None:
+    attributes = [f"{prefix}{name}: {value}" for name, value in ATTRIBUTES.items()]
+    data = EVENT.replace(b"theirs", b"unknown")
+    assert (await answer(connect, request(*attributes, JSON, body=data))).status == 422
+    (kept,) = service.inbox.kept
+    assert (kept.content_type, kept.size) == ("application/cloudevents+json", len(kept.body))
+    mended = Sender("etl", {"unknown": "prod"})
+    said = decode(Arrived(kept.path, [(b"content-type", b"application/cloudevents+json")], kept.body, mended))
+    assert [(hint.event_id, str(hint.subject)) for hint in said.hints] == [("/ci e9", "prod:sales.orders")]

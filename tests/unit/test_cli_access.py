@@ -237,3 +237,35 @@ def test_a_sender_that_shows_nothing_shows_nothing(tmp_path: Path) -> None:
     sender = "[senders.a]\nscheme = 'none'\ncatalog = 'prod'\n"
     found = senders(Flags(config=written(tmp_path, CATALOGS + sender)), None, None).access
     assert (found.token, found.signing) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "content", "token", "signing"),
+    [
+        ("standard-webhooks", SECRET, None, Signing(StandardWebhooks(), KEY.secret)),
+        ("hmac-sha256", "a text of sixteen", None, Signing(HmacSha256(b"x-hub-signature-256"), b"a text of sixteen")),
+        ("bearer", SECRET, SECRET, None),
+    ],
+)
+def test_a_file_counts_as_what_the_named_sender_shows_itself_by(
+    tmp_path: Path, scheme: str, content: str, token: str | None, signing: Signing | None
+) -> None:
+    given, old = written(tmp_path, f"# now\n{content}\n", "given"), tmp_path / "old"
+    sender = f"[senders.a]\nscheme = '{scheme}'\nsecrets_file = '{old}'\ncatalogs = {{ theirs = 'prod' }}\n"
+    flags = Flags(config=written(tmp_path, CATALOGS + sender), token_file=given)
+    found = senders(flags, None, "a")
+    assert (found.access.token, found.access.signing, found.theirs, found.catalog) == (token, signing, "theirs", "prod")
+
+
+def test_a_secret_that_signs_is_not_shown_as_a_token(tmp_path: Path) -> None:
+    file = written(tmp_path, SECRET, "given")
+    with pytest.raises(Misconfigured, match="found a secret that signs; say which sender's, --sender NAME") as caught:
+        senders(Flags(url="http://h", token_file=file), "theirs", None)
+    assert SECRET not in str(caught.value)
+
+
+def test_who_shows_nothing_needs_no_file(tmp_path: Path) -> None:
+    file = written(tmp_path, "x", "given")
+    sender = "[senders.a]\nscheme = 'none'\ncatalog = 'prod'\n"
+    with pytest.raises(Misconfigured, match="--token-file: expected none, as the sender a shows nothing"):
+        senders(Flags(config=written(tmp_path, CATALOGS + sender), token_file=file), None, "a")

@@ -107,3 +107,33 @@ def test_a_secret_that_two_senders_have_is_an_error(ground: Ground, tmp_path: Pa
     (found,) = [one for one in parties(settings) if one.where == "tokens"]
     assert found.severity is Severity.ERROR
     assert SECRET not in found.text
+
+
+TOLD = "[catalogs.hive]\ntype = 'told'\ncatalog_id = 'h'\nallowed_locations = ['/w']\n"
+BOTH = "catalogs = { p = 'prod', h = 'hive' }"
+
+
+def test_a_signature_that_may_come_again_of_what_is_believed_is_warned_of(ground: Ground) -> None:
+    text = f"{TOLD}[senders.etl]\nscheme = 'hmac-sha256'\nsecrets = {{ m = '{TEXT}' }}\n"
+    _, found = said(ground, f"{text}{BOTH}")
+    assert (found.where, found.severity) == ("senders.etl", Severity.WARNING)
+    assert found.text == (
+        "what is told of hive is believed, and who has a copy of a signed request can send it again: "
+        "it is known by its event_id alone, for 3 d"
+    )
+    assert "senders.etl.scheme = standard-webhooks" in found.remedy
+    assert len(said(ground, f"{text}catalog = 'prod'")) == 1
+    signed = f"{TOLD}[senders.etl]\nscheme = 'standard-webhooks'\nsecrets = {{ m = '{SECRET}' }}\n{BOTH}"
+    assert len(said(ground, signed)) == 1
+
+
+def test_notifications_of_one_that_signs_are_none_where_it_is_believed(ground: Ground) -> None:
+    text = f"{TOLD}[senders.etl]\nscheme = 'standard-webhooks'\nsecrets = {{ m = '{SECRET}' }}\ndialect = 'polaris'\n"
+    _, found = said(ground, f"{text}{BOTH}")
+    assert (found.where, found.severity) == ("senders.etl", Severity.WARNING)
+    assert found.text == (
+        "none of its notifications is taken: no signature covers their path, and what is told of hive is believed"
+    )
+    assert len(said(ground, f"{text}catalog = 'prod'")) == 1
+    plain = f"{TOLD}[senders.etl]\nsecrets = {{ m = 'sixteen-of-these' }}\ndialect = 'polaris'\n{BOTH}"
+    assert len(said(ground, plain)) == 1

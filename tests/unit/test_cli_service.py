@@ -114,7 +114,7 @@ def test_a_signature_that_is_refused_may_be_the_clocks_doing(server: AdminServer
     with Service(Access(server.url, signing=Signing(GITHUB, b"x"))) as service, pytest.raises(SfnError) as caught:
         service.tell({})
     assert caught.value.expected == "a signature of now"
-    assert caught.value.remedy.endswith("; and see that both machines' clocks are right")
+    assert caught.value.remedy == "give the --config of that very service; and see that both machines' clocks are right"
 
 
 def test_a_sender_that_is_too_quick_is_told_of_its_limit(server: AdminServer, slept: list[float]) -> None:

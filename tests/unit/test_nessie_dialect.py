@@ -35,6 +35,12 @@ def test_what_was_removed_is_a_drop() -> None:
     assert hints(body) == (Hint(TABLE, "catalogs", ID, drop=True, body=body),)
 
 
+def test_what_was_removed_outside_every_namespace_was_one_itself() -> None:
+    assert outcome(nessie("CONTENT_REMOVED", contentKey={"elements": ["a"]})) == ("nessie", 0, 1, 0)
+    wrong = {"elements": [7, 8]}
+    assert refused(nessie("CONTENT_REMOVED", contentKey=wrong)) == (422, "#/contentKey/elements/1")
+
+
 def test_a_rename_is_a_removal_and_a_new_content_in_either_order() -> None:
     elsewhere = nessie("CONTENT_STORED", contentKey={"elements": ["a", "archive"]}, content=ICEBERG_TABLE)
     for events in ([REMOVED, elsewhere], [elsewhere, REMOVED]):

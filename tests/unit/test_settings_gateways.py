@@ -51,7 +51,7 @@ def test_the_only_catalog_there_is_need_not_be_named(ground: Ground) -> None:
         ('timeout = "500ms"', "timeout: "),
         ('on_inbox_failure = "ignore"', "on_inbox_failure: "),
         ("connections = 0", "connections: "),
-        ('host = "0.0.0.0"\nport = 8085', "port: expected a port of its own, found the listener's"),
+        ('host = "0.0.0.0"\nport = 8085', "port: expected an address of its own, found that of listener; set another"),
         ('public_url = "https://sfn/?a=b"', "public_url: expected an address alone"),
         ('upstrem = "x"', "upstrem: "),
     ],
@@ -109,3 +109,41 @@ def test_a_catalog_that_nobody_can_ask_can_not_be_behind_it(ground: Ground) -> N
 def test_a_gateway_before_itself_is_refused(ground: Ground, upstream: str) -> None:
     problem = ground.problem(CATALOG + GATEWAY.replace("https://catalog.example/api", upstream))
     assert "expected the catalog's address, found the service's own" in problem
+
+
+def at(*hosts: str) -> str:
+    """Gateways at one port of these addresses."""
+    catalogs = ("prod", "dev")
+    own = (f'{GATEWAY.replace("prod", name)}host = "{host}"\n' for name, host in zip(catalogs, hosts, strict=True))
+    return CATALOG + DEV + "".join(own)
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1", "localhost"),
+        ("0.0.0.0", "127.0.0.1"),  # noqa: S104 - read, not bound
+        ("sfn.example", "0.0.0.0"),  # noqa: S104 - read, not bound
+        ("sfn.example", "SFN.example"),
+        ("::", "127.0.0.1"),
+        ("::1", "[0:0:0:0:0:0:0:1]"),
+        ("[::]", "::1"),
+    ],
+)
+def test_two_gateways_at_one_address_are_refused(ground: Ground, hosts: tuple[str, str]) -> None:
+    (problem,) = ground.problems(at(*hosts))
+    assert "[gateway.dev] port: expected an address of its own, found that of gateway.prod" in problem
+
+
+@pytest.mark.parametrize("hosts", [("127.0.0.1", "127.0.0.2"), ("0.0.0.0", "::1"), ("10.0.0.1", "sfn.example")])  # noqa: S104 - read, not bound
+def test_one_port_of_several_addresses_is_several(ground: Ground, hosts: tuple[str, str]) -> None:
+    assert [one.host for one in ground.load(at(*hosts)).gateway.values()] == [*hosts]
+
+
+def test_the_listeners_port_of_another_address_is_one_of_its_own(ground: Ground) -> None:
+    ground.load(f'{CATALOG}{GATEWAY}host = "127.0.0.2"\nport = 8085\n')
+
+
+def test_any_free_port_is_one_of_its_own(ground: Ground) -> None:
+    ground.load("[listener]\nport = 0\n" + at("127.0.0.1", "127.0.0.1").replace("host =", "port = 0\nhost ="))

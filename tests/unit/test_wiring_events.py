@@ -91,6 +91,14 @@ def test_what_was_fetched_is_decoded_again_for_the_catalogs_of_its_source(tmp_pa
             understood(settings, ours, kept(event("hive"), "pull.events"))
 
 
+def test_what_was_fetched_from_a_source_that_is_gone_is_nobodys_though_nobody_need_show_who_it_is(
+    tmp_path: Path,
+) -> None:
+    settings = Ground(tmp_path).load(CATALOG)
+    with pytest.raises(Rejected, match=r"a configured sender: none is, found pull\.old"):
+        understood(settings, concern(settings, Retirement()), kept(event("prod"), "pull.old"))
+
+
 def test_without_senders_it_may_be_of_any_catalog(tmp_path: Path) -> None:
     settings = Ground(tmp_path).load(CATALOG)
     (hint,) = understood(settings, concern(settings, Retirement()), kept(event("prod"), "anonymous"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from sfn.cli.options import Flags
 from sfn.cli.signing import Signing
 from sfn.errors import SfnError
-from sfn.receiver.secret import Scheme, octets
+from sfn.receiver.secret import WEBHOOK, Scheme, octets
 from sfn.settings import (
     AdminSettings,
     CatalogSettings,
@@ -95,19 +95,20 @@ def senders(flags: Flags, catalog: str | None, named: str | None) -> Voice:
 
     Args:
         catalog: which one is meant, None for the only one.
-        named: which configured sender to be, None for any that speaks for the catalog.
+        named: which configured sender to be, None for any that speaks for the catalog: then `flags.token_file` holds a
+            bearer token, else what that sender shows or signs with.
 
     Raises:
         Misconfigured: there is no token or secret, no URL or no such sender.
     """
-    if flags.token_file is not None:
+    if flags.token_file is not None and named is None:
         listener = None if flags.url is not None else load_client(flags.config).listener
-        return Voice(_reached(flags, first_token(flags.token_file), listener), catalog, catalog)
+        return Voice(_reached(flags, _shown_in_clear(flags.token_file), listener), catalog, catalog)
     settings = load(flags.config)
     found = speaker(settings, catalog, named)
     access = _reached(flags, None, settings.listener)
     if found.sender is not None:
-        access = _shown(access, settings.senders[found.sender])
+        access = _shown(access, found.sender, settings.senders[found.sender], flags.token_file)
     return Voice(access, found.theirs, found.ours, settings.catalogs[found.ours])
 
 
@@ -226,11 +227,23 @@ def _operators_token(admin: AdminSettings, config: Path | None) -> str:
     raise without_any(config, lacking)
 
 
-def _shown(access: Access, sender: SenderSettings) -> Access:
-    """As a sender, by the first of its tokens or secrets."""
-    secret = next((one.get_secret_value() for one in sender.secrets.values()), None)
-    if secret is None and sender.secrets_file is not None:
-        secret = first_token(sender.secrets_file, sender.scheme)
+def _shown_in_clear(file: Path) -> str:
+    token = first_token(file)
+    if token.startswith(WEBHOOK):
+        # Whoever reads it on the way could sign with it from then on.
+        remedy = "say which sender's, --sender NAME"
+        raise _lacking(str(file), "a file whose first line is a token", "a secret that signs", remedy)
+    return token
+
+
+def _shown(access: Access, name: str, sender: SenderSettings, given: Path | None) -> Access:
+    """As a sender, by what a file holds that was given, else by the first of its tokens or secrets."""
+    if given is not None and sender.scheme is Scheme.NONE:
+        raise _lacking("--token-file", f"none, as the sender {name} shows nothing", str(given))
+    secret = None if given is not None else next((one.get_secret_value() for one in sender.secrets.values()), None)
+    file = given or sender.secrets_file
+    if secret is None and file is not None:
+        secret = first_token(file, sender.scheme)
     if secret is None or sender.manner is None:
         return replace(access, token=secret)
     return replace(access, signing=Signing(sender.manner, octets(sender.scheme, secret)))

@@ -72,7 +72,7 @@ def notify(
 ) -> None:
     """Post an event: the table may have changed. What is published is the catalog's own answer.
 
-    The token is a sender's, of the configuration or of --token-file.
+    The token is a sender's, of the configuration or of --token-file; with --sender that file may hold its secret.
 
     With --wait it ends with 0 once the table is published or there is nothing to do, and with 1 where it became a dead
     letter, still waits, or is not settled in time.

@@ -240,10 +240,12 @@ class Service:
                 remedy = f"set --url to where it leads, {reply.headers.get('Location', 'which it does not say')}"
             case _ if not problem:
                 expected, remedy = _SERVICE, _ELSEWHERE
+            case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN if self._signing is not None:
+                expected = "a signature of now"
+                remedy = "give the --config of that very service; and see that both machines' clocks are right"
             case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
-                expected = "a token that the service knows" if self._signing is None else "a signature of now"
+                expected = "a token that the service knows"
                 remedy = "give --token-file, or the --config of that very service"
-                remedy += "" if self._signing is None else "; and see that both machines' clocks are right"
             case HTTPStatus.SERVICE_UNAVAILABLE:
                 expected = f"an answer within {TRIES} tries"
                 remedy = "see what is wrong: `sfn check` says it, or the service's log"

@@ -49,6 +49,7 @@ __all__ = [
     "Headers",
     "Sender",
     "decode",
+    "self_contained",
     "unread",
 ]
 
@@ -138,6 +139,20 @@ def decode(request: Arrived, told: Collection[str] = ()) -> Decoded:
     """
     address = polaris.addressed(request.path)
     return _events(request, told) if address is None else _notification(request, address)
+
+
+def self_contained(request: Arrived) -> Arrived:
+    """A request of which path, content type and body say all that it said, for whoever keeps no more of it.
+
+    It is another one where a CloudEvent's attributes came as headers, unless these can't be read.
+    """
+    try:
+        if polaris.addressed(request.path) is not None or envelope.mode(request.headers) is not Mode.BINARY:
+            return request
+        body = envelope.gathered(request.headers, request.body, "headers")
+    except Rejected:
+        return request
+    return request._replace(headers=[(b"content-type", envelope.STRUCTURED)], body=body)
 
 
 def unread(path: str, sender: Sender) -> tuple[Hint, ...]:

@@ -9,7 +9,7 @@ there a name may have any characters: Lakekeeper's have hyphens.
 from __future__ import annotations
 
 import re
-from binascii import Error, a2b_base64
+from binascii import Error, a2b_base64, b2a_base64
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
@@ -25,11 +25,15 @@ REQUIRED: Final = ("specversion", "id", "source", "type")
 POLARIS_EVENT: Final = b"x-polaris-event"
 """Apache Polaris' webhook says with it that its body is an event."""
 
+STRUCTURED: Final = b"application/cloudevents+json"
+"""The content type of what `gathered` makes."""
+
 _VERSION: Final = "1.0"
 _MEDIA_TYPE: Final = b"application/cloudevents"
 _PREFIXES: Final = (b"ce-", b"ce_")
 """Of attributes that are headers; the second one is Kafka's, which what carries messages over may leave as it is."""
 _BINARY: Final = frozenset(prefix + name.encode() for prefix in _PREFIXES for name in REQUIRED)
+_OF_DATA: Final = frozenset({"data", "data_base64", "datacontenttype"})
 _PLAIN_JSON: Final = (b"content-type", b"application/json")
 _TELLING: Final = _BINARY | {_PLAIN_JSON[0], POLARIS_EVENT}
 _JSON: Final = re.compile(rb"\s*([\w.-]+/([\w.-]+\+)?json)?\s*(;.*)?", re.IGNORECASE | re.DOTALL)
@@ -103,20 +107,49 @@ def binary(headers: Headers, body: bytes, at: str) -> dict[str, object]:
         Rejected: 400, a header is there twice or is not UTF-8, or the body is not the JSON that it should be; 422 as
             `structured`.
     """
-    event: dict[str, object] = {}
+    event, media_type = _attributes(headers, at)
+    _check(event, at)
+    if (data := _read(body, media_type)) is not None:
+        event["data"] = data
+    return event
+
+
+def gathered(headers: Headers, body: bytes, at: str) -> bytes:
+    """A binary event in structured mode, whether or not it is a right one: its JSON says all that both said.
+
+    Args:
+        headers: of the request.
+        body: the `data`.
+        at: how a refusal calls the headers.
+
+    Raises:
+        Rejected: 400, a header is there twice or is not UTF-8.
+    """
+    said, media_type = _attributes(headers, at)
+    # A header may have any name, but what tells of the body is the body and its content type.
+    event: dict[str, object] = {name: value for name, value in said.items() if name not in _OF_DATA}
+    if media_type:
+        event["datacontenttype"] = media_type.decode("latin-1")
+    if _is_json(body):
+        event["data"] = msgspec.Raw(body)
+    elif body:
+        event["data_base64"] = b2a_base64(body, newline=False).decode()
+    return msgspec.json.encode(event)
+
+
+def _attributes(headers: Headers, at: str) -> tuple[dict[str, object], bytes]:
+    """The attributes in headers, and the media type of the body beside them."""
+    attributes: dict[str, object] = {}
     media_type = b""
     for name, value in headers:
         if name == b"content-type":
             media_type = value
         elif name.startswith(_PREFIXES):
             attribute = name[3:].decode("latin-1")
-            if attribute in event:
+            if attribute in attributes:
                 raise wrong(at, attribute, "one such attribute", "two", status=400)
-            event[attribute] = _value(value, at, attribute)
-    _check(event, at)
-    if (data := _read(body, media_type)) is not None:
-        event["data"] = data
-    return event
+            attributes[attribute] = _value(value, at, attribute)
+    return attributes, media_type
 
 
 def _told(headers: Headers) -> Mode:
@@ -167,6 +200,14 @@ def _read(body: bytes, media_type: bytes) -> object:
             return None
         found = "too many levels of nesting" if isinstance(error, RecursionError) else str(error)
         raise Rejected("#", status=400, expected="JSON in UTF-8", found=found) from error
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def _decoded(encoded: object, media_type: object, at: str) -> object:

@@ -62,5 +62,9 @@ def hints(event: Event) -> Said:
     if told == MOVED:
         return (Hint(CatalogName(ours), event.sender, event_id, body=event.body),)
     key = mapping(content.get("contentKey"), at, "contentKey")
-    table = TableName(ours, *identifier(key.get("elements"), f"{at}/contentKey", "elements"))
+    elements = key.get("elements")
+    if told == REMOVED and isinstance(elements, list) and len(elements) == 1:
+        # A namespace, which is content too: what it is that was removed is not said, and a table is in a namespace.
+        return ()
+    table = TableName(ours, *identifier(elements, f"{at}/contentKey", "elements"))
     return (Hint(table, event.sender, event_id, location, drop=told == REMOVED, body=event.body),)

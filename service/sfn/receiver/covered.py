@@ -6,13 +6,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sfn.dialects import Arrived, polaris
+from sfn.dialects import Arrived, Sender, polaris
 from sfn.errors import Rejected
 from sfn.words import Hint
 
 _SEPARATOR: Final = "\x1f"
 """Between a message's id and the number of an event in it: no id that arrives holds a control character."""
 _SAYS_THE_FORMAT: Final = b"content-type"
+
+
+def believed(sender: Sender, told: Collection[str]) -> str:
+    """Our names of the catalogs of which a sender is believed what it tells, with commas between; empty for none."""
+    return ", ".join(sorted(set(sender.catalogs.values()).intersection(told)))
 
 
 def covered(request: Arrived, told: Collection[str]) -> Arrived:
@@ -27,14 +32,14 @@ def covered(request: Arrived, told: Collection[str]) -> Arrived:
     Raises:
         Rejected: 400, the path alone would say which table it is.
     """
-    believed = sorted(set(request.sender.catalogs.values()).intersection(told))
-    if not believed:
+    catalogs = believed(request.sender, told)
+    if not catalogs:
         return request
     if polaris.addressed(request.path) is not None:
         raise Rejected(
             "path",
             status=400,
-            expected=f"a sender that shows a token, as what is told of {', '.join(believed)} is believed",
+            expected=f"a sender that shows a token, as what is told of {catalogs} is believed",
             found="a signature, which does not cover the path",
         )
     return request._replace(headers=[(name, value) for name, value in request.headers if name == _SAYS_THE_FORMAT])

@@ -14,7 +14,6 @@ from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
 from sfn.receiver import body, faces, permission, problem
 from sfn.receiver.concern import Concern
-from sfn.receiver.covered import covered
 from sfn.receiver.faces import Answer, Face
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.refusals import Refusals, Seldom
@@ -67,7 +66,7 @@ class Ingest:
         on_broken: Callable[[Broken], None],
         counted: Events,
     ) -> None:
-        self._taking, self._concern = Taking(intake, concern=concern, counted=counted), concern
+        self._taking = Taking(intake, concern=concern, counted=counted)
         self._senders = senders
         self._readiness = readiness
         self._limits = limits
@@ -147,8 +146,8 @@ class Ingest:
             return self._unknown(face, scope)
         if (wait := self._senders.wait(proven.sender)) is not None:
             return self._too_many(face, proven.sender, wait)
-        arrived = covered(Arrived(_sent_to(scope), scope["headers"], content, proven.sender), self._concern.told)
-        return face.taken(*await self._taking.take(arrived, proven.message))
+        arrived = Arrived(_sent_to(scope), scope["headers"], content, proven.sender)
+        return face.taken(*await self._taking.take(arrived, proven.message, is_signed=True))
 
     async def _read(self, receive: body.Receive, length: int | None, path: str, sender: Sender) -> bytes | None:
         try:

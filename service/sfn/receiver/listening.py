@@ -14,8 +14,13 @@ BACKLOG: Final = 2048
 
 
 @contextmanager
-def bound(host: str, port: int) -> Iterator[socket.socket]:
+def bound(host: str, port: int, section: str = "listener") -> Iterator[socket.socket]:
     """A socket that listens on an address; port 0 is any free one.
+
+    Args:
+        host: an address of this machine, or a name of one.
+        port: of it.
+        section: that of the settings which says both, for the error.
 
     Raises:
         Broken: the address is taken, not ours, or none.
@@ -31,10 +36,10 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         )
     except OSError as error:
         raise Broken(
-            f"listener {host}:{port}",
+            f"{section} {host}:{port}",
             expected="a free address of this machine",
             found=error.strerror or type(error).__name__,
-            remedy="set listener.host and listener.port, or end what listens there",
+            remedy=f"set {section}.host and {section}.port, or end what listens there",
         ) from error
     with listener:
         yield listener

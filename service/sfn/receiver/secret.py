@@ -10,7 +10,9 @@ from typing import Final, assert_never
 
 from sfn.receiver.bearer import well_formed
 
-_WEBHOOK: Final = "whsec_"
+WEBHOOK: Final = "whsec_"
+"""What a secret of Standard Webhooks begins with."""
+
 _LEAST, _MOST = 24, 64
 """Bytes of a secret of Standard Webhooks."""
 _SHORTEST, _LONGEST = 16, 1_024
@@ -22,7 +24,7 @@ _LONG_ENOUGH: Final = 16
 
 _FORMS: Final = {
     "bearer": "visible ASCII characters without spaces, and at least one",
-    "standard-webhooks": f"{_WEBHOOK} and the base64 of {_LEAST} to {_MOST} random bytes, with its padding",
+    "standard-webhooks": f"{WEBHOOK} and the base64 of {_LEAST} to {_MOST} random bytes, with its padding",
     "hmac-sha256": f"a text of {_SHORTEST} to {_LONGEST} printable characters, without spaces at its ends",
     "none": "no secret",
 }
@@ -74,17 +76,17 @@ def weak(scheme: Scheme, secret: str) -> str:
     """Why a secret is soon guessed, for a warning; empty where it may be a random one."""
     if len(secret) < _LONG_ENOUGH:
         return f"a {scheme.word} of fewer than {_LONG_ENOUGH} characters"
-    if len(set(re.sub(f"^{_WEBHOOK}|=+$", "", secret))) < _VARIED:
+    if len(set(re.sub(f"^{WEBHOOK}|=+$", "", secret))) < _VARIED:
         return f"a {scheme.word} of fewer than {_VARIED} different characters"
     return ""
 
 
 def _decoded(secret: str) -> bytes | None:
-    text = secret.removeprefix(_WEBHOOK)
+    text = secret.removeprefix(WEBHOOK)
     try:
         found = b64decode(text, validate=True)
     except (Error, ValueError):
         return None
     # One secret has one spelling: what two senders have in common is found by it.
-    is_right = secret.startswith(_WEBHOOK) and _LEAST <= len(found) <= _MOST and b64encode(found).decode() == text
+    is_right = secret.startswith(WEBHOOK) and _LEAST <= len(found) <= _MOST and b64encode(found).decode() == text
     return found if is_right else None

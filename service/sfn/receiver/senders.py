@@ -16,6 +16,9 @@ from sfn.receiver.keyring import Keyring
 from sfn.receiver.rate import Rate
 from sfn.receiver.signature import Claim, Manner, claimed, fields, verified
 
+ANONYMOUS: Final = "anonymous"
+"""The sender that everybody is while none is configured."""
+
 _SYSTEM: Final = SystemClock()
 
 
@@ -159,4 +162,4 @@ def anonymous(catalogs: Iterable[str]) -> Senders:
     Args:
         catalogs: all configured ones.
     """
-    return _Everybody(Keyring({}), {}, Sender("anonymous", {catalog: catalog for catalog in catalogs}))
+    return _Everybody(Keyring({}), {}, Sender(ANONYMOUS, {catalog: catalog for catalog in catalogs}))

@@ -10,10 +10,11 @@ from sfn.dialects import Arrived, Decoded, Sender, unread
 from sfn.errors import Rejected
 from sfn.inbox import Intake
 from sfn.receiver.concern import Concern
-from sfn.receiver.covered import identified
+from sfn.receiver.covered import covered, identified
+from sfn.receiver.letter import kept
 from sfn.receiver.refusals import Seldom
 from sfn.telemetry.metrics import Events
-from sfn.words import BODY_KEPT, Accepted, Undecodable
+from sfn.words import Accepted
 
 _NOTHING: Final = Accepted(0, 0)
 
@@ -47,18 +48,19 @@ class Taking:
         self._counted = counted
         self._seldom = Seldom()
 
-    async def take(self, request: Arrived, message: str | None = None) -> Taken:
+    async def take(self, request: Arrived, message: str | None = None, *, is_signed: bool = False) -> Taken:
         """Have all events of a request on disk.
 
         Args:
             message: the id of what they came in, for those that have none of their own.
+            is_signed: its sender is known by a signature: what that does not cover is not believed.
 
         Raises:
             Rejected: nobody understands it; it is kept as a dead letter.
             Transient: scope inbox: nothing was taken.
             Broken: the inbox can't be trusted any more.
         """
-        decoded = await self._decode(request)
+        decoded = await self._decode(request, is_signed=is_signed)
         wanted = self._concern.of(identified(decoded.hints, message))
         accepted = await self._intake.put(wanted) if wanted else _NOTHING
         ignored = decoded.ignored + len(decoded.hints) - len(wanted)
@@ -92,28 +94,18 @@ class Taking:
             event = "event of an unmapped catalog"
             _log.info(event, sender=sender.name, found=found, remedy=remedy, left_out=left_out)
 
-    async def _decode(self, request: Arrived) -> Decoded:
+    async def _decode(self, request: Arrived, *, is_signed: bool) -> Decoded:
         try:
+            if is_signed:
+                request = covered(request, self._told)
             return self._concern.decoded(request)
         except Rejected as refusal:
             tell(refusal, request.sender)
             # Who is refused does not send it again. So first it is on disk; if it can't be, the answer is 503.
-            await self._intake.put([_undecodable(request, refusal)])
+            await self._intake.put([kept(request, refusal, is_signed=is_signed)])
             raise
 
 
 def tell(refusal: Rejected, sender: Sender) -> None:
     """Log that something is not taken, by its sender's fault."""
     _log.info("events refused", sender=sender.name, status=refusal.status, error=str(refusal))
-
-
-def _undecodable(request: Arrived, refusal: Rejected) -> Undecodable:
-    said = next((value.decode("latin-1") for name, value in request.headers if name == b"content-type"), None)
-    return Undecodable(
-        sender=request.sender.name,
-        path=request.path,
-        content_type=said,
-        body=request.body[:BODY_KEPT],
-        size=len(request.body),
-        detail=str(refusal),
-    )

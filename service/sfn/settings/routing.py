@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -29,6 +30,7 @@ def misrouted(settings: Settings, sources: Sources) -> Iterator[SfnError]:
         yield from _misnamed(name, gateway, settings, sources)
         yield from _signed(name, gateway, settings, sources)
         yield from _misled(name, gateway, settings, sources)
+    yield from _crowded(settings, sources)
 
 
 def _misnamed(name: str, gateway: GatewaySettings, settings: Settings, sources: Sources) -> Iterator[SfnError]:
@@ -81,10 +83,36 @@ def _misled(name: str, gateway: GatewaySettings, settings: Settings, sources: So
         yield SfnError(
             sources.place(("gateway", name, "upstream")), expected="the catalog's address", found="the service's own"
         )
-    if gateway.host is not None and gateway.port == settings.listener.port != 0:
-        yield SfnError(
-            sources.place(("gateway", name, "port")),
-            expected="a port of its own",
-            found="the listener's",
-            remedy="set another one",
-        )
+
+
+def _crowded(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    """Gateways that would listen where the listener does, or one before them."""
+    taken = [("listener", settings.listener.host, settings.listener.port)]
+    for name, gateway in settings.gateway.items():
+        if gateway.host is None or gateway.port == 0:
+            continue
+        same = (where for where, host, port in taken if port == gateway.port and _meet(host, gateway.host))
+        if (other := next(same, None)) is not None:
+            yield SfnError(
+                sources.place(("gateway", name, "port")),
+                expected="an address of its own",
+                found=f"that of {other}",
+                remedy="set another port, or another host",
+            )
+        taken.append((f"gateway.{name}", gateway.host, gateway.port))
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether only one of two hosts can be bound at a time with the same port; names are not looked up."""
+    hosts = {_spelt(one), _spelt(other)}
+    # Such a socket takes IPv4 too, and a name is bound with IPv4.
+    return len(hosts) == 1 or "::" in hosts or ("0.0.0.0" in hosts and not any(":" in host for host in hosts))  # noqa: S104 - compared, not bound
+
+
+def _spelt(host: str) -> str:
+    """A host in the one spelling of it."""
+    name = host.removeprefix("[").removesuffix("]").lower()
+    try:
+        return str(ipaddress.ip_address("127.0.0.1" if name == "localhost" else name))
+    except ValueError:
+        return name

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfn.admin.operators import Retirement
-from sfn.dialects import Arrived, Sender
+from sfn.dialects import Sender
 from sfn.errors import Rejected
 from sfn.receiver.concern import Concern
+from sfn.receiver.letter import revived
+from sfn.receiver.senders import ANONYMOUS
 from sfn.settings import Settings
 from sfn.wiring.terms import interest
 from sfn.words import Hint, TableName, Undecodable
@@ -27,19 +29,18 @@ def understood(settings: Settings, ours: Concern, event: Undecodable) -> Sequenc
     """The hints of a request that nobody understood when it came, as far as they matter.
 
     Raises:
-        Rejected: nobody understands it now, or its sender is not configured any more.
+        Rejected: nobody understands it now, its sender is not configured any more, or what would be believed of it is
+            not what was signed.
     """
-    origins = settings.origins
-    if settings.senders and event.sender not in origins:
-        known = ", ".join(origins)
-        raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=event.sender)
-    kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
-    decoded = ours.decoded(Arrived(event.path, kind, event.body, _sender(settings, event.sender)))
+    decoded = ours.decoded(revived(event, _sender(settings, event.sender), ours.told))
     return ours.of(decoded.hints)
 
 
 def _sender(settings: Settings, name: str) -> Sender:
     origins = settings.origins
-    if name not in origins:
+    if name in origins:
+        return Sender(name, settings.catalogs_of(name), origins[name].dialect)
+    if name == ANONYMOUS and not settings.senders:
         return Sender(name, {catalog: catalog for catalog in settings.catalogs})
-    return Sender(name, settings.catalogs_of(name), origins[name].dialect)
+    known = ", ".join(origins) or "none is"
+    raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=name)

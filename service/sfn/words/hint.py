@@ -60,9 +60,10 @@ class Undecodable:
 
     Attributes:
         sender: whose.
-        path: of the request, percent-encoded as it came, without a query.
+        path: of the request, percent-encoded as it came, without a query; with `#unsigned` behind it where its sender
+            signs, and the path or the headers said something: no signature covers these.
         content_type: as the sender said it; None where it said none.
-        body: its first `BODY_KEPT` bytes.
+        body: its first `BODY_KEPT` bytes. A CloudEvent whose attributes came as headers has them in it.
         size: bytes of the whole body.
         detail: what was wrong with it, for a person.
     """

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
-from sfn.clock import SystemClock
+from sfn.clock import SystemClock, lasting
+from sfn.dialects import POLARIS
 from sfn.errors import Broken, SfnError
 from sfn.receiver.secret import Scheme, weak
 from sfn.receiver.tokens import secrets
@@ -25,6 +26,7 @@ def parties(settings: Settings) -> Iterator[Finding]:
         yield _together(settings)
         for name, sender in settings.senders.items():
             yield _shows(name, sender)
+            yield from _believed(name, sender, settings)
         yield from _weak(settings)
     if not settings.senders:
         remedy = 'configure one: [senders.NAME] secrets = { main = "…" }'
@@ -53,6 +55,22 @@ def _shows(name: str, sender: SenderSettings) -> Finding:
     header = f" in {sender.signature_header}" if scheme is Scheme.HMAC_SHA256 else ""
     limit = "" if sender.rate_limit is None else f", at most {sender.rate_limit} requests a minute"
     return fine(where, f"{scheme}{header}, {count} {scheme.word}{'s' if count > 1 else ''}{limit}")
+
+
+def _believed(name: str, sender: SenderSettings, settings: Settings) -> Iterator[Finding]:
+    """What a signature is too little for, where what is told is believed."""
+    catalogs = ", ".join(sorted(settings.told.intersection(settings.catalogs_of(name).values())))
+    if sender.manner is None or not catalogs:
+        return
+    where, believed = f"senders.{name}", f"what is told of {catalogs} is believed"
+    if sender.dialect == POLARIS:
+        text = f"none of its notifications is taken: no signature covers their path, and {believed}"
+        yield doubtful(where, text, f"set {where}.scheme = bearer, and a token for it")
+    if sender.scheme is Scheme.HMAC_SHA256:
+        known = f"it is known by its event_id alone, for {lasting(settings.inbox.event_retention)}"
+        text = f"{believed}, and who has a copy of a signed request can send it again: {known}"
+        remedy = f"set {where}.scheme = standard-webhooks, or have it send over TLS alone, each event with an event_id"
+        yield doubtful(where, text, remedy)
 
 
 def _weak(settings: Settings) -> Iterator[Finding]:

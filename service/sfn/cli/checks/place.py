@@ -96,9 +96,9 @@ def listener(settings: Settings, *, is_running: bool) -> Iterator[Finding]:
 
 
 def address(where: str, host: str, port: int) -> Finding:
-    """Whether an address is free."""
+    """Whether an address is free that a section of the settings says."""
     try:
-        with bound(host, port):
+        with bound(host, port, where):
             return fine(where, f"{host} port {port or 'of its choice'} is free")
     except Broken as error:
         return wrong(where, error)
