@@ -6,11 +6,16 @@ import gc
 import os
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["tests.servers.fixtures"]
 
 # Files of few tests that take long: one processor would be alone with them if they came last.
-LONG = {"acceptance", "faults", "mutants", "rck", "scenarios", "simulation"}
+LONG = {"acceptance", "bench", "faults", "fuzz", "mutants", "rck", "replay", "scenarios", "simulation"}
+
+# No example is too slow on a machine that does other things too.
+settings.register_profile("ours", settings.default, deadline=None)
+settings.load_profile("ours")
 
 
 def pytest_configure() -> None:

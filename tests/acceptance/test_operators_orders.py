@@ -32,6 +32,8 @@ async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) ->
         assert (story.status, "is held by the brake" in story.out) == (1, True)
         assert (await here.sfn("release", "prod", "--json")).json == {"released": 1}
         await until(lambda: here.lake.published("orders") is None)
+        swept = (await here.sfn("reconcile", "--catalog", "prod", "--json")).json["catalogs"]
+        assert [(one["name"], one["state"]) for one in swept] == [("prod", "ended")]
 
 
 async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path: Path) -> None:

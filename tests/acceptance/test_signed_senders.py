@@ -26,25 +26,27 @@ catalog = "prod"
 """
 
 
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncGenerator[Place]:
-    (tmp_path / "secrets").write_text(f"{WEBHOOK}\n")
-    async with place(tmp_path, more=SENDERS.format(folder=tmp_path)) as made:
+@pytest.fixture(name="here", scope="module")
+async def fixture_here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
+    folder = tmp_path_factory.mktemp("signed")
+    (folder / "secrets").write_text(f"{WEBHOOK}\n")
+    async with place(folder, more=SENDERS.format(folder=folder)) as made:
         yield made
 
 
 @pytest.mark.parametrize("sender", ["hook", "polaris", "local"])
 async def test_notify_speaks_as_a_sender_that_signs_or_shows_nothing(here: Place, sender: str) -> None:
-    here.lake.commit("orders")
-    told = await here.sfn("notify", "sales.orders", "--sender", sender, "--wait")
+    here.lake.commit(sender)
+    told = await here.sfn("notify", f"sales.{sender}", "--sender", sender, "--wait")
     assert (told.status, told.err) == (0, "")
-    await here.lake.until_published("orders")
+    await here.lake.until_published(sender)
 
 
-async def test_notify_with_a_secret_that_the_service_does_not_know_says_what_to_do(here: Place) -> None:
-    text = here.configuration.read_text().replace(TEXT, "another text of sixteen")
-    here.configuration.write_text(text)
-    told = await here.sfn("notify", "sales.orders", "--sender", "polaris")
+async def test_notify_with_a_secret_that_the_service_does_not_know_says_what_to_do(here: Place, tmp_path: Path) -> None:
+    configuration = tmp_path / "sfn.toml"
+    configuration.write_text(here.configuration.read_text().replace(TEXT, "another text of sixteen"))
+    settings = ("--config", str(configuration), "--url", here.url)
+    told = await sfn("notify", "sales.orders", "--sender", "polaris", *settings)
     assert told.status == 1
     assert "expected a signature of now, found status 401" in told.err
     assert "another text" not in told.err

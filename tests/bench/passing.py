@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -20,13 +20,13 @@ from typing import Final
 import httpx
 
 from sfn.demo.fixture import RestCatalogServer
-from sfn.demo.guard import Guarded
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import CATALOG, NAMESPACE, Service, Setting, service
 from tests.bench.wire import Wire, wire
 from tests.bench.wrk import installed, reads
 from tests.real_catalog import runtime
-from tests.servers.process import free_port
+from tests.servers.nginx import Nginx
+from tests.servers.process import NotStarted
 
 COMMIT_GOAL: Final = Goal("ratio", "<=", 1.15)
 READ_GOAL: Final = Goal("ratio", ">=", 0.2)
@@ -43,28 +43,14 @@ _SCHEMA: Final = {
     "fields": [{"id": 1, "name": "n", "required": False, "type": "long"}],
 }
 _NGINX: Final = """\
-daemon off;
-master_process off;
-pid {folder}/nginx.pid;
-error_log {folder}/error.log;
-events {{ worker_connections 512; }}
-http {{
-  access_log off;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  keepalive_requests 1000000000;
-  upstream catalog {{ server {upstream}; keepalive 64; keepalive_requests 1000000000; }}
-  server {{
-    listen 127.0.0.1:{port};
-    location / {{ {answer} }}
-  }}
+keepalive_requests 1000000000;
+upstream catalog {{ server {upstream}; keepalive 64; keepalive_requests 1000000000; }}
+server {{
+  listen 8080;
+  location / {{ {answer} }}
 }}
 """
 _PROXYING: Final = 'proxy_pass http://catalog; proxy_http_version 1.1; proxy_set_header Connection "";'
-_WITHIN: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +145,14 @@ def _reads(extent: Extent, catalog: str, served: Service, folder: Path, say: Cal
     static.mkdir()
     (static / "table.json").write_bytes(answer)
     said = f"root {static}; default_type application/json; try_files /table.json =404;"
-    with nginx(folder / "memory", "127.0.0.1:1", said) as memory:
+    with nginx("127.0.0.1:1", said) as memory:
         more = f'[gateway.{CATALOG}]\nupstream = "{memory}"\n'
         with service(Setting(folder / "fast", catalog, folder, more=more)) as fast:
             for name, behind, before, goal in (
                 ("gateway_get_vs_nginx", catalog, served, READ_GOAL),
                 ("gateway_get_vs_nginx_static", memory, fast, None),
             ):
-                with nginx(folder / name, behind.partition("//")[2], _PROXYING) as beside:
+                with nginx(behind.partition("//")[2], _PROXYING) as beside:
                     urls = (f"{before.url}/catalog/{CATALOG}{path}", f"{beside}{path}")
                     runs = _compared(name, urls, extent, say)
                 yield Figure(
@@ -182,49 +168,34 @@ def _reads(extent: Extent, catalog: str, served: Service, folder: Path, say: Cal
 
 def _compared(name: str, urls: tuple[str, str], extent: Extent, say: Callable[[str], None]) -> list[Run]:
     runs = []
-    for number in range(extent.runs + 1):
+    # The first one warms the catalog's Java up; a short figure is not worth that.
+    warm_up = 0 if extent.short else 1
+    for number in range(1 - warm_up, extent.runs + 1):
         ours, theirs = (reads(url, extent.seconds, CONNECTIONS) for url in urls)
         rates = f"{ours.rate:.0f} and {theirs.rate:.0f} reads/s"
         say(f"{name} {number}/{extent.runs}: {rates}, {ours.p50:.2f} and {theirs.p50:.2f} ms")
         runs.append(Run(ours.rate, theirs.rate))
-    # The first one warms the catalog's Java up.
-    return runs[1:]
+    return runs[warm_up:]
 
 
 @contextmanager
-def nginx(folder: Path, upstream: str, answer: str) -> Iterator[str]:
-    """Where an nginx answers that is one worker and nothing else: no other process is left when it is killed.
+def nginx(upstream: str, answer: str) -> Iterator[str]:
+    """Where an nginx answers.
 
     Args:
-        folder: for its files.
         upstream: host and port that `http://catalog` is.
         answer: what its only location does.
 
     Raises:
         Unmeasured: there is no nginx, or it does not start.
     """
-    folder.mkdir(parents=True)
-    port, file, log = free_port(), folder / "nginx.conf", folder / "nginx.log"
-    file.write_text(_NGINX.format(folder=folder, upstream=upstream, port=port, answer=answer))
-    process = Guarded([installed("nginx"), "-c", file, "-g", "user root;"], env={}, log=log)
-    try:
-        give_up_at = time.monotonic() + _WITHIN
-        url = f"http://127.0.0.1:{port}"
-        while not _answers(url):
-            if process.status() is not None or time.monotonic() > give_up_at:
-                raise Unmeasured(f"nginx did not start: {log.read_text()[-500:]}")
-            time.sleep(0.02)
-        yield url
-    finally:
-        process.kill()
-
-
-def _answers(url: str) -> bool:
-    try:
-        httpx.get(url, trust_env=False)
-    except httpx.TransportError:
-        return False
-    return True
+    with ExitStack() as stack:
+        server = Nginx(installed("nginx"), _NGINX.format(upstream=upstream, answer=answer))
+        try:
+            stack.enter_context(server)
+        except NotStarted as error:
+            raise Unmeasured(str(error)) from error
+        yield server.url
 
 
 def _create(uri: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.bench.record import Unmeasured
+from tests.servers import found
 
 CONNECTIONS: Final = 64
 TABLES: Final = 1_000
@@ -45,7 +45,7 @@ def installed(program: str) -> str:
     Raises:
         Unmeasured: it is not there.
     """
-    path = shutil.which(program)
+    path = found.installed(program)
     if path is None:
         raise Unmeasured(f"{program} is missing: on Debian and Ubuntu, apt-get install {program}")
     return path
@@ -95,9 +95,9 @@ def _counted(script: str, url: str, connections: int, seconds: int, *arguments: 
     told = subprocess.run(command, capture_output=True, text=True, timeout=seconds + _PATIENCE, check=False)
     if told.returncode != 0:
         raise Unmeasured(f"wrk ended with {told.returncode}: {told.stderr.strip() or told.stdout.strip()}")
-    found = json.loads(told.stdout.splitlines()[-1])
-    if found["refused"] or found["lost"] or not found["answers"]:
+    said = json.loads(told.stdout.splitlines()[-1])
+    if said["refused"] or said["lost"] or not said["answers"]:
         raise Unmeasured(
-            f"{url}: of {found['answers']} answers {found['refused']} were refusals, and {found['lost']} were lost"
+            f"{url}: of {said['answers']} answers {said['refused']} were refusals, and {said['lost']} were lost"
         )
-    return Answers(found["answers"], found["microseconds"] / 1e6, found["p50"] / 1e3, found["p99"] / 1e3)
+    return Answers(said["answers"], said["microseconds"] / 1e6, said["p50"] / 1e3, said["p99"] / 1e3)

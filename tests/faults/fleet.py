@@ -20,7 +20,13 @@ from tests.faults.senders import Senders
 from tests.faults.service import Service, Setting, eventually, records, started
 from tests.integration.sharing import stored
 
-ROUNDS = int(os.environ.get("SFN_FAULT_ROUNDS", "5"))  # noqa: TID251 - the test's own setting
+
+def rounds(default: int) -> int:
+    """How many there are of what a test does again and again."""
+    return int(os.environ.get("SFN_FAULT_ROUNDS", str(default)))  # noqa: TID251 - the test's own setting
+
+
+ROUNDS = rounds(5)
 """Seconds that faults last, where one a second or so is injected."""
 TABLES = 12
 STARTED_WITHIN = 90.0

@@ -24,14 +24,12 @@ class Holding(Lake):
         held: commits to hold back still, by table.
         entered: is set by the first one that is.
         release: lets all go on.
-        seconds: that every commit takes.
         commits: that arrived, by table.
     """
 
     held: Counter[str] = field(default_factory=Counter)
     entered: anyio.Event = field(default_factory=anyio.Event)
     release: anyio.Event = field(default_factory=anyio.Event)
-    seconds: float = 0.0
     commits: Counter[str] = field(default_factory=Counter)
     _running: set[str] = field(default_factory=set)
 
@@ -52,7 +50,6 @@ class Holding(Lake):
             self.held[name] -= 1
             self.entered.set()
             await self.release.wait()
-        await anyio.sleep(self.seconds)
         self._running.discard(key)
         table = self.tables[name]
         table.commit()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -15,6 +17,7 @@ import aiohttp
 import anyio
 import psutil
 
+import sfn
 from sfn.demo.guard import Guarded
 from tests.faults.lake import NAMESPACE
 from tests.servers.process import child_with
@@ -23,6 +26,7 @@ TOKEN = "a-sender-of-the-tests"  # noqa: S105 - it opens nothing
 OPERATOR = "an-operator-of-the-tests"
 CATALOG = "lake"
 ROOT = Path(__file__).parents[2]
+SOURCE = Path(sfn.__file__).parents[1]
 PATIENCE = 30.0
 _TICK = 0.05
 
@@ -152,6 +156,18 @@ class Service:
             await answer.read()
             return answer
 
+    async def commit(self, name: str, key: str = "") -> aiohttp.ClientResponse:
+        """Commit to a table through the gateway; the answer, which has been read."""
+        body = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
+        headers = {"Idempotency-Key": key} if key else {}
+        async with self.session.post(self.gateway(name), json=body, headers=headers) as answer:
+            await answer.read()
+            return answer
+
+    def gateway(self, name: str) -> str:
+        """Where a table is, through the gateway."""
+        return f"{self.url}/catalog/{CATALOG}/v1/namespaces/{NAMESPACE}/tables/{name}"
+
     async def get(self, path: str) -> int:
         """Ask for a path; the answer's status."""
         async with self.session.get(f"{self.url}{path}") as answer:
@@ -224,6 +240,15 @@ async def running(setting: Setting) -> AsyncGenerator[Service]:
         with started(setting, session) as service:
             await service.ready()
             yield service
+
+
+def patched(folder: Path, patch: Path) -> Path:
+    """The source of a service that a patch was applied to, in a folder."""
+    source = folder / "service"
+    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    with patch.open() as text:
+        subprocess.run(["patch", "-p1"], cwd=folder, stdin=text, check=True)  # noqa: S607
+    return source
 
 
 def records(log: Path, start: int = 0) -> Iterator[dict[str, Any]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -13,21 +11,19 @@ import aiohttp
 import anyio
 import pytest
 
-import sfn
 from sfn.clock import SystemClock
 from sfn.inbox import intents
 from tests.faults import asking_service
 from tests.faults.fleet import ROUNDS
 from tests.faults.holding import Holding
-from tests.faults.lake import NAMESPACE, serving
-from tests.faults.service import CATALOG, ROOT, Service, Setting, eventually, started
+from tests.faults.lake import serving
+from tests.faults.service import CATALOG, ROOT, Service, Setting, eventually, patched, started
 
 SOONER = ("tests.faults.asking_service", asking_service.ASKS)
 AS_IT_IS = ("sfn", intents.ASKS)
 SCHEDULES = [SOONER, AS_IT_IS] if ROUNDS >= 60 else [SOONER]
 """The product's own takes two minutes."""
 TABLE = "orders"
-SOURCE = Path(sfn.__file__).parents[1]
 UNNOTED = ROOT / "tests" / "mutants" / "15-no-intents.patch"
 Record = Callable[[str, object], None]
 
@@ -45,15 +41,15 @@ async def test_a_commit_that_is_made_long_after_its_gateway_was_killed_is_found(
     async with serving(lake), aiohttp.ClientSession() as session:
         with started(setting, session) as service:
             await service.ready()
-            assert await _commit(service, key="") == (200, "")
+            assert (await service.commit(TABLE)).status == 200
             await eventually(lambda: not lake.wrong())
             sent_at = SystemClock().now()
             await _killed_meanwhile(service, lake, key)
         asked = lake.asked["load"]
         with started(setting, session) as service:
             await service.ready()
-            told = await _commit(service, key=key if other == 409 else "")
-            assert told == ((409, "RequestInProgress") if other == 409 else (200, ""))
+            told = await service.commit(TABLE, key if other == 409 else "")
+            assert (told.status, "RequestInProgress" in await told.text()) == (other, other == 409)
             await anyio.sleep(max(0.0, (sent_at + 3 * asks[0] - SystemClock().now()).total_seconds()))
             # The first ask has found nothing, and is not the last for that.
             await eventually(lambda: lake.asked["load"] > asked and not lake.wrong())
@@ -81,13 +77,13 @@ async def test_nothing_but_its_note_tells_of_a_commit_that_was_cut_off(*, noted:
         lake.uri,
         lake.warehouse,
         module="tests.faults.asking_service",
-        source=None if noted else _without_notes(tmp_path),
+        source=None if noted else patched(tmp_path, UNNOTED),
         more=f'[gateway.{CATALOG}]\nupstream = "{lake.uri}"',
     )
     async with serving(lake), aiohttp.ClientSession() as session:
         with started(setting, session) as service:
             await service.ready()
-            assert await _commit(service, key="") == (200, "")
+            assert (await service.commit(TABLE)).status == 200
             await eventually(lambda: not lake.wrong())
             await _killed_meanwhile(service, lake, key="")
         lake.release.set()
@@ -97,15 +93,6 @@ async def test_nothing_but_its_note_tells_of_a_commit_that_was_cut_off(*, noted:
             with anyio.move_on_after(asks[1].total_seconds() + 2):
                 await eventually(lambda: not lake.wrong(), within=asks[2].total_seconds())
     assert bool(lake.wrong()) is not noted
-
-
-def _without_notes(folder: Path) -> Path:
-    """The source of a service whose gateway notes nothing of a commit before it passes."""
-    source = folder / "service"
-    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
-    with UNNOTED.open() as patch:
-        subprocess.run(["patch", "-p1"], cwd=folder, stdin=patch, check=True)  # noqa: S607
-    return source
 
 
 async def _killed_meanwhile(service: Service, lake: Holding, key: str) -> None:
@@ -119,14 +106,4 @@ async def _killed_meanwhile(service: Service, lake: Holding, key: str) -> None:
 
 async def _cut_off(service: Service, key: str) -> None:
     with pytest.raises(aiohttp.ClientError):
-        await _commit(service, key)
-
-
-async def _commit(service: Service, key: str) -> tuple[int, str]:
-    """Commit through the gateway; the answer's status, and the kind of its error."""
-    url = f"{service.url}/catalog/{CATALOG}/v1/namespaces/{NAMESPACE}/tables/{TABLE}"
-    headers = {"Idempotency-Key": key} if key else {}
-    body = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
-    async with service.session.post(url, json=body, headers=headers) as answer:
-        content = await answer.json()
-        return answer.status, content.get("error", {}).get("type", "")
+        await service.commit(TABLE, key)

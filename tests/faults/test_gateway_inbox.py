@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import aiohttp
 import anyio
 import anyio.to_thread
 import pytest
 
 from tests.faults.disks import filled, small
 from tests.faults.holding import Holding
-from tests.faults.lake import NAMESPACE, serving
+from tests.faults.lake import serving
 from tests.faults.service import CATALOG, Service, Setting, eventually, running
 from tests.servers.postgres import Postgres
 
@@ -74,16 +73,16 @@ async def test_commits_are_refused_while_the_database_is_away_and_the_catalog_ne
         await _published(service, lake)
         await anyio.to_thread.run_sync(server.stop)
         before = dict(lake.commits)
-        answer = await _commit(service, "orders")
+        answer = await service.commit("orders")
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
         assert (await answer.json())["error"]["type"] == "ServiceUnavailableException"
         # Who only reads is in no danger.
-        async with service.session.get(_url(service, "orders")) as loaded:
+        async with service.session.get(service.gateway("orders")) as loaded:
             assert loaded.status == 200
         assert (lake.commits, await _unnoted(service)) == (before, 0)
         await anyio.to_thread.run_sync(server.start)
         with anyio.fail_after(20):
-            while (await _commit(service, "orders")).status != 200:
+            while (await service.commit("orders")).status != 200:
                 assert lake.commits == before
         await eventually(lambda: not lake.wrong())
 
@@ -112,27 +111,15 @@ async def test_commits_pass_while_the_disk_is_full_and_are_found_by_a_sweep(
 async def _published(service: Service, lake: Holding) -> None:
     """Commit to every table, which is published for that."""
     for name in TABLES:
-        assert (await _commit(service, name)).status == 200
+        assert (await service.commit(name)).status == 200
     await eventually(lambda: not lake.wrong())
 
 
 async def _passed(service: Service, lake: Holding) -> None:
     """Commit to every table while nothing is noted: nobody who commits is told."""
     for name in TABLES * COMMITS:
-        assert (await _commit(service, name)).status == 200
+        assert (await service.commit(name)).status == 200
     assert lake.wrong() == list(TABLES)
-
-
-async def _commit(service: Service, name: str) -> aiohttp.ClientResponse:
-    """The answer, which has been read."""
-    body = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
-    async with service.session.post(_url(service, name), json=body) as answer:
-        await answer.read()
-        return answer
-
-
-def _url(service: Service, name: str) -> str:
-    return f"{service.url}/catalog/{CATALOG}/v1/namespaces/{NAMESPACE}/tables/{name}"
 
 
 async def _unnoted(service: Service) -> float:

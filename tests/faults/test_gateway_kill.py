@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -14,16 +13,16 @@ import anyio
 import anyio.to_thread
 
 from sfn.demo.fixture import RestCatalogServer
-from tests.faults import inboxes
+from tests.faults import fleet, inboxes
 from tests.faults.asking_service import ASKS
-from tests.faults.committers import ON_ONE_TABLE, Committers, Shop
+from tests.faults.committers import Committers, Shop
 from tests.faults.lake import NAMESPACE
 from tests.faults.observer import Observer
 from tests.faults.service import CATALOG, Service, Setting, eventually, started
 from tests.faults.truth import Truth, truth
 from tests.real_catalog import runtime
 
-ROUNDS = int(os.environ.get("SFN_FAULT_ROUNDS", "6"))  # noqa: TID251 - the test's own setting
+ROUNDS = fleet.rounds(6)
 COMMITS_A_ROUND = 34
 """2,000 in sixty rounds."""
 OUTAGE_EVERY = 6
@@ -44,7 +43,6 @@ class Figures:
         answered, conflicts, refused: see `Committers`.
         cut_off: commits of which nobody was told.
         made: those of them that the catalog made.
-        halved: those of them whose table had another writer that was told of all its commits.
         wrong: tables whose files differ from the catalog in the end.
         steps: how often a file was seen to go on.
         moved_back: how often to go back.
@@ -62,7 +60,6 @@ class Figures:
     refused: int = 0
     cut_off: int = 0
     made: int = 0
-    halved: int = 0
     wrong: list[str] = field(default_factory=list)
     steps: int = 0
     moved_back: int = 0
@@ -90,16 +87,7 @@ async def _rounds(folder: Path, rounds: int, *, within: float) -> Figures:
         within: seconds from the last word of the writers until every file must be right.
     """
     figures, catalog = Figures(), RestCatalogServer(folder / "catalog", runtime())
-    shop = Shop(folder / "catalog" / "warehouse" / NAMESPACE)
-    setting = Setting(
-        folder / "sfn",
-        catalog.uri,
-        folder / "catalog" / "warehouse",
-        # What was answered is published before the next commit: of that one nothing but its note tells.
-        interval="0s",
-        module="tests.faults.asking_service",
-        more=f'[gateway.{CATALOG}]\nupstream = "{catalog.uri}"',
-    )
+    shop, setting = Shop(folder / "catalog" / "warehouse" / NAMESPACE), _setting(folder, catalog)
     stop, observer = anyio.Event(), Observer(shop)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session:
         committers = Committers(shop, session, random.Random(rounds))
@@ -126,6 +114,18 @@ async def _rounds(folder: Path, rounds: int, *, within: float) -> Figures:
     figures.steps, figures.moved_back = observer.steps, len(observer.back)
     figures.letters = inboxes.letters(setting.database)
     return figures
+
+
+def _setting(folder: Path, catalog: RestCatalogServer) -> Setting:
+    return Setting(
+        folder / "sfn",
+        catalog.uri,
+        folder / "catalog" / "warehouse",
+        # What was answered is published before the next commit: of that one nothing but its note tells.
+        interval="0s",
+        module="tests.faults.asking_service",
+        more=f'[gateway.{CATALOG}]\nupstream = "{catalog.uri}"',
+    )
 
 
 async def _round(service: Service, committers: Committers, catalog: RestCatalogServer | None, figures: Figures) -> None:
@@ -180,9 +180,7 @@ def _count_cut_off(committers: Committers, found: Truth, figures: Figures) -> No
         document = committers.shop.pointed(one.table).document
         if document is not None and one.table not in figures.wrong:
             lags[one.table] = (document.written_at - one.sent_at).total_seconds()
-    shared = Counter(one.table for one in made if one.snapshot and one.writer < ON_ONE_TABLE)
     figures.cut_off, figures.made = len(committers.cut_off), len(made)
-    figures.halved = sum(writers == 1 for writers in shared.values())
     figures.longest_lag = round(max(lags.values(), default=0.0), 2)
     asks = Counter(sum(lag >= ask.total_seconds() for ask in ASKS) for lag in lags.values())
     figures.by_ask = dict(sorted(asks.items()))

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import aiohttp
 import anyio
-import pytest
 
-import sfn
-from tests.faults import inboxes
+from tests.faults import fleet, inboxes
 from tests.faults.lake import Lake, serving
 from tests.faults.load import Clients, Trigger
-from tests.faults.service import ROOT, Service, Setting, eventually, started
+from tests.faults.service import ROOT, Service, Setting, eventually, patched, started
 
-ROUNDS = int(os.environ.get("SFN_FAULT_ROUNDS", "9"))  # noqa: TID251 - the test's own setting
+ROUNDS = fleet.rounds(9)
 MUTANT_ROUNDS = 3
 TABLES = 12
 SLOW = 0.05
 HEALED_WITHIN = 12.0
 """Seconds: less than the lease of a claim that a killed process left."""
 AIMS = ("ack", "load", "write")
-SOURCE = Path(sfn.__file__).parents[1]
 MUTANT = ROOT / "tests" / "mutants" / "ack-before-commit.patch"
 Record = Callable[[str, object], None]
 
@@ -73,20 +67,8 @@ async def test_nothing_acknowledged_is_lost_however_often_the_process_is_killed(
     assert min(figures.open_claims) > 0
 
 
-@pytest.fixture(name="mutant")
-def fixture_mutant(tmp_path: Path) -> Path:
-    """The source of a service that acknowledges before the commit."""
-    source = tmp_path / "service"
-    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
-    with MUTANT.open() as patch:
-        subprocess.run(["patch", "-p1"], cwd=tmp_path, stdin=patch, check=True)  # noqa: S607
-    return source
-
-
-async def test_it_notices_an_acknowledgement_before_the_commit(
-    mutant: Path, tmp_path: Path, record_property: Record
-) -> None:
-    figures = await _rounds(tmp_path, MUTANT_ROUNDS, source=mutant)
+async def test_it_notices_an_acknowledgement_before_the_commit(tmp_path: Path, record_property: Record) -> None:
+    figures = await _rounds(tmp_path, MUTANT_ROUNDS, source=patched(tmp_path, MUTANT))
     record_property("mutant", asdict(figures))
     print("mutant:", figures)
     assert figures.lost > 0

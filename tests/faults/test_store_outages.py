@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import anyio
 
-from tests.faults.fleet import Fleet, fleet
+from tests.faults.fleet import Fleet, fleet, rounds
 from tests.faults.lake import Mood
 from tests.faults.on_s3 import refusal, shelved
 from tests.faults.proxy import Asked, Break, Fault, Pass, Proxy, Rule
@@ -17,7 +16,7 @@ from tests.faults.service import eventually
 from tests.servers.postgres import Postgres
 from tests.servers.s3 import S3
 
-AWAY = float(os.environ.get("SFN_FAULT_ROUNDS", "2"))  # noqa: TID251 - the test's own setting
+AWAY = float(rounds(2))
 """Seconds that an outage lasts."""
 TABLES = 40
 SLOTS = 32

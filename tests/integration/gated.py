@@ -21,6 +21,7 @@ from sfn.demo.guard import Guarded
 from sfn.errors import Unreadable
 from sfn.pointer import document
 from sfn.pointer.location import canonical
+from tests.integration.pages import ROOT
 from tests.integration.waiting import wait_for
 
 Identifier = tuple[str, ...]
@@ -160,16 +161,18 @@ def gated(folder: Path, runtime: Runtime) -> Iterator[Gated]:
 
 
 @contextmanager
-def beside(server: RestCatalogServer, folder: Path) -> Iterator[Gated]:
+def beside(server: RestCatalogServer, folder: Path, module: str = "sfn") -> Iterator[Gated]:
     """A gateway and the service for a catalog that runs.
 
     Args:
         folder: for the service's configuration, inbox and log.
+        module: what is started with `python -m`, with the arguments of `sfn`.
     """
     configuration, log = folder / "sfn.toml", folder / "service.log"
     configuration.write_text(_CONFIGURATION.format(folder=folder, uri=server.uri, warehouse=server.warehouse))
-    # No environment: a variable of the user's would win over the file.
-    process = Guarded([sys.executable, "-m", "sfn", "serve", "--config", configuration], env={}, log=log)
+    # No variable of the user's, which would win over the file.
+    command: list[str | Path] = [sys.executable, "-m", module, "serve", "--config", configuration]
+    process = Guarded(command, env={"PYTHONPATH": str(ROOT)}, log=log)
     try:
         yield Gated(server, folder, _listener(process, log))
         status = process.terminate(_DRAIN)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +14,9 @@ import yaml
 from aiohttp import web
 
 from sfn.gateway.recognise import recognise
-from tests.integration.waiting import until
-from tests.servers.process import free_port
+from tests.real_catalog import IS_CI
+from tests.servers.found import installed
+from tests.servers.nginx import Nginx
 
 PROXIES = Path(__file__).parents[2] / "deploy" / "proxies"
 CHANGES = [
@@ -81,27 +79,16 @@ async def answering(name: str) -> AsyncIterator[int]:
 
 def nginx() -> str:
     """The program; without it the test is skipped, but fails on a build server."""
-    path = shutil.which("nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")  # noqa: TID251 - the test run's own
+    path = installed("nginx")
     if path is None:
-        if os.environ.get("CI") == "true":  # noqa: TID251 - as above
+        if IS_CI:
             pytest.fail("nginx is missing: on Debian and Ubuntu, apt-get install nginx-light")
         pytest.skip("nginx is missing")
     return path
 
 
-@contextmanager
-def running(program: str, file: Path) -> Iterator[None]:
-    """nginx, ended in the end."""
-    process = subprocess.Popen([program, "-e", file.with_name("error.log"), "-c", file])
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-async def test_nginx_sends_changes_through_the_gateway_and_reads_to_the_catalog(tmp_path: Path) -> None:
-    program, port = nginx(), free_port()
+async def test_nginx_sends_changes_through_the_gateway_and_reads_to_the_catalog() -> None:
+    program = nginx()
     async with AsyncExitStack() as stack:
         catalog = await stack.enter_async_context(answering("catalog"))
         gateway = await stack.enter_async_context(answering("gateway"))
@@ -109,24 +96,14 @@ async def test_nginx_sends_changes_through_the_gateway_and_reads_to_the_catalog(
         for shown, ours in (("127.0.0.1:8181", f"127.0.0.1:{catalog}"), ("127.0.0.1:8086", f"127.0.0.1:{gateway}")):
             assert told.count(shown) == 1
             told = told.replace(shown, ours)
-        (tmp_path / "gateway.conf").write_text(told.replace("listen 8080;", f"listen 127.0.0.1:{port};"))
-        kept = "".join(
-            f"{kind}_temp_path {tmp_path}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        file = tmp_path / "nginx.conf"
-        file.write_text(
-            f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/error.log; events {{}}"
-            f"http {{ access_log off; {kept} include {tmp_path}/gateway.conf; }}"
-        )
-        with running(program, file):
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
-                await until((tmp_path / "pid").exists)
-                for who, requests in (("gateway", [*CHANGES, CONFIG]), ("catalog", OTHERS)):
-                    for method, target in requests:
-                        answer = await client.request(method, target)
-                        assert (target, answer.headers["x-here"]) == (target, who)
-                        assert answer.headers["x-path"] == target
-                        assert answer.headers["x-told"] == f"127.0.0.1:{port}"
+        server = stack.enter_context(Nginx(program, told))
+        client = await stack.enter_async_context(httpx.AsyncClient(base_url=server.url, trust_env=False))
+        for who, requests in (("gateway", [*CHANGES, CONFIG]), ("catalog", OTHERS)):
+            for method, target in requests:
+                answer = await client.request(method, target)
+                assert (target, answer.headers["x-here"]) == (target, who)
+                assert answer.headers["x-path"] == target
+                assert answer.headers["x-told"] == f"127.0.0.1:{server.port}"
 
 
 def test_envoy_is_told_the_same() -> None:

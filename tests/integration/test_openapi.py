@@ -99,7 +99,6 @@ def _fuzz(operation: APIOperation[Any, Any, Any, Any], url: str, mode: Generatio
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         database=None,
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
@@ -125,7 +124,6 @@ def told(url: str) -> list[httpx.Response]:
     @given(case=operation.as_strategy(generation_mode=GenerationMode.POSITIVE))
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         database=None,
         # What comes of them must not be chance.
         derandomize=True,

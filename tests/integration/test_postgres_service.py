@@ -30,8 +30,8 @@ def fixture_writer(tmp_path: Path) -> Writer:
 
 @asynccontextmanager
 async def services(writer: Writer, dsn: str) -> AsyncGenerator[tuple[Daemon, Daemon]]:
-    """Two processes with the same configuration."""
-    configuration, surroundings = writer.configure(), {**ADMIN, "SFN_INBOX__URL": dsn}
+    """Two processes with the same configuration; a claim of one that was killed is the other's after seconds."""
+    configuration, surroundings = writer.configure(), {**ADMIN, "SFN_INBOX__URL": dsn, "SFN_WORKER__LEASE": "3s"}
     async with serving(configuration, surroundings) as first, serving(configuration, surroundings) as second:
         yield first, second
 
@@ -47,7 +47,7 @@ async def test_what_one_service_took_the_other_publishes(writer: Writer, postgre
         after = writer.commit("orders", "u1")
         await second.tell("orders", metadata_location=after)
         # If the first one had it just then, its lease ends first.
-        await until(lambda: writer.published("orders", "orders") == after, 45)
+        await until(lambda: writer.published("orders", "orders") == after)
         metrics = (await second.client.get("/metrics")).text
         assert "sfn_inbox_answers 1.0" in metrics
         assert "sfn_inbox_bytes{" not in metrics

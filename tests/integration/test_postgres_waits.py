@@ -9,7 +9,7 @@ import pytest
 
 from sfn.clock import SystemClock
 from sfn.inbox.postgres import PostgresInbox, worklist
-from sfn.words import Ask, Findings, Hint, Later
+from sfn.words import Ask, Findings, Hint, Intent, Later
 from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY
 from tests.servers.postgres import Postgres
@@ -77,6 +77,15 @@ async def test_a_hint_of_a_row_that_was_due_already_wakes_nobody(dsn: str) -> No
             await first.put([Hint(named(0))])
             tasks.start_soon(first.put, [Hint(named(0))])
             assert await waits(second) > AWHILE
+
+
+async def test_an_intent_wakes_nobody(dsn: str) -> None:
+    """Its first ask is half a minute away, and its answer mostly comes long before."""
+    async with replicas(dsn, SystemClock()) as [gateway, worker]:
+        await listening(worker, dsn)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(gateway.put, [Intent("i1", (named(1),), "gateway", "10.0.0.1")])
+            assert await waits(worker) > AWHILE
 
 
 @pytest.mark.usefixtures("seldom")

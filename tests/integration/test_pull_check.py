@@ -46,19 +46,21 @@ async def told(settings: Settings) -> list[tuple[str, str, str, str]]:
 
 async def test_core_nats_is_tried_without_taking_what_is_the_services(ground: Ground, nats: Nats) -> None:
     place, inbox = Place(nats.url), Inbox()
-    settings = configured(ground, place, durable=False)
+    settings, looks = configured(ground, place, durable=False), 0
 
     async def look_on() -> None:
+        nonlocal looks
         while True:
             assert await told(settings) == [
                 ("pull.events", "ok", f"{place.url} answers; we may subscribe to {place.subject}", "")
             ]
+            looks += 1
 
     async with place.fetched(inbox), anyio.create_task_group() as tasks:
         tasks.start_soon(look_on)
         for turn in range(20):
             await place.publish(*map(event, range(50 * turn, 50 * (turn + 1))))
-        await until(lambda: len(inbox.taken) == 1_000)
+        await until(lambda: looks and len(inbox.taken) == 1_000)
         tasks.cancel_scope.cancel()
 
 

@@ -19,6 +19,8 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.table import TABLE
 
 PATCHES = ROOT / "tests" / "mutants"
+UNBROKEN = "no patch"
+"""In the place of a patch: a copy that nobody broke."""
 ELSEWHERE = {"ack-before-commit.patch"}
 """A patch that another test applies."""
 
@@ -27,11 +29,17 @@ ELSEWHERE = {"ack-before-commit.patch"}
 def fixture_endings(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Ended]]]:
-    """How the test of each chosen mutant ends, by patch: as many at a time as there are processors."""
+    """How the test of each chosen mutant ends, by patch: as many at a time as there are processors.
+
+    And how those of a copy that nobody broke do, which take longest, if that is asked for.
+    """
     chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     mutants = [params["mutant"] for params in chosen if "mutant" in params]
+    live = test_what_kills_the_mutants_lets_a_copy_that_nobody_broke_live.__name__
+    whole = any(item.name == live for item in request.session.items)
     with ThreadPoolExecutor(multiprocessing.cpu_count()) as runs:
-        yield {one.patch: runs.submit(ending, one, tmp_path_factory.mktemp(one.patch)) for one in mutants}
+        first = {UNBROKEN: runs.submit(unbroken, tmp_path_factory.mktemp("unbroken"))} if whole else {}
+        yield first | {one.patch: runs.submit(ending, one, tmp_path_factory.mktemp(one.patch)) for one in mutants}
 
 
 def ending(mutant: Mutant, tree: Path) -> Ended:
@@ -42,6 +50,12 @@ def ending(mutant: Mutant, tree: Path) -> Ended:
     applied = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     assert applied.returncode == 0, f"{patch.name} no longer applies, refresh it:\n{applied.stdout}{applied.stderr}"
     return run(tree, mutant.killer)
+
+
+def unbroken(tree: Path) -> Ended:
+    """Run one test of each file in a copy of the tree."""
+    copied(tree)
+    return run(tree, *{mutant.killer.partition("::")[0]: mutant.killer for mutant in TABLE}.values())
 
 
 def complaints(output: str) -> str:
@@ -57,10 +71,9 @@ def test_a_mutant_is_killed_by_the_promise_that_it_breaks(mutant: Mutant, ending
     assert mutant.promise in complaints(ended.output), f"{mutant.patch} was killed by something else\n{ended.output}"
 
 
-def test_what_kills_the_mutants_lets_a_copy_that_nobody_broke_live(tmp_path: Path) -> None:
+def test_what_kills_the_mutants_lets_a_copy_that_nobody_broke_live(endings: dict[str, Future[Ended]]) -> None:
     """One test of each file: all of them are run on the code itself."""
-    copied(tmp_path)
-    ended = run(tmp_path, *{mutant.killer.partition("::")[0]: mutant.killer for mutant in TABLE}.values())
+    ended = endings[UNBROKEN].result()
     assert ended.status == 0, ended.output
 
 

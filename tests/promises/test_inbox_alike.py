@@ -261,5 +261,5 @@ def the_server(postgres: Postgres) -> None:
 
 TestInboxesAreAlike = Alike.TestCase
 TestInboxesAreAlike.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,8 +1,9 @@
-"""What `make servers` fetched and found."""
+"""What `make servers` fetched and found, and what the system has."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,11 @@ from tests.real_catalog import IS_CI
 SURROUNDINGS = os.environ  # noqa: TID251 - the test run's own
 CACHES = Path(SURROUNDINGS.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn"
 CACHE = CACHES / "test-servers-2026.11"
+
+
+def installed(program: str) -> str | None:
+    """Where a program of the system's is; of servers Debian's lie where not everybody's `PATH` leads."""
+    return shutil.which(program, path=f"{SURROUNDINGS.get('PATH', os.defpath)}:/usr/sbin")
 
 
 def found(name: str, *, cache: Path = CACHE, ci: bool = IS_CI, target: str = "servers") -> Path:

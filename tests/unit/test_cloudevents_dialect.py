@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.dialects import Decoded, Headers
@@ -166,7 +166,6 @@ def test_no_header_stands_for_the_body() -> None:
     assert outcome(b"", ONE, binary((b"ce-data", RAW))) == ("cloudevents", 0, 1, 0)
 
 
-@settings(deadline=None)
 @given(identifiers, names, names)
 def test_whatever_carries_our_own_format_becomes_its_hint(
     identifier: dict[str, Any], source: str, event_id: str
@@ -182,7 +181,6 @@ header_names = st.sampled_from([*ATTRIBUTES, b"ce_id", b"content-type", b"x-pola
 values = st.binary(max_size=20) | st.sampled_from([b"1.0", b"application/cloudevents+json", b"org.apache.polaris"])
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(header_names | st.binary(max_size=8), values), max_size=8), anything | st.just(ORDERS))
 def test_any_headers_are_taken_or_refused(headers: Headers, content: object) -> None:
     body = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")

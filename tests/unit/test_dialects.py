@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.dialects import DIALECTS, MAX_EVENTS
@@ -58,7 +58,6 @@ def test_each_dialect_has_a_name_of_its_own() -> None:
     assert len({dialect.name for dialect in DIALECTS}) == len(DIALECTS)
 
 
-@settings(deadline=None)
 @given(anything)
 def test_any_json_is_taken_or_refused(content: object) -> None:
     raw = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -67,7 +66,6 @@ def test_any_json_is_taken_or_refused(content: object) -> None:
         assert refusal is None or refusal.status in {400, 415, 422}
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_taken_or_refused(body: bytes) -> None:
     refusal = refusal_of(body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -54,9 +55,14 @@ def test_no_more_than_the_beginning_is_looked_at() -> None:
 
 
 def test_a_bomb_is_not_opened_further_than_that() -> None:
-    floor = Floor("gzip")
-    floor.see(gzip.compress(b" " * 300_000_000))
-    assert floor.found is None
+    floor, bomb = Floor("gzip"), gzip.compress(b" " * (32 << 20))
+    tracemalloc.start()
+    try:
+        floor.see(bomb)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (floor.found, peak < 4 * SEEN) == (None, True)
 
 
 def test_an_answer_that_never_came_says_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.dialects import MAX_HINTS, Decoded
@@ -90,7 +90,6 @@ def test_a_wrong_field_is_422_and_named(event: object, where: str) -> None:
     assert refused(event) == (422, f"#/{where}")
 
 
-@settings(deadline=None)
 @given(names, st.lists(names, min_size=1, max_size=4, unique=True), names)
 def test_whatever_is_of_the_shape_becomes_its_hints(database: str, tables: list[str], event_id: str) -> None:
     event = glue(OF_DATABASE, "BatchDeleteTable", databaseName=database, changedTables=tables) | {"id": event_id}

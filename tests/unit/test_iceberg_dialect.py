@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.dialects import MAX_EVENTS, Decoded
@@ -96,7 +96,6 @@ def test_a_page_of_something_else_is_415() -> None:
     assert refused(PAGE | {"events": [PAGE]}, ONE) == (415, "#/events/0")
 
 
-@settings(deadline=None)
 @given(identifiers, names, st.sampled_from(["create-table", "update-table", "drop-table"]))
 def test_whatever_is_of_the_shape_becomes_its_hint(identifier: dict[str, Any], uuid: str, told: str) -> None:
     (hint,) = hints(iceberg(told, identifier=identifier, table_uuid=uuid), ONE)

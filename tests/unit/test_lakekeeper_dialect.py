@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.dialects import Decoded, Headers
@@ -166,7 +166,6 @@ def test_in_a_binary_event_headers_and_body_are_told_apart() -> None:
     assert refused(body, headers=headers) == (422, "headers/tabular-id")
 
 
-@settings(deadline=None)
 @given(identifiers, names, names)
 def test_whatever_is_of_the_shape_becomes_its_hint(identifier: dict[str, Any], event_id: str, uuid: str) -> None:
     event = lakekeeper("updateTable", {"identifier": identifier, "updates": []}, tabular_id=uuid) | {"id": event_id}
@@ -175,7 +174,6 @@ def test_whatever_is_of_the_shape_becomes_its_hint(identifier: dict[str, Any], e
     assert (hint.event_id, hint.uuid) == (f"{SOURCE} {event_id}", uuid)
 
 
-@settings(deadline=None)
 @given(levels.filter(len), names, st.sampled_from(["ce-", "ce_"]))
 def test_names_of_any_script_pass_through_headers(namespace: list[str], name: str, prefix: str) -> None:
     body, headers = as_binary(lakekeeper("undropTabulars", namespace="\x1f".join(namespace), name=name), prefix)

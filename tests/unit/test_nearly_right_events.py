@@ -26,7 +26,7 @@ senders = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(st.sampled_from(CONTENTS).flatmap(nearly), senders, st.sampled_from(HEADERS))
 def test_an_event_that_is_nearly_right_is_taken_or_refused(content: object, sender: Sender, headers: Headers) -> None:
     raw = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -35,7 +35,7 @@ def test_an_event_that_is_nearly_right_is_taken_or_refused(content: object, send
         assert refusal is None or refusal.status in {400, 415, 422}
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(st.sampled_from(SAMPLES).flatmap(lambda sample: st.tuples(st.just(sample.sender), nearly(sample.content))))
 def test_so_it_is_for_whom_it_is_of(sent: tuple[Sender, object]) -> None:
     sender, content = sent
@@ -45,7 +45,6 @@ def test_so_it_is_for_whom_it_is_of(sent: tuple[Sender, object]) -> None:
         assert refusal.where.startswith(("#", "path"))
 
 
-@settings(deadline=None)
 @given(anything, senders, st.sampled_from(HEADERS))
 def test_so_is_any_json(content: object, sender: Sender, headers: Headers) -> None:
     raw = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -53,7 +52,6 @@ def test_so_is_any_json(content: object, sender: Sender, headers: Headers) -> No
     assert refusal is None or refusal.status in {400, 415, 422}
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200), senders, st.sampled_from(HEADERS))
 def test_so_are_any_bytes(body: bytes, sender: Sender, headers: Headers) -> None:
     refusal = refusal_of(body, sender, headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from sfn.dialects import Decoded, Sender
 from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION
@@ -97,7 +97,6 @@ def test_a_wrong_field_is_422_and_named(event: object, where: str) -> None:
     assert refused(event) == (422, f"#/{where}")
 
 
-@settings(deadline=None)
 @given(levels, names, names, names)
 def test_whatever_is_of_the_shape_becomes_its_hint(namespace: list[str], name: str, place: str, event_id: str) -> None:
     content = ICEBERG_TABLE | {"metadataLocation": place}

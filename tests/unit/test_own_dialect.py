@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sfn.dialects import Sender
@@ -197,7 +197,6 @@ def levels(namespace: str | list[str]) -> tuple[str, ...]:
     return tuple(namespace.split(".") if isinstance(namespace, str) else namespace)
 
 
-@settings(deadline=None)
 @given(st.lists(events(), min_size=1, max_size=4))
 def test_whatever_is_of_the_shape_becomes_its_hints(sent: list[dict[str, Any]]) -> None:
     hints = list(said(sent))
@@ -227,7 +226,6 @@ plain = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(plain, st.booleans())
 @example({"namespace": ["a\x7f"], "name": "t"}, False)
 @example({"namespace": [], "name": "\x85"}, False)
@@ -241,7 +239,6 @@ def test_an_event_alone_is_what_it_is_in_an_array(event: dict[str, Any], ascii_a
         assert (alone.status, alone.where.replace("#", "#/0")) == (among.status, among.where)
 
 
-@settings(deadline=None)
 @given(events(), st.sampled_from(fields), anything)
 def test_one_field_of_any_other_kind_is_taken_or_named(event: dict[str, Any], field: str, value: object) -> None:
     refusal = refusal_of(event | {field: value})

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sfn.dialects import LOGGED, Arrived, Decoded, Sender, decode, unread
@@ -247,7 +247,6 @@ names = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_
 tables = st.tuples(st.lists(names, min_size=1, max_size=4), names)
 
 
-@settings(deadline=None)
 @given(tables, tables)
 @example((["a", "b"], "c"), (["ab"], "c"))
 @example((["a"], "bc"), (["ab"], "c"))
@@ -262,14 +261,12 @@ def test_any_name_comes_through_the_path_and_no_two_tables_share_an_id(
     assert (one_hint.event_id == other_hint.event_id) == (one == other)
 
 
-@settings(deadline=None)
 @given(anything | st.fixed_dictionaries({"notification-type": st.sampled_from(TYPES), "payload": anything}))
 def test_any_json_is_taken_or_refused_with_400(content: object) -> None:
     refusal = refusal_of(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     assert refusal is None or refusal.status == 400
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(["table-name", "timestamp", "table-uuid", "metadata-location", "metadata"]), anything, st.booleans()
 )
@@ -285,7 +282,6 @@ def test_one_field_of_any_other_kind_is_taken_or_named(field: str, value: object
         assert (refusal.status, refusal.where) == (400, f"#/payload/{field}")
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40).map(lambda raw: quote(raw, safe="%")), st.text(max_size=20).map(quote))
 def test_any_path_is_a_table_or_refused(segment: str, other: str) -> None:
     for path in (at(segment, other), at(other, segment), at("ns1", "t", prefix=segment)):

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.dialects import Decoded, Sender
@@ -119,7 +119,6 @@ def test_an_event_that_names_its_table_is_more_than_a_webhook() -> None:
     assert outcome(golden("polaris-kafka-after-update-table"), ONE, MARKED) == ("polaris-events", 1, 0, 0)
 
 
-@settings(deadline=None)
 @given(levels, names, names, st.sampled_from(sorted(set(TYPES) - {"AFTER_RENAME_TABLE"})))
 def test_whatever_is_of_the_shape_becomes_its_hint(namespace: list[str], name: str, event_id: str, told: str) -> None:
     (hint,) = hints(event(told, namespace=namespace, table_name=name, event_id=event_id))
@@ -127,7 +126,6 @@ def test_whatever_is_of_the_shape_becomes_its_hint(namespace: list[str], name: s
     assert hint.drop == (told == "AFTER_DROP_TABLE")
 
 
-@settings(deadline=None)
 @given(levels, names, levels, names)
 def test_whatever_is_a_rename_becomes_its_two_hints(old: list[str], name: str, new: list[str], other: str) -> None:
     content: dict[str, Any] = RENAME | {"source": [*old, name], "destination": [*new, f"to {other}"]}

@@ -179,7 +179,7 @@ def documents(name: str) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.fixed_dictionaries({key: st.binary(max_size=100) | documents(name) for key, name in KEYS.items()}),
     st.sampled_from([None, ("sales", "orders")]),

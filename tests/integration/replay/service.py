@@ -1,0 +1,20 @@
+"""`python -m tests.integration.replay.service serve --config FILE`: the service, that sweeps a catalog again at once.
+
+How long two sweeps of one are kept apart is a constant of the product. A request that the gateway does not see through
+has the catalog swept, and there are several here.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from sfn import cli
+from sfn.inbox import transitions
+
+SWEEP_PAUSE: Final = timedelta(seconds=1)
+
+if __name__ == "__main__":
+    assert transitions.SWEEP_PAUSE > SWEEP_PAUSE, "they are kept apart by less: this module does nothing any more"
+    vars(transitions)["SWEEP_PAUSE"] = SWEEP_PAUSE
+    cli.main()
