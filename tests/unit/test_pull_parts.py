@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.receiver.pull import Away
-from sfn.receiver.pull.nats.subjects import overlap
 from sfn.receiver.pull.outage import Outage
+from sfn.receiver.pull.subjects import overlap
 from sfn.wiring.pulls import server
 from tests.promises.inboxes import HandClock
 from tests.unit.settings_ground import CATALOG, Ground

@@ -11,8 +11,8 @@ from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from sfn.receiver.pull import Away
 from sfn.receiver.pull.nats.connection import PATIENCE, Connection
-from sfn.receiver.pull.nats.subjects import overlap
 from sfn.receiver.pull.nats.terms import Durable
+from sfn.receiver.pull.subjects import overlap
 
 ACK_WAIT: Final = 60.0
 """Seconds after which a message that was delivered comes again: longer than the slowest disk takes."""
