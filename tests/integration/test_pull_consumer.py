@@ -49,6 +49,10 @@ async def test_the_consumer_that_is_made_keeps_everything_until_it_is_acknowledg
         ({"deliver_subject": "x"}, "expected a consumer sfn that is pulled from, found one that pushes"),
         ({"ack_policy": "none"}, "expected a consumer sfn with explicit acknowledgements, found none"),
         ({"ack_policy": "all"}, "expected a consumer sfn with explicit acknowledgements, found all"),
+        (
+            {"max_deliver": 5},
+            "expected a consumer sfn that delivers for as long as nobody acknowledges, found max_deliver 5",
+        ),
     ],
 )
 async def test_a_consumer_of_another_kind_is_left_alone(

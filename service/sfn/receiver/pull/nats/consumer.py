@@ -19,6 +19,7 @@ ACK_WAIT: Final = 60.0
 IN_HAND: Final = 1_000
 """Messages that all replicas together may have in hand."""
 
+_ENDLESS: Final = "that delivers for as long as nobody acknowledges"
 _NO_STREAM: Final = 10_059
 """JetStream's error code."""
 
@@ -99,6 +100,8 @@ class Consumer:
         for expected, found, is_right in (
             ("that is pulled from", "one that pushes", config.deliver_subject is None),
             ("with explicit acknowledgements", f"{config.ack_policy}", config.ack_policy == AckPolicy.EXPLICIT),
+            # What the inbox does not take is given back each time, and each time counts.
+            (_ENDLESS, f"max_deliver {config.max_deliver}", config.max_deliver in {None, -1}),
             (f"of the subject {self._subject}", ", ".join(subjects), self._subject in subjects),
         ):
             if not is_right:
