@@ -206,11 +206,11 @@ async def test_a_server_that_can_not_be_told_loses_nothing() -> None:
 
 
 async def test_a_server_that_is_away_is_asked_after_longer_and_longer_pauses() -> None:
-    server = Server(away=3)
+    server = Server([[]], away=3, stays=True)
     ground = Ground(server)
     with capture_logs() as logs:
         async with ground.running():
-            await until(lambda: len(server.opened_at) == 4)
+            await until(lambda: len(logs) == 3)
     first, second, third = (
         later - before for before, later in zip(server.opened_at, server.opened_at[1:], strict=False)
     )
@@ -220,6 +220,20 @@ async def test_a_server_that_is_away_is_asked_after_longer_and_longer_pauses() -
         "pull source connected",
         "pull source works again",
     ]
+
+
+@pytest.mark.parametrize("refused", [[], [[Message(event(1))]]])
+async def test_a_server_that_lets_us_in_and_refuses_what_follows_is_away_still(refused: list[list[Message]]) -> None:
+    server = Server([list(refused) for _ in range(3)])
+    ground = Ground(server)
+    with capture_logs() as logs:
+        async with ground.running():
+            await until(lambda: len(server.opened_at) == 4)
+    first, second, third = (
+        later - before for before, later in zip(server.opened_at, server.opened_at[1:], strict=False)
+    )
+    assert FIRST_PAUSE <= first < 2 * FIRST_PAUSE <= second < 4 * FIRST_PAUSE <= third
+    assert [record["event"] for record in logs] == ["pull source connected", "pull source away"]
 
 
 async def test_a_stop_ends_a_pause_at_once() -> None:

@@ -122,23 +122,30 @@ class Source:
                 feed = await stack.enter_async_context(self._server.opened())
             if feed is None:
                 return
-            self._outage.over()
-            self._pause = FIRST_PAUSE
+            self._outage.reached()
             self._seen.connected(self._name, is_connected=True)
             stack.callback(self._seen.connected, self._name, is_connected=False)
             await self._fetch(feed, stop)
 
     async def _fetch(self, feed: Feed, stop: anyio.Event) -> None:
-        lost = 0
+        lost, handled = 0, False
         while not stop.is_set():
             lost = self._counted_lost(feed, lost)
             await self._make_up()
             messages = await self._next(feed)
+            if (handled or not messages) and not stop.is_set():
+                # Who may fetch, and may not acknowledge, learns of it only after the first ones.
+                self._works()
+            handled = True
             async with anyio.create_task_group() as tasks:
                 for message in messages:
                     tasks.start_soon(self._handle, message)
             hold, self._hold = self._hold, 0.0
             await self._rest(stop, hold)
+
+    def _works(self) -> None:
+        self._outage.over()
+        self._pause = FIRST_PAUSE
 
     def _counted_lost(self, feed: Feed, before: int) -> int:
         lost = feed.lost
