@@ -166,6 +166,15 @@ class Connection:
             await self._subscribed.pop(subject).unsubscribe()
             await self._settle()
 
+    async def drain(self, subject: str) -> None:
+        """Have no more of them, and wait until those that are here were told.
+
+        Raises:
+            Away: the connection is lost.
+        """
+        with self.told():
+            await self._subscribed.pop(subject).drain()  # type: ignore[no-untyped-call]
+
     async def _settle(self) -> None:
         # A refusal comes before the answer to what is asked after it, and nats-py's first question may overtake.
         await self._client.flush(PATIENCE)

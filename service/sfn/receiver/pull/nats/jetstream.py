@@ -17,7 +17,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from sfn.dialects import Headers
-from sfn.receiver.pull import Away, Message
+from sfn.receiver.pull import Away, Last, Message
 from sfn.receiver.pull.nats.connection import CLOSED_WITHIN, Connection, Room
 from sfn.receiver.pull.nats.delivered import BATCH, Delivered, headers_of
 from sfn.receiver.pull.nats.terms import Durable
@@ -98,6 +98,9 @@ class _Consumed:
         if self._ended is not None and not messages:
             raise self._ended
         return messages
+
+    async def end(self) -> Last:
+        return Last((), is_all=True)
 
     async def give_back(self) -> None:
         """Have delivered at once to somebody else what was delivered here and not looked at."""
