@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, MutableMapping
-from contextlib import asynccontextmanager
+from collections.abc import MutableMapping
 from typing import Any
 
 import anyio
@@ -13,7 +12,7 @@ from structlog.testing import capture_logs
 from sfn.errors import Scope, Transient
 from sfn.receiver.pull.nats.core import WAITING
 from tests.integration.listening import Inbox
-from tests.integration.pulling import LIMIT, Fetching, Place, event, subjects
+from tests.integration.pulling import LIMIT, Place, event, subjects
 from tests.integration.waiting import until
 from tests.servers.nats import Nats
 
@@ -30,17 +29,8 @@ def place(nats: Nats) -> Place:
     return Place(nats.url)
 
 
-@asynccontextmanager
-async def begun(place: Place, inbox: Inbox) -> AsyncIterator[Fetching]:
-    """A source that has had looked at what was published before it began."""
-    async with place.fetched(inbox) as fetching:
-        await until(lambda: subjects(inbox) == ["prod"])
-        inbox.taken.clear()
-        yield fetching
-
-
 async def test_what_is_published_is_taken_in_its_order(place: Place, inbox: Inbox) -> None:
-    async with begun(place, inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         await place.publish(*map(event, range(100)))
         await until(lambda: len(inbox.taken) == 100)
         assert fetching.received("accepted") == 100
@@ -50,14 +40,14 @@ async def test_what_is_published_is_taken_in_its_order(place: Place, inbox: Inbo
 
 async def test_a_wildcard_brings_what_is_published_below_it(place: Place, inbox: Inbox) -> None:
     above = Place(place.url, f"{place.subject}.>")
-    async with begun(above, inbox):
+    async with above.begun(inbox):
         await Place(place.url, f"{place.subject}.a.b").publish(event(1))
         await until(lambda: inbox.taken)
     assert subjects(inbox) == ["t1"]
 
 
 async def test_headers_say_what_a_message_is_as_those_of_a_request_do(place: Place, inbox: Inbox) -> None:
-    async with begun(place, inbox):
+    async with place.begun(inbox):
         await place.publish(b"x", headers={"Content-Type": "text/x; größe"})
         await place.publish(b"y")
         await until(lambda: len(inbox.kept) == 2)
@@ -72,7 +62,7 @@ async def test_replicas_of_one_group_share_the_messages_and_another_group_has_th
 ) -> None:
     twin, other = Inbox(), Inbox()
     elsewhere = Place(place.url, place.subject, group="other")
-    async with begun(place, inbox), begun(place, twin), begun(elsewhere, other):
+    async with place.begun(inbox), place.begun(twin), elsewhere.begun(other):
         await place.publish(*map(event, range(200)))
         await until(lambda: len(inbox.taken) + len(twin.taken) >= 200 and len(other.taken) == 200)
     assert sorted(subjects(inbox) + subjects(twin)) == sorted(subjects(other))
@@ -81,7 +71,7 @@ async def test_replicas_of_one_group_share_the_messages_and_another_group_has_th
 
 
 async def test_what_the_inbox_does_not_take_stays_in_hand_until_it_does(place: Place, inbox: Inbox) -> None:
-    async with begun(place, inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         inbox.failure = BUSY
         await place.publish(event(1), event(2))
         await until(lambda: fetching.received("unavailable", "none") >= 6)
@@ -92,7 +82,7 @@ async def test_what_the_inbox_does_not_take_stays_in_hand_until_it_does(place: P
 
 async def test_what_there_is_no_room_for_is_counted_and_the_catalogs_are_looked_at(place: Place, inbox: Inbox) -> None:
     published = 5_000
-    async with begun(place, inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         inbox.gate = anyio.Event()
         with capture_logs() as logs:
             await place.publish(*map(event, range(published)))
@@ -109,7 +99,7 @@ async def test_what_there_is_no_room_for_is_counted_and_the_catalogs_are_looked_
 async def test_what_was_dropped_has_the_catalogs_looked_at_once_the_inbox_answers_again(
     place: Place, inbox: Inbox
 ) -> None:
-    async with begun(place, inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         inbox.gate = anyio.Event()
         await place.publish(*map(event, range(2_000)))
         inbox.failure = BUSY
@@ -123,7 +113,7 @@ async def test_what_was_dropped_has_the_catalogs_looked_at_once_the_inbox_answer
 async def test_after_a_loss_of_the_connection_the_catalogs_are_looked_at(inbox: Inbox) -> None:
     with Nats() as server:
         place = Place(server.url)
-        async with begun(place, inbox) as fetching:
+        async with place.begun(inbox) as fetching:
             await place.publish(event(1))
             await until(lambda: len(inbox.taken) == 1)
             server.stop()
@@ -136,7 +126,7 @@ async def test_after_a_loss_of_the_connection_the_catalogs_are_looked_at(inbox: 
 
 
 async def test_a_connection_that_was_never_lost_asks_for_no_look(place: Place, inbox: Inbox) -> None:
-    async with begun(place, inbox):
+    async with place.begun(inbox):
         await place.publish(event(1))
         await until(lambda: inbox.taken)
         await anyio.sleep(0.1)
@@ -160,7 +150,7 @@ async def test_of_catalogs_that_nobody_can_ask_a_loss_is_an_error_in_the_log(inb
 
 
 async def test_what_nobody_understands_is_kept_and_what_is_too_large_looked_at(place: Place, inbox: Inbox) -> None:
-    async with begun(place, inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         await place.publish(b"nonsense", event(1, padding="x" * LIMIT), event(2))
         await until(lambda: len(inbox.taken) == 2)
         assert fetching.received("refused", "none") == 2
@@ -169,7 +159,7 @@ async def test_what_nobody_understands_is_kept_and_what_is_too_large_looked_at(p
 
 
 async def test_a_source_is_connected_for_as_long_as_it_runs(place: Place, inbox: Inbox) -> None:
-    async with begun(place, inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         assert fetching.is_connected
         fetching.stop.set()
         await fetching.ended.wait()
@@ -177,7 +167,7 @@ async def test_a_source_is_connected_for_as_long_as_it_runs(place: Place, inbox:
 
 
 async def test_a_stop_takes_what_was_delivered_before_it(place: Place, inbox: Inbox) -> None:
-    async with begun(place, inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         inbox.gate = anyio.Event()
         await place.publish(*map(event, range(WAITING)))
         await anyio.sleep(0.3)
