@@ -71,9 +71,9 @@ class Lake:
         except Unreadable:
             return None
 
-    async def until_published(self, *names: str) -> None:
+    async def until_published(self, *names: str, within: float = 20.0) -> None:
         """Wait until the files of these tables say what the catalog says."""
-        await until(lambda: all(self.published(name) == self._tables[name][-1] for name in names))
+        await until(lambda: all(self.published(name) == self._tables[name][-1] for name in names), within)
 
     async def open(self) -> None:
         """Answer; on the same port as before, if there was one."""

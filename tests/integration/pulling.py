@@ -162,6 +162,14 @@ class Place:
             yield fetching
             fetching.stop.set()
 
+    @asynccontextmanager
+    async def begun(self, inbox: Inbox) -> AsyncIterator[Fetching]:
+        """The same of core NATS, once it has had looked at what was published before."""
+        async with self.fetched(inbox) as fetching:
+            await until(lambda: subjects(inbox) == ["prod"])
+            inbox.taken.clear()
+            yield fetching
+
 
 def names(*numbers: int) -> list[str]:
     """Of the tables of events with these numbers."""

@@ -20,6 +20,7 @@ WEBSOCKET = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version
 PLAIN = request(body=EVENT.replace(b"e1", b"e2"))
 UNKNOWN = request(body=EVENT, token="of nobody")  # noqa: S106 - that is the point
 PATIENCE = 0.3
+IDLE = 1
 
 
 @pytest.fixture
@@ -36,6 +37,14 @@ async def connect(service: Service) -> AsyncIterator[Open]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Connection, "patience", PATIENCE)
+
+
+@pytest.fixture
+async def briefly(service: Service, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
+    """A server that keeps no connection for long."""
+    monkeypatch.setattr(Connection, "idle", IDLE)
+    async with listening(service.application()) as connect:
+        yield connect
 
 
 @pytest.mark.parametrize("offer", [H2C, WEBSOCKET])
@@ -153,5 +162,52 @@ async def test_who_waits_for_an_answer_is_not(service: Service, connect: Open) -
     async with connect() as wire:
         await wire.send(request(body=EVENT))
         assert await wire.nothing_for(2 * PATIENCE)
+        service.inbox.gate.set()
+        assert (await wire.reply()).status == 202
+
+
+@pytest.mark.parametrize("more", [b"\r\n", b"\n", b"\r\n" * 9])
+async def test_empty_lines_keep_no_connection(briefly: Open, more: bytes) -> None:
+    async with briefly() as wire:
+        await wire.send(PLAIN)
+        assert (await wire.reply()).status == 202
+        await wire.send(more)
+        assert await wire.ended()
+
+
+@pytest.mark.parametrize("fields", [("Content-Length: 1000",), (CHUNKED,)])
+async def test_a_body_that_nobody_waits_for_keeps_no_connection(briefly: Open, fields: tuple[str, ...]) -> None:
+    async with briefly() as wire:
+        await wire.send(request(*fields, token=None))
+        assert_problem(await wire.reply(), 401)
+        await wire.send(b"5")
+        assert await wire.ended()
+
+
+async def test_who_begins_a_request_may_take_longer_than_between_two(service: Service, briefly: Open) -> None:
+    async with briefly() as wire:
+        await wire.send(PLAIN)
+        assert (await wire.reply()).status == 202
+        service.inbox.gate = anyio.Event()
+        sent = request(body=EVENT)
+        await wire.send(sent[:9])
+        assert await wire.nothing_for(1.5 * IDLE)
+        await wire.send(sent[9:])
+        assert await wire.nothing_for(1.5 * IDLE)
+        service.inbox.gate.set()
+        assert (await wire.reply()).status == 202
+
+
+async def test_who_began_before_the_last_answer_waits_for_the_next_one_as_long(service: Service, briefly: Open) -> None:
+    service.inbox.gate = anyio.Event()
+    sent = request(body=EVENT)
+    async with briefly() as wire:
+        await wire.send(PLAIN, sent[:9])
+        await service.inbox.entered.wait()
+        service.inbox.gate.set()
+        assert (await wire.reply()).status == 202
+        service.inbox.gate = anyio.Event()
+        await wire.send(sent[9:])
+        assert await wire.nothing_for(1.5 * IDLE)
         service.inbox.gate.set()
         assert (await wire.reply()).status == 202

@@ -15,6 +15,8 @@ from tests.integration.pulling import Place
 from tests.servers.nats import Nats
 from tests.unit.scraping import Page
 
+SWEEPING = ({"PYTHONPATH": str(Path(__file__).parents[2])}, ("tests.integration.sweeping_service",))
+"""The environment and the command of a service that need not wait long from one sweep to the next."""
 NO_SWEEPS = '[sweep]\nevery = "off"\n'
 
 
@@ -83,7 +85,7 @@ async def test_the_service_goes_on_while_the_server_is_away(tmp_path: Path, is_k
         place = Place(server.url).kept() if is_kept else Place(server.url)
         if is_kept:
             await place.make_stream()
-        async with lake(tmp_path) as world, serving(configured(world, place)) as daemon:
+        async with lake(tmp_path) as world, serving(configured(world, place), *SWEEPING) as daemon:
             await daemon.until_logged("pull source connected", name="events")
             assert await connected(daemon) == 1
             server.stop()
@@ -102,7 +104,7 @@ async def test_the_service_goes_on_while_the_server_is_away(tmp_path: Path, is_k
                 await place.publish(event("returns"))
                 await world.until_published("returns")
             else:
-                # Nobody told of it: the catalog was looked at.
+                # Nobody told of it: the catalog is looked at, a while after the look of the start.
                 await world.until_published("missed")
             assert len(daemon.records("pull source away")) == 1
 

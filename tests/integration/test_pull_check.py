@@ -56,7 +56,7 @@ async def test_core_nats_is_tried_without_taking_what_is_the_services(ground: Gr
             ]
             looks += 1
 
-    async with place.fetched(inbox), anyio.create_task_group() as tasks:
+    async with place.begun(inbox), anyio.create_task_group() as tasks:
         tasks.start_soon(look_on)
         for turn in range(20):
             await place.publish(*map(event, range(50 * turn, 50 * (turn + 1))))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 from nats.aio.msg import Msg
 from structlog.testing import capture_logs
 
+from sfn.receiver.pull import Away
+from sfn.receiver.pull.nats import NatsServer
 from tests.integration.listening import Inbox
 from tests.integration.pulling import Place, event
 from tests.integration.waiting import until
@@ -49,6 +52,10 @@ async def test_the_consumer_that_is_made_keeps_everything_until_it_is_acknowledg
         ({"deliver_subject": "x"}, "expected a consumer sfn that is pulled from, found one that pushes"),
         ({"ack_policy": "none"}, "expected a consumer sfn with explicit acknowledgements, found none"),
         ({"ack_policy": "all"}, "expected a consumer sfn with explicit acknowledgements, found all"),
+        (
+            {"max_deliver": 5},
+            "expected a consumer sfn that delivers for as long as nobody acknowledges, found max_deliver 5",
+        ),
     ],
 )
 async def test_a_consumer_of_another_kind_is_left_alone(
@@ -91,3 +98,21 @@ async def test_a_consumer_that_falls_silent_is_asked_anew_by_another_connection(
                 await until(lambda: len(asked) == 6)
     assert "expected a sign of life of the consumer sfn every 5 s, found none" in logs[1]["error"]
     assert asked[:3] == asked[3:]
+
+
+async def test_what_came_before_a_request_ended_badly_is_handed_on(place: Place) -> None:
+    await place.make_stream(ack_wait=60.0)
+    assert place.durable is not None
+    async with NatsServer(place.terms).opened() as feed:
+        with anyio.move_on_after(0.3):
+            await feed.next()
+        # Nobody looks while a message comes, and then the end of the request that it came by.
+        await place.publish(event(1))
+        async with place.client() as client:
+            await client.jetstream().delete_consumer(place.durable.stream, place.durable.name)
+        await anyio.sleep(0.3)
+        assert [message.body for message in await feed.next()] == [event(1)]
+        for _ in range(2):
+            with pytest.raises(Away) as away:
+                await feed.next()
+            assert "found 409 Consumer Deleted" in str(away.value)

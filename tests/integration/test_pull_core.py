@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import MutableMapping
+from typing import Any
 
 import anyio
 import pytest
@@ -29,7 +31,7 @@ def place(nats: Nats) -> Place:
 
 
 async def test_what_is_published_is_taken_in_its_order(place: Place, inbox: Inbox) -> None:
-    async with place.fetched(inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         await place.publish(*map(event, range(100)))
         await until(lambda: len(inbox.taken) == 100)
         assert fetching.received("accepted") == 100
@@ -39,14 +41,14 @@ async def test_what_is_published_is_taken_in_its_order(place: Place, inbox: Inbo
 
 async def test_a_wildcard_brings_what_is_published_below_it(place: Place, inbox: Inbox) -> None:
     above = Place(place.url, f"{place.subject}.>")
-    async with above.fetched(inbox):
+    async with above.begun(inbox):
         await Place(place.url, f"{place.subject}.a.b").publish(event(1))
         await until(lambda: inbox.taken)
     assert subjects(inbox) == ["t1"]
 
 
 async def test_headers_say_what_a_message_is_as_those_of_a_request_do(place: Place, inbox: Inbox) -> None:
-    async with place.fetched(inbox):
+    async with place.begun(inbox):
         await place.publish(b"x", headers={"Content-Type": "text/x; größe"})
         await place.publish(b"y")
         await until(lambda: len(inbox.kept) == 2)
@@ -71,7 +73,7 @@ async def test_replicas_of_one_group_share_the_messages_and_another_group_has_th
 ) -> None:
     twin, other = Inbox(), Inbox()
     elsewhere = Place(place.url, place.subject, group="other")
-    async with place.fetched(inbox), place.fetched(twin), elsewhere.fetched(other):
+    async with place.begun(inbox), place.begun(twin), elsewhere.begun(other):
         await place.publish(*map(event, range(200)))
         await until(lambda: len(inbox.taken) + len(twin.taken) >= 200 and len(other.taken) == 200)
     assert sorted(subjects(inbox) + subjects(twin)) == sorted(subjects(other))
@@ -80,8 +82,8 @@ async def test_replicas_of_one_group_share_the_messages_and_another_group_has_th
 
 
 async def test_what_the_inbox_does_not_take_stays_in_hand_until_it_does(place: Place, inbox: Inbox) -> None:
-    inbox.failure = BUSY
-    async with place.fetched(inbox) as fetching:
+    async with place.begun(inbox) as fetching:
+        inbox.failure = BUSY
         await place.publish(event(1), event(2))
         await until(lambda: fetching.received("unavailable", "none") >= 6)
         inbox.failure = None
@@ -90,9 +92,9 @@ async def test_what_the_inbox_does_not_take_stays_in_hand_until_it_does(place: P
 
 
 async def test_what_there_is_no_room_for_is_counted_and_the_catalogs_are_looked_at(place: Place, inbox: Inbox) -> None:
-    inbox.gate = anyio.Event()
     published = 5_000
-    async with place.fetched(inbox) as fetching:
+    async with place.begun(inbox) as fetching:
+        inbox.gate = anyio.Event()
         with capture_logs() as logs:
             await place.publish(*map(event, range(published)))
             await anyio.sleep(0.5)
@@ -109,8 +111,8 @@ async def test_what_there_is_no_room_for_is_counted_and_the_catalogs_are_looked_
 async def test_what_was_dropped_has_the_catalogs_looked_at_once_the_inbox_answers_again(
     place: Place, inbox: Inbox
 ) -> None:
-    inbox.gate = anyio.Event()
-    async with place.fetched(inbox) as fetching:
+    async with place.begun(inbox) as fetching:
+        inbox.gate = anyio.Event()
         await place.publish(*map(event, range(2_000)))
         inbox.failure = BUSY
         inbox.gate.set()
@@ -123,7 +125,7 @@ async def test_what_was_dropped_has_the_catalogs_looked_at_once_the_inbox_answer
 async def test_after_a_loss_of_the_connection_the_catalogs_are_looked_at(inbox: Inbox) -> None:
     with Nats() as server:
         place = Place(server.url)
-        async with place.fetched(inbox) as fetching:
+        async with place.begun(inbox) as fetching:
             await place.publish(event(1))
             await until(lambda: len(inbox.taken) == 1)
             server.stop()
@@ -136,7 +138,7 @@ async def test_after_a_loss_of_the_connection_the_catalogs_are_looked_at(inbox: 
 
 
 async def test_a_connection_that_was_never_lost_asks_for_no_look(place: Place, inbox: Inbox) -> None:
-    async with place.fetched(inbox):
+    async with place.begun(inbox):
         await place.publish(event(1))
         await until(lambda: inbox.taken)
         await anyio.sleep(0.1)
@@ -144,20 +146,23 @@ async def test_a_connection_that_was_never_lost_asks_for_no_look(place: Place, i
 
 
 async def test_of_catalogs_that_nobody_can_ask_a_loss_is_an_error_in_the_log(inbox: Inbox) -> None:
+    def lost() -> list[MutableMapping[str, Any]]:
+        return [record for record in logs if record["event"] == "events lost"]
+
     with Nats() as server, capture_logs() as logs:
         place = Place(server.url)
         async with place.fetched(inbox, told=frozenset({"prod"})) as fetching:
+            await until(lambda: len(lost()) == 1)
             server.stop()
             await until(lambda: not fetching.is_connected)
             server.start()
-            await until(lambda: any(record["event"] == "events lost" for record in logs))
-    (lost,) = [record for record in logs if record["event"] == "events lost"]
-    assert (lost["sender"], lost["catalogs"]) == ("pull.events", ["prod"])
+            await until(lambda: len(lost()) == 2)
+    assert [(record["sender"], record["catalogs"]) for record in lost()] == 2 * [("pull.events", ["prod"])]
     assert inbox.taken == []
 
 
 async def test_what_nobody_understands_is_kept_and_what_is_too_large_looked_at(place: Place, inbox: Inbox) -> None:
-    async with place.fetched(inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         await place.publish(b"nonsense", event(1, padding="x" * LIMIT), event(2))
         await until(lambda: len(inbox.taken) == 2)
         assert fetching.received("refused", "none") == 2
@@ -166,8 +171,22 @@ async def test_what_nobody_understands_is_kept_and_what_is_too_large_looked_at(p
 
 
 async def test_a_source_is_connected_for_as_long_as_it_runs(place: Place, inbox: Inbox) -> None:
-    async with place.fetched(inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         assert fetching.is_connected
         fetching.stop.set()
         await fetching.ended.wait()
         assert not fetching.is_connected
+
+
+async def test_a_stop_takes_what_was_delivered_before_it(place: Place, inbox: Inbox) -> None:
+    async with place.begun(inbox) as fetching:
+        inbox.gate = anyio.Event()
+        await place.publish(*map(event, range(WAITING)))
+        await anyio.sleep(0.3)
+        fetching.stop.set()
+        inbox.gate.set()
+        await fetching.ended.wait()
+        # Nobody is asked for what comes later.
+        await place.publish(event("later"))
+    assert subjects(inbox) == [f"t{number}" for number in range(WAITING)]
+    assert fetching.dropped == 0

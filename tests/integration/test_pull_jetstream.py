@@ -160,6 +160,7 @@ async def test_a_service_that_comes_before_its_server_or_its_stream_waits_for_th
                 await place.publish(event(1))
                 await until(lambda: inbox.taken)
                 assert fetching.is_connected
+                await until(lambda: len(logs) == 3)
     said = ["pull source away", "pull source connected", "pull source works again"]
     assert [record["event"] for record in logs] == said
     assert f"expected an answer from {server.url}, found Connection refused" in logs[0]["error"]

@@ -28,7 +28,7 @@ async def test_its_events_are_understood_and_a_repeat_is_a_duplicate(nats: Nats,
     if kept:
         place = place.kept()
         await place.make_stream()
-    async with place.fetched(inbox) as fetching:
+    async with place.fetched(inbox) if kept else place.begun(inbox) as fetching:
         await place.publish(published("updateTable"), published("dropTable"))
         await until(lambda: len(inbox.taken) == 2)
         assert fetching.received("accepted", "lakekeeper") == 2
@@ -42,7 +42,7 @@ async def test_its_events_are_understood_and_a_repeat_is_a_duplicate(nats: Nats,
 
 async def test_what_another_warehouse_did_is_ignored(nats: Nats) -> None:
     inbox, place = Inbox(), Place(nats.url)
-    async with place.fetched(inbox) as fetching:
+    async with place.begun(inbox) as fetching:
         await place.publish(published("updateTable").replace(b'"theirs"', b'"another"'), published("dropTable"))
         await until(lambda: len(inbox.taken) == 1)
         assert fetching.received("unmapped", "lakekeeper") == 1

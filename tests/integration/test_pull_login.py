@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 import anyio
 import nats as nats_py
 import pytest
+from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
 from sfn.receiver.pull import Away
@@ -247,3 +249,24 @@ async def test_a_server_that_says_nothing_is_told_and_not_waited_for_long() -> N
         port = silent.getsockname()[1]
         told = await refusal(Terms("pull.events", (f"nats://127.0.0.1:{port}",), "s", "sfn"))
     assert "found none within 5 s" in told
+
+
+async def test_a_mount_that_hangs_is_told_of_and_read_again_once_it_answers(
+    tokens: Nats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sfn.receiver.pull.nats.server.PATIENCE", 0.2)
+    hanging = tmp_path / "token"
+    os.mkfifo(hanging)
+    server = NatsServer(terms(tokens, token_file=hanging))
+    for _ in range(2):
+        with anyio.fail_after(5), pytest.raises(Away) as away:
+            await server.proven()
+        assert str(away.value) == (
+            f"pull.events: {hanging}: expected files that can be read, "
+            "found no answer of the file system within 0.2 s; see whether a mount hangs"
+        )
+    # What nobody waits for any more is read at last, and its thread is free.
+    await to_thread.run_sync(hanging.write_text, "old")
+    hanging.unlink()
+    hanging.write_text("s3cret")
+    assert "answers" in await server.proven()

@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.receiver.pull import Away
-from sfn.receiver.pull.nats.subjects import overlap
 from sfn.receiver.pull.outage import Outage
+from sfn.receiver.pull.subjects import overlap
 from sfn.wiring.pulls import server
 from tests.promises.inboxes import HandClock
 from tests.unit.settings_ground import CATALOG, Ground
@@ -67,8 +67,8 @@ def test_a_clock_that_was_set_back_silences_nothing() -> None:
 def test_a_source_that_is_reached_is_told_of_once() -> None:
     outage = Outage("events", HandClock())
     with capture_logs() as logs:
-        outage.over()
-        outage.over()
+        outage.reached()
+        outage.reached()
     assert events(logs) == ["pull source connected"]
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -18,11 +19,11 @@ from sfn.daemon import causes
 from sfn.dialects import Headers
 from sfn.errors import Broken, Scope, Transient
 from sfn.receiver.concern import Concern
-from sfn.receiver.pull import Away, source
+from sfn.receiver.pull import Away, Last, source
 from sfn.receiver.pull.source import Source, Terms
 from sfn.receiver.taking import Taking
 from sfn.telemetry.metrics import Metrics
-from sfn.words import Accepted, Note
+from sfn.words import Accepted, Hint, Note, TableName
 from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, SENDER, event, subjects
 from tests.integration.waiting import until
@@ -75,6 +76,7 @@ class Server:
         opened_at: when it was connected to, or asked in vain.
         away: so often it does not answer.
         lost: as a feed says it.
+        last: as a feed has it in the end.
     """
 
     connections: list[list[Sequence[Message]]] = field(default_factory=list)
@@ -83,6 +85,7 @@ class Server:
     away: int = 0
     lost: int = 0
     stays: bool = False
+    last: Last = Last((), is_all=True)
     _batches: list[Sequence[Message]] | None = None
 
     @asynccontextmanager
@@ -104,6 +107,24 @@ class Server:
         if not self._batches:
             raise GONE
         return self._batches.pop(0)
+
+    async def end(self) -> Last:
+        return self.last
+
+
+class Stuck(Inbox):
+    """Takes no event, though a look at a catalog."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stuck = anyio.Event()
+
+    @override
+    async def put(self, notes: Sequence[Note]) -> Accepted:
+        if any(isinstance(note, Hint) and isinstance(note.subject, TableName) for note in notes):
+            self.stuck.set()
+            await anyio.sleep_forever()
+        return await super().put(notes)
 
 
 class BusyAtFirst(Inbox):
@@ -139,8 +160,8 @@ class Ground:
         )
         await source.run(self.stop)
 
-    def has_asked_twice(self) -> bool:
-        return len(self.server.opened_at) == 2
+    def has_asked(self, times: int) -> bool:
+        return len(self.server.opened_at) == times
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -183,7 +204,7 @@ async def test_what_an_error_of_our_own_made_nothing_of_has_the_catalogs_looked_
             await until(lambda: logs)
             ground.inbox.failure = None
             await until(lambda: ground.inbox.taken)
-    assert subjects(ground.inbox)[0] == "prod"
+    assert set(subjects(ground.inbox)) == {"prod"}
 
 
 async def test_nothing_more_is_fetched_for_as_long_as_the_inbox_asks_to_be_left_alone() -> None:
@@ -211,11 +232,11 @@ async def test_a_server_that_can_not_be_told_loses_nothing() -> None:
 
 async def test_a_server_that_is_away_is_asked_after_longer_and_longer_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "FIRST_PAUSE", SHORT)
-    server = Server(away=3)
+    server = Server([[]], away=3, stays=True)
     ground = Ground(server)
     with capture_logs() as logs:
         async with ground.running():
-            await until(lambda: len(server.opened_at) == 4)
+            await until(lambda: len(logs) == 3)
     first, second, third = (
         later - before for before, later in zip(server.opened_at, server.opened_at[1:], strict=False)
     )
@@ -225,6 +246,23 @@ async def test_a_server_that_is_away_is_asked_after_longer_and_longer_pauses(mon
         "pull source connected",
         "pull source works again",
     ]
+
+
+@pytest.mark.parametrize("refused", [[], [[Message(event(1))]]])
+async def test_a_server_that_lets_us_in_and_refuses_what_follows_is_away_still(
+    refused: list[list[Message]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "FIRST_PAUSE", SHORT)
+    server = Server([list(refused) for _ in range(3)])
+    ground = Ground(server)
+    with capture_logs() as logs:
+        async with ground.running():
+            await until(lambda: len(server.opened_at) == 4)
+    first, second, third = (
+        later - before for before, later in zip(server.opened_at, server.opened_at[1:], strict=False)
+    )
+    assert (first >= SHORT, second >= 2 * SHORT, third >= 4 * SHORT) == (True, True, True)
+    assert [record["event"] for record in logs] == ["pull source connected", "pull source away"]
 
 
 async def test_a_stop_ends_a_pause_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,11 +275,33 @@ async def test_a_stop_ends_a_pause_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert [record["event"] for record in logs] == ["pull source away"]
 
 
-async def test_a_server_that_was_away_before_it_was_reached_may_have_had_something_to_tell() -> None:
-    for keeps, looked_at in ((False, ["prod"]), (True, [])):
-        ground = Ground(Server(away=1, keeps=keeps))
+@pytest.mark.parametrize(("keeps", "looked_at"), [(False, ["prod"]), (True, [])])
+async def test_what_was_published_while_nobody_ran_is_looked_for_where_nobody_keeps_it(
+    keeps: bool, looked_at: list[str]
+) -> None:
+    for away in (0, 1):
+        ground = Ground(Server(away=away, keeps=keeps))
         with capture_logs():
             async with ground.running():
-                await until(ground.has_asked_twice)
+                await until(partial(ground.has_asked, away + 1))
                 await anyio.sleep(0.05)
         assert subjects(ground.inbox) == looked_at
+
+
+@pytest.mark.parametrize(("is_all", "looked_at"), [(True, ["prod"]), (False, ["prod", "prod"])])
+async def test_a_stop_takes_what_was_delivered_and_looks_for_what_was_not(is_all: bool, looked_at: list[str]) -> None:
+    left = Message(event(1), keeps=False)
+    ground = Ground(Server([[]], keeps=False, stays=True, last=Last([left], is_all)))
+    async with ground.running():
+        await until(lambda: ground.inbox.taken)
+    assert (left.told, sorted(subjects(ground.inbox))) == (["taken"], sorted([*looked_at, "t1"]))
+
+
+@pytest.mark.parametrize(("keeps", "looked_at"), [(False, ["prod", "prod"]), (True, [])])
+async def test_what_a_stop_gives_up_is_looked_for_where_nobody_keeps_it(keeps: bool, looked_at: list[str]) -> None:
+    ground = Ground(Server([[[Message(event(1), keeps=keeps)]]], keeps=keeps), inbox := Stuck())
+    with capture_logs() as logs:
+        async with ground.running():
+            await inbox.stuck.wait()
+    assert [record["event"] for record in logs] == ["pull source connected", "pulled messages given up"]
+    assert subjects(ground.inbox) == looked_at

@@ -79,10 +79,61 @@ def test_tls_is_insisted_on_where_all_servers_or_the_authorities_say_so(
         (PULL + "catalog = 'prod'\ncatalogs = { x = 'prod' }", "expected either catalog or catalogs, found both"),
         (PULL + '[senders."pull.events"]\nsecrets = { m = "t" }', "found the one that events from [pull.events]"),
         (PULL.replace("['nats://a:4222']", "[]"), "[pull.events] servers"),
+        (
+            PULL + "dialect = 'polaris'",
+            "[pull.events] dialect: expected a format that a message may have, found polaris",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(ground: Ground, text: str, told: str) -> None:
     assert told in ground.problem(CATALOG + text)
+
+
+STREAM = "stream = 's'\ndurable = 'd'\n"
+QUEUE = "queue = 'q'\n"
+
+
+def other(more: str = "", server: str = "nats://a", subject: str = "lakekeeper") -> str:
+    """One more source, of the same messages."""
+    return f"[pull.other]\nservers = ['nats://z', '{server}']\nsubject = '{subject}'\n{more}"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (PULL + other(), "[pull.other] queue: expected another than that of [pull.events], found sfn"),
+        (PULL + QUEUE + other(QUEUE), "[pull.other] queue: expected another than that of [pull.events], found q"),
+        (PULL + other(server="tls://A:4222"), "[pull.other] queue: expected another"),
+        (PULL + other(subject="*"), "[pull.other] queue: expected another"),
+        (PULL + STREAM + other(STREAM), "[pull.other] durable: expected another than that of [pull.events], found d"),
+        (PULL + STREAM + other(STREAM, subject="x"), "[pull.other] durable: expected another"),
+    ],
+)
+def test_no_source_takes_the_messages_of_another(ground: Ground, text: str, told: str) -> None:
+    assert told in ground.problem(CATALOG + text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PULL + other(QUEUE),
+        PULL + other(server="nats://a:4223"),
+        PULL + other(server="nats://b"),
+        PULL + other(subject="lakekeeper.x"),
+        PULL + other(STREAM),
+        PULL + STREAM + other(STREAM.replace("'s'", "'t'")),
+        PULL + STREAM + other(STREAM.replace("'d'", "'e'")),
+    ],
+)
+def test_sources_that_share_no_messages_stand_side_by_side(ground: Ground, text: str) -> None:
+    assert set(ground.load(CATALOG + text).pull) == {"events", "other"}
+
+
+def test_half_of_a_stream_is_told_of_once(ground: Ground) -> None:
+    half = "stream = 's'\n"
+    first, second = ground.problems(CATALOG + PULL + half + other(half))
+    assert "[pull.events] durable: expected a value" in first
+    assert "[pull.other] durable: expected a value" in second
 
 
 def test_where_there_are_several_catalogs_a_source_must_name_its_own(ground: Ground) -> None:

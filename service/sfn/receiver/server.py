@@ -105,7 +105,8 @@ class Connection(HttpToolsProtocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
+        # Not every byte keeps the connection, as uvicorn's own has it: empty lines, and a body that nobody reads, may
+        # come for ever.
         if self._refused:
             return
         self._without_body += len(data)
@@ -144,11 +145,14 @@ class Connection(HttpToolsProtocol):
 
     @override
     def on_message_begin(self) -> None:
+        self._unset_keepalive_if_required()
         self._has_begun = True
         super().on_message_begin()
 
     @override
     def on_headers_complete(self) -> None:
+        # The answer before may have come since this one began.
+        self._unset_keepalive_if_required()
         self._without_body, self._has_begun = 0, False
         if not self.parser.should_upgrade():
             self._due = None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Final
 
+from sfn.dialects import POLARIS
 from sfn.errors import SfnError
+from sfn.receiver.pull.subjects import overlap
 from sfn.settings.bound import unbound
 from sfn.settings.model import Settings, pulled
 from sfn.settings.pulls import PullSettings
@@ -30,6 +33,13 @@ def mispulled(settings: Settings, sources: Sources) -> Iterator[SfnError]:
                 found="one",
                 remedy="remove it: those who have one durable consumer share its messages",
             )
+        if pull.dialect == POLARIS:
+            yield SfnError(
+                sources.place((*keys, "dialect")),
+                expected="a format that a message may have",
+                found=f"{POLARIS}, whose notifications are known by the path that they are sent to",
+                remedy="have Polaris send them to the listener, or name the format that is published",
+            )
         yield from unbound(keys, pull, settings.catalogs, sources)
         if pulled(name) in settings.senders:
             yield SfnError(
@@ -38,6 +48,7 @@ def mispulled(settings: Settings, sources: Sources) -> Iterator[SfnError]:
                 found=f"the one that events from [pull.{name}] come under",
                 remedy="rename one of the two",
             )
+    yield from _rivals(settings, sources)
 
 
 def _halves(keys: tuple[str, ...], pull: PullSettings, sources: Sources) -> Iterator[SfnError]:
@@ -62,3 +73,26 @@ def _ways(keys: tuple[str, ...], pull: PullSettings, sources: Sources) -> Iterat
             found=f"{first} and {key}",
             remedy="keep one of them",
         )
+
+
+def _rivals(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+    """A message comes to one of those who share them: each source would miss what the other has."""
+    for (name, first), (other, second) in combinations(settings.pull.items(), 2):
+        if first.addresses & second.addresses and (key := _shared(first, second)) is not None:
+            yield SfnError(
+                sources.place(("pull", other, key)),
+                expected=f"another than that of [pull.{name}]",
+                found=f"{getattr(second, key)}: they would take each other's messages",
+                remedy="name another one, or make the two sections one",
+            )
+
+
+def _shared(first: PullSettings, second: PullSettings) -> str | None:
+    """The key that has two sources of one server share messages."""
+    match (first.stream, first.durable), (second.stream, second.durable):
+        case (None, None), (None, None):
+            return "queue" if first.queue == second.queue and overlap(first.subject, second.subject) else None
+        case (str(), str()) as one, another if one == another:
+            return "durable"
+        case _:
+            return None

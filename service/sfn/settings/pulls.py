@@ -13,6 +13,8 @@ from sfn.settings.bound import Bound
 from sfn.settings.kinds import File, Text
 from sfn.settings.quantities import Size
 
+_PORT: Final = 4222
+"""Where a URL names none."""
 _WORD: Final = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]{1,200}")
 """A level of a subject, or a name (NATS documentation, "Subject-Based Messaging" and "Naming Streams")."""
 
@@ -81,6 +83,12 @@ class PullSettings(Bound):
     user: Text | None = None
     password_file: File | None = None
     body_limit: Size | None = None
+
+    @property
+    def addresses(self) -> frozenset[tuple[str, int]]:
+        """Host and port of each server."""
+        parts = [urlsplit(server) for server in self.servers]
+        return frozenset((part.hostname or "", part.port or _PORT) for part in parts)
 
     @property
     def is_encrypted(self) -> bool:

@@ -28,7 +28,7 @@ def fixture_found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[An
     with RestCatalogServer(alone, runtime()) as server:
         fill(server)
         direct = Catalog(server.uri, alone).answers(REQUESTS)
-    module = "tests.integration.replay.service"
+    module = "tests.integration.sweeping_service"
     with RestCatalogServer(gated, runtime()) as server, beside(server, service, module) as place:
         fill(server)
         through = Catalog(place.uri, gated).answers(REQUESTS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sfn.dialects import Headers
 from sfn.errors import SfnError
@@ -50,6 +50,18 @@ class Message(Protocol):
         ...
 
 
+class Last(NamedTuple):
+    """What is left in the end.
+
+    Attributes:
+        messages: that were delivered and nobody keeps, in the order of arrival.
+        is_all: none was on its way that did not come here.
+    """
+
+    messages: Sequence[Message]
+    is_all: bool
+
+
 class Feed(Protocol):
     """A connection that messages arrive on."""
 
@@ -64,6 +76,10 @@ class Feed(Protocol):
         Raises:
             Away: none will come any more.
         """
+        ...
+
+    async def end(self) -> Last:
+        """Have nothing more delivered, and hand on what was and nobody keeps. What is kept comes again by itself."""
         ...
 
 

@@ -41,12 +41,15 @@ class Outage:
         self._told_at, self._left_out, self._lasts = now, 0, True
         _log.warning("pull source away", name=self._source, since=since, error=str(away), left_out=left_out)
 
-    def over(self) -> None:
-        """It answers."""
-        since, self._since = self._since, None
+    def reached(self) -> None:
+        """It lets us in; whether it delivers is not known yet."""
         if not self._is_known:
             self._is_known = True
             _log.info("pull source connected", name=self._source)
+
+    def over(self) -> None:
+        """It delivers."""
+        since, self._since = self._since, None
         if since is not None and self._lasts:
             self._lasts = False
             seconds = round((self._clock.now() - since).total_seconds(), 1)

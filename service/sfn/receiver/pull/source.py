@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,6 +28,8 @@ FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 15.0
 RETRY_AFTER: Final = 1.0
 """Seconds until the inbox is asked again, where it does not say."""
+LAST_LOOK: Final = 2.0
+"""Most seconds after a drain until the inbox knows that catalogs have to be looked at for what was given up."""
 AFTER_DEFECT: Final = 60.0
 """Seconds until a message comes again of which an error of our own made nothing."""
 
@@ -85,8 +88,9 @@ class Source:
         self._pause = FIRST_PAUSE
         self._hold = 0.0
         """Seconds for which nothing more is fetched, as the inbox took nothing."""
-        self._owes_a_look = False
-        """Something was published that never came here, so the catalogs have to be looked at."""
+        self._owes_a_look = not server.keeps
+        """Something may have been published that never came here, so the catalogs have to be looked at: at first what
+        was while nobody ran."""
 
     async def run(self, stop: anyio.Event) -> None:
         """Fetch until a stop, and end what is in hand within the drain.
@@ -112,6 +116,10 @@ class Source:
         self._idle.cancel()
         await anyio.sleep(self._terms.drain.total_seconds())
         _log.warning("pulled messages given up", name=self._name)
+        if not self._server.keeps:
+            self._owes_a_look = True
+            with anyio.move_on_after(LAST_LOOK):
+                await self._make_up()
         everything.cancel()
 
     async def _connected(self, stop: anyio.Event) -> None:
@@ -122,23 +130,37 @@ class Source:
                 feed = await stack.enter_async_context(self._server.opened())
             if feed is None:
                 return
-            self._outage.over()
-            self._pause = FIRST_PAUSE
+            self._outage.reached()
             self._seen.connected(self._name, is_connected=True)
             stack.callback(self._seen.connected, self._name, is_connected=False)
             await self._fetch(feed, stop)
 
     async def _fetch(self, feed: Feed, stop: anyio.Event) -> None:
-        lost = 0
+        lost, handled = 0, False
         while not stop.is_set():
             lost = self._counted_lost(feed, lost)
             await self._make_up()
             messages = await self._next(feed)
-            async with anyio.create_task_group() as tasks:
-                for message in messages:
-                    tasks.start_soon(self._handle, message)
+            if (handled or not messages) and not stop.is_set():
+                # Who may fetch, and may not acknowledge, learns of it only after the first ones.
+                self._works()
+            handled = True
+            await self._handle_all(messages)
             hold, self._hold = self._hold, 0.0
             await self._rest(stop, hold)
+        await self._finish(feed, lost)
+
+    async def _finish(self, feed: Feed, lost: int) -> None:
+        """Take what was delivered here and nobody else will ever have."""
+        last = await feed.end()
+        self._counted_lost(feed, lost)
+        self._owes_a_look = self._owes_a_look or not last.is_all
+        await self._handle_all(last.messages)
+        await self._make_up()
+
+    def _works(self) -> None:
+        self._outage.over()
+        self._pause = FIRST_PAUSE
 
     def _counted_lost(self, feed: Feed, before: int) -> int:
         lost = feed.lost
@@ -172,6 +194,11 @@ class Source:
                 _log.exception("catalogs not looked at", name=self._name)
             else:
                 self._owes_a_look = False
+
+    async def _handle_all(self, messages: Sequence[Message]) -> None:
+        async with anyio.create_task_group() as tasks:
+            for message in messages:
+                tasks.start_soon(self._handle, message)
 
     async def _handle(self, message: Message) -> None:
         # Who can't be told that a message is taken delivers it again, and the connection is lost anyway.

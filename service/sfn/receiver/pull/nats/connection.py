@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -26,7 +25,7 @@ from typing_extensions import override
 
 from sfn.errors import SfnError
 from sfn.receiver.pull import Away
-from sfn.receiver.pull.nats import login
+from sfn.receiver.pull.nats.login import Login
 from sfn.receiver.pull.nats.terms import Terms
 
 PATIENCE: Final = 5
@@ -106,7 +105,7 @@ class Connection:
         """Have something done once the connection is lost."""
         self._on_lost.append(act)
 
-    async def open(self, known: login.Login) -> None:
+    async def open(self, known: Login) -> None:
         """Connect to one of the servers.
 
         Raises:
@@ -166,6 +165,15 @@ class Connection:
         with self.told():
             await self._subscribed.pop(subject).unsubscribe()
             await self._settle()
+
+    async def drain(self, subject: str) -> None:
+        """Have no more of them, and wait until those that are here were told.
+
+        Raises:
+            Away: the connection is lost.
+        """
+        with self.told():
+            await self._subscribed.pop(subject).drain()  # type: ignore[no-untyped-call]
 
     async def _settle(self) -> None:
         # A refusal comes before the answer to what is asked after it, and nats-py's first question may overtake.
@@ -232,13 +240,15 @@ class Connection:
 
 
 @asynccontextmanager
-async def connected(terms: Terms) -> AsyncIterator[Connection]:
+async def connected(terms: Terms, known: Login) -> AsyncIterator[Connection]:
     """A new connection; closed in the end.
+
+    Args:
+        known: who asks.
 
     Raises:
         Away: none is to be had, or it is lost.
     """
-    known = await anyio.to_thread.run_sync(login.read, terms, abandon_on_cancel=True)
     connection = Connection(terms)
     try:
         await connection.open(known)

@@ -11,14 +11,15 @@ from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from sfn.receiver.pull import Away
 from sfn.receiver.pull.nats.connection import PATIENCE, Connection
-from sfn.receiver.pull.nats.subjects import overlap
 from sfn.receiver.pull.nats.terms import Durable
+from sfn.receiver.pull.subjects import overlap
 
 ACK_WAIT: Final = 60.0
 """Seconds after which a message that was delivered comes again: longer than the slowest disk takes."""
 IN_HAND: Final = 1_000
 """Messages that all replicas together may have in hand."""
 
+_ENDLESS: Final = "that delivers for as long as nobody acknowledges"
 _NO_STREAM: Final = 10_059
 """JetStream's error code."""
 
@@ -99,6 +100,8 @@ class Consumer:
         for expected, found, is_right in (
             ("that is pulled from", "one that pushes", config.deliver_subject is None),
             ("with explicit acknowledgements", f"{config.ack_policy}", config.ack_policy == AckPolicy.EXPLICIT),
+            # What the inbox does not take is given back each time, and each time counts.
+            (_ENDLESS, f"max_deliver {config.max_deliver}", config.max_deliver in {None, -1}),
             (f"of the subject {self._subject}", ", ".join(subjects), self._subject in subjects),
         ):
             if not is_right:

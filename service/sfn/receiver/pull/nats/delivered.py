@@ -58,6 +58,14 @@ class Delivered:
                 break
         return found
 
+    def finish(self) -> None:
+        """Nothing more will come."""
+        self._put.close()
+
+    async def last(self) -> Sequence[Msg]:
+        """All until nothing more will come."""
+        return [message async for message in self._got]
+
     def close(self) -> None:
         """Nobody takes any more of them."""
         self._put.close()

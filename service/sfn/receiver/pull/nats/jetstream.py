@@ -17,7 +17,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from sfn.dialects import Headers
-from sfn.receiver.pull import Away, Message
+from sfn.receiver.pull import Away, Last, Message
 from sfn.receiver.pull.nats.connection import CLOSED_WITHIN, Connection, Room
 from sfn.receiver.pull.nats.delivered import BATCH, Delivered, headers_of
 from sfn.receiver.pull.nats.terms import Durable
@@ -71,9 +71,13 @@ class _Consumed:
         self._durable, self._inbox = durable, inbox
         self._open = 0
         """Messages that the open request still lets through; 0 where none is open."""
+        self._ended: Away | None = None
+        """How a request ended, if badly: raised once what came before that is handed on."""
         self._heard_at = anyio.current_time()
 
     async def next(self) -> Sequence[Message]:
+        if self._ended is not None:
+            raise self._ended
         if self._open <= 0:
             await self._ask()
         arrived = await self._delivered.next()
@@ -91,7 +95,12 @@ class _Consumed:
         for message in arrived:
             if not message.reply:
                 self._note(message)
+        if self._ended is not None and not messages:
+            raise self._ended
         return messages
+
+    async def end(self) -> Last:
+        return Last((), is_all=True)
 
     async def give_back(self) -> None:
         """Have delivered at once to somebody else what was delivered here and not looked at."""
@@ -115,7 +124,7 @@ class _Consumed:
         self._open = 0
         if status not in _ENDED:
             found = "nobody who answers" if status == _NOBODY else f"{status} {said}".strip()
-            raise Away(
+            self._ended = Away(
                 self._where,
                 expected=f"messages of the consumer {self._durable.name} of the stream {self._durable.stream}",
                 found=found,

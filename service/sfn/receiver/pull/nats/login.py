@@ -12,8 +12,11 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from sfn.errors import Scope, Transient
 from sfn.receiver.pull import Away
 from sfn.receiver.pull.nats.terms import Terms
+from sfn.threads import Late, Threads
+from sfn.watched import silent
 
 MAX_FILE: Final = 65_536
 """Most bytes of a file with a secret."""
@@ -61,8 +64,40 @@ class Login:
     password: str | None = field(default=None, repr=False)
 
 
-def read(terms: Terms) -> Login:
-    """Read all files of a source; blocks.
+class Files:
+    """The files of a source. A mount that hangs has one thread hang, however often they are read.
+
+    Args:
+        terms: of the source.
+        patience: seconds for all of them.
+    """
+
+    def __init__(self, terms: Terms, patience: float) -> None:
+        self._terms, self._patience = terms, patience
+        # Nothing but looks: the end of a process need not wait for them, as it does for those of stores.
+        self._threads = Threads(1, patience, Scope.INBOX)
+
+    async def read(self) -> Login:
+        """What they hold now.
+
+        Raises:
+            Away: one can't be read in time, or makes no sense.
+        """
+        terms = self._terms
+        try:
+            found = await self._threads.run(f"read the files of {terms.where}", lambda _: _read(terms))
+        except Transient as error:
+            raise Away(terms.where, expected=error.expected, found=error.found, remedy=error.remedy) from None
+        if isinstance(found, Late):
+            named = (terms.credentials_file, terms.token_file, terms.password_file, terms.ca_file)
+            files = ", ".join(str(file) for file in named if file is not None) or "the system's certificates"
+            found_instead, remedy = silent(self._patience), "see whether a mount hangs"
+            raise Away(f"{terms.where}: {files}", expected="files that can be read", found=found_instead, remedy=remedy)
+        return found
+
+
+def _read(terms: Terms) -> Login:
+    """Read all of them; blocks.
 
     Raises:
         Away: one can't be read, or makes no sense.

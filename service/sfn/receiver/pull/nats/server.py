@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sfn.receiver.pull import Feed
-from sfn.receiver.pull.nats.connection import connected
+from sfn.receiver.pull.nats.connection import PATIENCE, connected
 from sfn.receiver.pull.nats.consumer import Consumer
 from sfn.receiver.pull.nats.core import subscribed
 from sfn.receiver.pull.nats.jetstream import consumed
+from sfn.receiver.pull.nats.login import Files
 from sfn.receiver.pull.nats.terms import Terms
 
 
@@ -21,7 +22,7 @@ class NatsServer:
     """
 
     def __init__(self, terms: Terms) -> None:
-        self._terms = terms
+        self._terms, self._files = terms, Files(terms, PATIENCE)
 
     @property
     def keeps(self) -> bool:
@@ -30,7 +31,7 @@ class NatsServer:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Feed]:
         terms = self._terms
-        async with connected(terms) as connection:
+        async with connected(terms, await self._files.read()) as connection:
             if terms.durable is None:
                 async with subscribed(connection, terms.subject, terms.group) as feed:
                     yield feed
@@ -46,7 +47,7 @@ class NatsServer:
             Away: no server answers or lets us in, or the subject, the stream or its consumer can't be had.
         """
         terms = self._terms
-        async with connected(terms) as connection:
+        async with connected(terms, await self._files.read()) as connection:
             if terms.durable is None:
                 # In no group: its messages are the service's.
                 async with subscribed(connection, terms.subject, ""):

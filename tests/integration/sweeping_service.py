@@ -1,7 +1,6 @@
-"""`python -m tests.integration.replay.service serve --config FILE`: the service, that sweeps a catalog again at once.
+"""`python -m tests.integration.sweeping_service serve --config FILE`: the service, that sweeps a catalog again at once.
 
-How long two sweeps of one are kept apart is a constant of the product. A request that the gateway does not see through
-has the catalog swept, and there are several here.
+How long two sweeps of one are kept apart is a constant of the product, and longer than a test wishes to wait.
 """
 
 from __future__ import annotations
