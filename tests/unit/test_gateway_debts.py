@@ -38,10 +38,16 @@ class Taking:
         return [note.id for note in self.notes if isinstance(note, Intent)]
 
 
-async def test_every_catalog_is_swept_now_and_asked_for_later() -> None:
+def owing() -> tuple[Taking, Debts]:
+    """An inbox, and the sweep of a catalog that is owed to it."""
     inbox = Taking()
     debts = Debts(inbox)
     debts.owe("prod", "1")
+    return inbox, debts
+
+
+async def test_every_catalog_is_swept_now_and_asked_for_later() -> None:
+    inbox, debts = owing()
     debts.owe("lab", "2")
     assert await debts.pay_once()
     assert inbox.notes == [
@@ -53,9 +59,7 @@ async def test_every_catalog_is_swept_now_and_asked_for_later() -> None:
 
 
 async def test_the_end_of_the_process_pays_what_is_owed_or_says_what_is_not() -> None:
-    inbox = Taking()
-    debts = Debts(inbox)
-    debts.owe("prod", "1")
+    inbox, debts = owing()
     await debts.pay_at_last()
     assert inbox.opened == ["1"]
     debts.owe("lab", "2")
@@ -68,9 +72,7 @@ async def test_the_end_of_the_process_pays_what_is_owed_or_says_what_is_not() ->
 @pytest.mark.parametrize("trouble", ["hangs", "is_broken"])
 async def test_whatever_befalls_the_last_try_is_said(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfn.gateway.debts.AGAIN", 0.05)
-    inbox = Taking()
-    debts = Debts(inbox)
-    debts.owe("prod", "1")
+    inbox, debts = owing()
     setattr(inbox, trouble, True)
     with capture_logs() as logs:
         await debts.pay_at_last()
@@ -78,9 +80,7 @@ async def test_whatever_befalls_the_last_try_is_said(trouble: str, monkeypatch: 
 
 
 async def test_what_was_being_paid_as_the_process_ended_is_owed_still() -> None:
-    inbox = Taking()
-    debts = Debts(inbox)
-    debts.owe("prod", "1")
+    inbox, debts = owing()
     inbox.hangs = True
     with anyio.move_on_after(0.02):
         await debts.pay()
@@ -90,9 +90,7 @@ async def test_what_was_being_paid_as_the_process_ended_is_owed_still() -> None:
 
 
 async def test_what_is_not_known_to_be_paid_is_paid_again() -> None:
-    inbox = Taking()
-    debts = Debts(inbox)
-    debts.owe("prod", "1")
+    inbox, debts = owing()
     inbox.is_cut_off = True
     assert not await debts.pay_once()
     inbox.is_cut_off = False
@@ -102,9 +100,7 @@ async def test_what_is_not_known_to_be_paid_is_paid_again() -> None:
 
 async def test_what_is_owed_after_that_is_asked_for_from_then_on() -> None:
     """An id that is put again is left as it is."""
-    inbox = Taking()
-    debts = Debts(inbox)
-    debts.owe("prod", "1")
+    inbox, debts = owing()
     inbox.is_cut_off = True
     assert not await debts.pay_once()
     inbox.is_cut_off = False

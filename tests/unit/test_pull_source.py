@@ -2,174 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 
 import anyio
 import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
-from typing_extensions import override
 
-from sfn.clock import SystemClock
 from sfn.daemon import causes
-from sfn.dialects import Headers
 from sfn.errors import Broken, Scope, Transient
-from sfn.receiver.concern import Concern
-from sfn.receiver.pull import Away, Last, source
-from sfn.receiver.pull.source import Source, Terms
-from sfn.receiver.taking import Taking
-from sfn.telemetry.metrics import Metrics
-from sfn.words import Accepted, Hint, Note, TableName
-from tests.integration.listening import Inbox
-from tests.integration.pulling import LIMIT, SENDER, event, subjects
+from sfn.receiver.pull import Last, source
+from tests.integration.pulling import event, subjects
 from tests.integration.waiting import until
+from tests.unit.pulled import GONE, SHORT, BusyAtFirst, Ground, Message, Server, Stuck
 
 BROKEN = Broken("inbox", expected="a sound inbox", found="another")
-BUSY = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.01)
-SHORT = 0.05
-GONE = Away("pull.events", expected="an answer", found="none")
-
-
-@dataclass
-class Message:
-    """A message in memory.
-
-    Attributes:
-        told: what its server was told of it.
-        told_at: when it was told last.
-        error: raised instead.
-        keeps: its server does.
-    """
-
-    body: bytes
-    headers: Headers = ()
-    told: list[str] = field(default_factory=list)
-    error: Exception | None = None
-    keeps: bool = True
-    told_at: float = 0.0
-
-    async def taken(self) -> None:
-        if self.error is not None:
-            raise self.error
-        self.told.append("taken")
-        self.told_at = anyio.current_time()
-
-    async def again(self, after: float) -> bool:
-        if self.error is not None:
-            raise self.error
-        self.told_at = anyio.current_time()
-        if self.keeps:
-            self.told.append(f"again after {after:g}")
-        return self.keeps
-
-
-@dataclass
-class Server:
-    """A server in memory: each connection delivers one of its lists of batches, and is lost then.
-
-    Attributes:
-        stays: it is not lost, and nothing more comes.
-        opened_at: when it was connected to, or asked in vain.
-        away: so often it does not answer.
-        lost: as a feed says it.
-        last: as a feed has it in the end.
-    """
-
-    connections: list[list[Sequence[Message]]] = field(default_factory=list)
-    keeps: bool = True
-    opened_at: list[float] = field(default_factory=list)
-    away: int = 0
-    lost: int = 0
-    stays: bool = False
-    last: Last = Last((), is_all=True)
-    _batches: list[Sequence[Message]] | None = None
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Server]:
-        self.opened_at.append(anyio.current_time())
-        if len(self.opened_at) <= self.away:
-            raise GONE
-        self._batches = self.connections.pop(0) if self.connections else None
-        yield self
-
-    async def next(self) -> Sequence[Message]:
-        await anyio.lowlevel.checkpoint()
-        if self._batches is None:
-            await anyio.sleep_forever()
-            raise AssertionError
-        if not self._batches and self.stays:
-            await anyio.sleep(0.01)
-            return ()
-        if not self._batches:
-            raise GONE
-        return self._batches.pop(0)
-
-    async def end(self) -> Last:
-        return self.last
-
-
-class Stuck(Inbox):
-    """Takes no event, though a look at a catalog."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stuck = anyio.Event()
-
-    @override
-    async def put(self, notes: Sequence[Note]) -> Accepted:
-        if any(isinstance(note, Hint) and isinstance(note.subject, TableName) for note in notes):
-            self.stuck.set()
-            await anyio.sleep_forever()
-        return await super().put(notes)
-
-
-class BusyAtFirst(Inbox):
-    """Takes nothing of the first put."""
-
-    @override
-    async def put(self, notes: Sequence[Note]) -> Accepted:
-        self.failure = None if self.entered.is_set() else BUSY
-        return await super().put(notes)
-
-
-@dataclass
-class Ground:
-    """A source that runs.
-
-    Attributes:
-        stop: ends it.
-    """
-
-    server: Server
-    inbox: Inbox = field(default_factory=Inbox)
-    metrics: Metrics = field(default_factory=lambda: Metrics(version="1", catalogs=["prod"], sources=["events"]))
-    stop: anyio.Event = field(default_factory=anyio.Event)
-
-    async def run(self) -> None:
-        source = Source(
-            Terms("events", SENDER, LIMIT, timedelta(seconds=1)),
-            self.server,
-            Taking(self.inbox, concern=Concern(lambda _: True), counted=self.metrics.events),
-            clock=SystemClock(),
-            counted=self.metrics.events,
-            seen=self.metrics.pulls,
-        )
-        await source.run(self.stop)
-
-    def has_asked(self, times: int) -> bool:
-        return len(self.server.opened_at) == times
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        with anyio.fail_after(20):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.run)
-                yield
-                self.stop.set()
 
 
 async def test_a_broken_inbox_ends_the_source_and_nothing_more_is_acknowledged() -> None:
@@ -237,10 +84,7 @@ async def test_a_server_that_is_away_is_asked_after_longer_and_longer_pauses(mon
     with capture_logs() as logs:
         async with ground.running():
             await until(lambda: len(logs) == 3)
-    first, second, third = (
-        later - before for before, later in zip(server.opened_at, server.opened_at[1:], strict=False)
-    )
-    assert (first >= SHORT, second >= 2 * SHORT, third >= 4 * SHORT) == (True, True, True)
+    assert server.was_asked_less_and_less_often
     assert [record["event"] for record in logs] == [
         "pull source away",
         "pull source connected",
@@ -258,10 +102,7 @@ async def test_a_server_that_lets_us_in_and_refuses_what_follows_is_away_still(
     with capture_logs() as logs:
         async with ground.running():
             await until(lambda: len(server.opened_at) == 4)
-    first, second, third = (
-        later - before for before, later in zip(server.opened_at, server.opened_at[1:], strict=False)
-    )
-    assert (first >= SHORT, second >= 2 * SHORT, third >= 4 * SHORT) == (True, True, True)
+    assert server.was_asked_less_and_less_often
     assert [record["event"] for record in logs] == ["pull source connected", "pull source away"]
 
 
