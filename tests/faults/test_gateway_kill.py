@@ -15,7 +15,7 @@ import anyio.to_thread
 from sfn.demo.fixture import RestCatalogServer
 from tests.faults import fleet, inboxes
 from tests.faults.asking_service import ASKS
-from tests.faults.committers import Committers, Shop
+from tests.faults.committers import ON_ONE_TABLE, Committers, Shop
 from tests.faults.lake import NAMESPACE
 from tests.faults.observer import Observer
 from tests.faults.service import CATALOG, Service, Setting, eventually, started
@@ -43,6 +43,7 @@ class Figures:
         answered, conflicts, refused: see `Committers`.
         cut_off: commits of which nobody was told.
         made: those of them that the catalog made.
+        halved: those of them whose table had another writer that was told of all its commits.
         wrong: tables whose files differ from the catalog in the end.
         steps: how often a file was seen to go on.
         moved_back: how often to go back.
@@ -60,6 +61,7 @@ class Figures:
     refused: int = 0
     cut_off: int = 0
     made: int = 0
+    halved: int = 0
     wrong: list[str] = field(default_factory=list)
     steps: int = 0
     moved_back: int = 0
@@ -78,6 +80,8 @@ async def test_no_commit_is_lost_however_often_the_gateway_is_killed(tmp_path: P
     assert figures.answered + figures.cut_off >= COMMITS_A_ROUND * ROUNDS
     # The kills were aimed: that all is right in the end says something.
     assert figures.made >= ROUNDS
+    # Of two writers of one table one was answered and the other cut off: in a few rounds it may not come to that.
+    assert figures.halved >= ROUNDS // 10
 
 
 async def _rounds(folder: Path, rounds: int, *, within: float) -> Figures:
@@ -180,7 +184,9 @@ def _count_cut_off(committers: Committers, found: Truth, figures: Figures) -> No
         document = committers.shop.pointed(one.table).document
         if document is not None and one.table not in figures.wrong:
             lags[one.table] = (document.written_at - one.sent_at).total_seconds()
+    shared = Counter(one.table for one in made if one.snapshot and one.writer < ON_ONE_TABLE)
     figures.cut_off, figures.made = len(committers.cut_off), len(made)
+    figures.halved = sum(writers == 1 for writers in shared.values())
     figures.longest_lag = round(max(lags.values(), default=0.0), 2)
     asks = Counter(sum(lag >= ask.total_seconds() for ask in ASKS) for lag in lags.values())
     figures.by_ask = dict(sorted(asks.items()))
