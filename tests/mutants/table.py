@@ -219,6 +219,12 @@ TABLE = (
         'assert line.document(B)["metadata_file_path"] == second.metadata_location',
     ),
     Mutant(
+        "09-what-leads-on-makes-room-first",
+        9,
+        f"{ORDER}::test_what_leads_on_makes_room_only_after_what_would_lead_back",
+        'assert line.document(A)["state"] == "renamed"',
+    ),
+    Mutant(
         "09-document-not-read-after-the-hint",
         9,
         f"{SLEEPERS}::test_a_late_hint_is_found_out_by_the_document",

@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from sfn.errors import Transient
 from sfn.pointer import hintfile
 from sfn.publish.policy import Policy
 from sfn.words import Hint
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, B, Line, key_of
+from tests.unit.publishing import AT, LAG, A, B, Line, TornStore, key_of
 
 pytestmark = pytest.mark.anyio
 
@@ -102,6 +103,37 @@ async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_
     assert waited > 60
     await line.work(3600)
     assert (line.document(A)["state"], line.document(B, there)["state"]) == ("dropped", "dropped")
+
+
+async def test_what_leads_on_makes_room_only_after_what_would_lead_back() -> None:
+    """The store took the file at the new place and no more, when a new table had the old name at the old place."""
+    line, there = Line(), "file:///warehouse/n/there"
+    line.store = store = TornStore()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    second = line.catalog.commit(B)
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    third = line.catalog.commit(B, location=there)
+    line.clock.turn(2 * LAG.total_seconds())
+    await line.inbox.put([Hint(B)])
+    store.torn = True
+    with pytest.raises(Transient):
+        await line.work(only=lambda table: table == B)
+    store.torn = False
+    line.clock.turn(TERMS.lease.total_seconds())
+    await line.inbox.put([Hint(A, renamed_to=B)])
+    await line.work(2 * LAG.total_seconds(), only=lambda table: table == A)
+    assert (line.document(A)["state"], line.document(B)["metadata_file_path"]) == ("renamed", second.metadata_location)
+    assert line.document(B, there)["metadata_file_path"] == third.metadata_location
+
+    line.catalog.create(A, AT)
+    await line.inbox.put([Hint(A)])
+    await line.work(2 * LAG.total_seconds(), only=lambda table: table == A)
+    assert line.document(A)["state"] == "renamed"
+    await line.work(3600)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "moved")
 
 
 async def test_an_abandoned_pointer_of_the_same_number_does_not_come_back() -> None:

@@ -151,7 +151,7 @@ async def test_what_is_cut_out_of_a_large_body_says_the_same(answer: dict[str, o
             yield body[start : start + 7]
 
     cut = await cut_grants(body[:10], parts())
-    assert b'"properties"' not in cut
+    assert msgspec.json.decode(cut, type=dict).keys() <= {"config", "storage-credentials"}
     try:
         whole = read_grants(body)
     except Unintelligible:

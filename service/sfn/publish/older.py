@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from sfn.errors import LocationRefused
+from sfn.pointer.location import checked
 from sfn.pointer.naming import MAIN
 from sfn.publish.inventory import beside
 from sfn.publish.own import Own
 from sfn.publish.policy import OnDrop
 from sfn.publish.scene import Scene
-from sfn.words import Ask, TableName
+from sfn.words import Ask, Table, TableName
 
 
 def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
@@ -41,6 +43,35 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
         and doc.as_of < newest.as_of
     ]
     return list(dict.fromkeys([*known, *found]))
+
+
+def left_behind(scene: Scene, own: Own) -> list[Ask]:
+    """Rows whose file lies beside ours that leads on, names the same table, and will not stay what it is.
+
+    The table is elsewhere by the catalog's word, or nowhere: a reader that followed ours would come back to that file.
+    None where files of dropped tables stay.
+    """
+    doc = own.doc
+    if doc is None or doc.guid is None or doc.moved_to is None or scene.policy.on_drop is OnDrop.KEEP:
+        return []
+    stuck = {row.table for row, _ in scene.facts.others_with(doc.guid, scene.name) if row.is_stuck}
+    beside_it = {
+        TableName(scene.name.catalog, other.namespace, other.name)
+        for other in beside(scene.inventory, own.site)
+        if other.live and other.ref == MAIN and (other.guid, other.catalog_id) == (doc.guid, doc.catalog_id)
+    }
+    return [Ask(name, own.site.text) for name in sorted(beside_it - stuck) if not _stays(scene, name, doc.guid, own)]
+
+
+def _stays(scene: Scene, name: TableName, uuid: str, own: Own) -> bool:
+    """Whether a name has the table at a site."""
+    table = scene.facts.look(name).found
+    if not isinstance(table, Table) or table.uuid != uuid:
+        return False
+    try:
+        return scene.policy.site(name, checked(table.location, scene.policy.allowed)) == own.site
+    except LocationRefused:
+        return True
 
 
 def older_first(scene: Scene) -> tuple[datetime, str]:

@@ -11,7 +11,7 @@ from sfn.pointer.naming import MAIN
 from sfn.publish.changes import Draft
 from sfn.publish.facts import MayStep
 from sfn.publish.inventory import beside, is_named
-from sfn.publish.older import older_files, older_first
+from sfn.publish.older import left_behind, older_files, older_first
 from sfn.publish.own import Own
 from sfn.publish.scene import Scene
 from sfn.words import Ask, Backward, Dead, Findings, Later, Reason, Step, Story, Table, TableName
@@ -96,12 +96,12 @@ def _trusted_at(scene: Scene, table: Table, relation: Relation | None) -> dateti
 
 
 def _older_than_replaced(scene: Scene, table: Table) -> tuple[Ask, ...]:
-    """Rows with older files of the table whose file makes room for another's, see `older_files`."""
+    """Rows with older files of the table whose file makes room for another's, see `older_files` and `left_behind`."""
     here = scene.here
     doc = here.doc if here is not None else None
-    if here is None or doc is None or not doc.live or doc.guid is None or doc.guid == table.uuid:
+    if here is None or doc is None or doc.guid is None or doc.guid == table.uuid:
         return ()
-    return tuple(older_files(scene, doc.guid, [here]))
+    return tuple(older_files(scene, doc.guid, [here]) if doc.live else left_behind(scene, here))
 
 
 def _older_of_the_name(scene: Scene, here: Own) -> tuple[Ask, ...]:
