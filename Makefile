@@ -3,6 +3,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Where it is set, each of the many processes of a test run compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -30,7 +32,7 @@ help: ## list the targets
 venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.lock pins it
 	@:
 
-# The lock has every package: a pip that looks for others by itself fails once one that is named with an extra has a newer
+# pip would compile on one processor. The lock has every package: a pip that looks for others by itself fails once one that is named with an extra has a newer
 # version than the lock.
 .venv/installed: deploy/requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 "make: $(PYTHON) must be Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
@@ -38,7 +40,8 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests and the demo (some 510 MB): a few minutes where pip has none of them yet"
 	@$(PYTHON) -m venv .venv
 	@[[ -t 2 ]] && screen=1 || screen=0; \
-	$(BIN)/pip install --progress-bar off --require-hashes --no-deps -r $< | awk -v screen=$$screen "$$FETCHED" >&2
+	$(BIN)/pip install --progress-bar off --no-compile --require-hashes --no-deps -r $< | awk -v screen=$$screen "$$FETCHED" >&2
+	@$(BIN)/python -m compileall -q -j 0 .venv/lib
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@broken=$$($(BIN)/pip check) || { echo >&2 "$$broken"; exit 1; }
 	@touch $@

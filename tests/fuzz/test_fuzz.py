@@ -14,7 +14,7 @@ import pytest
 
 from tests.fuzz.targets import ROOT, TARGETS, Loaded
 
-SECONDS = 30
+SECONDS = 12
 
 
 def fuzzed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
