@@ -32,8 +32,8 @@ help: ## list the targets
 venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.lock pins it
 	@:
 
-# pip would compile on one processor. The lock has every package: a pip that looks for others by itself fails once one that is named with an extra has a newer
-# version than the lock.
+# The lock has every package: a pip that looks for others by itself fails once one that is named with an extra has a newer
+# version than the lock. What pip compiles it compiles on one processor.
 .venv/installed: deploy/requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 "make: $(PYTHON) must be Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo >&2 "make: $(PYTHON) lacks ensurepip; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }

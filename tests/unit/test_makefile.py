@@ -84,8 +84,9 @@ def fixture_fetching(tree: Path) -> Path:
         "echo 'Installing collected packages: a, b'\n"
     )
     pip.chmod(0o755)
-    (tree / "python").write_text("#!/bin/sh\n")
-    (tree / "python").chmod(0o755)
+    for python in (tree / "python", tree / ".venv" / "bin" / "python"):
+        python.write_text("#!/bin/sh\n")
+        python.chmod(0o755)
     return tree
 
 
