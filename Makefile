@@ -33,7 +33,7 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 	@:
 
 # The lock has every package: a pip that looks for others by itself fails once one that is named with an extra has a newer
-# version than the lock. What pip compiles it compiles on one processor.
+# version than the lock. What pip compiles it compiles on one processor; as with it, what can't be compiled is no failure.
 .venv/installed: deploy/requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 "make: $(PYTHON) must be Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo >&2 "make: $(PYTHON) lacks ensurepip; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
@@ -41,7 +41,7 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 	@$(PYTHON) -m venv .venv
 	@[[ -t 2 ]] && screen=1 || screen=0; \
 	$(BIN)/pip install --progress-bar off --no-compile --require-hashes --no-deps -r $< | awk -v screen=$$screen "$$FETCHED" >&2
-	@$(BIN)/python -m compileall -q -j 0 .venv/lib
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@broken=$$($(BIN)/pip check) || { echo >&2 "$$broken"; exit 1; }
 	@touch $@

@@ -225,6 +225,12 @@ TABLE = (
         'assert line.document(A)["state"] == "renamed"',
     ),
     Mutant(
+        "09-what-stays-is-waited-for",
+        9,
+        f"{ORDER}::test_it_does_not_wait_for_a_file_that_stays",
+        'assert (line.document(A)["guid"], line.document(B)["state"]) == (second.uuid, "current")',
+    ),
+    Mutant(
         "09-document-not-read-after-the-hint",
         9,
         f"{SLEEPERS}::test_a_late_hint_is_found_out_by_the_document",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from sfn.errors import Transient
 from sfn.pointer import hintfile
-from sfn.publish.policy import Policy
-from sfn.words import Hint
+from sfn.publish.policy import OnDrop, Policy
+from sfn.words import Dead, Hint, Reason, Released
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, B, Line, TornStore, key_of
+from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, Line, TornStore, key_of
 
 pytestmark = pytest.mark.anyio
+
+ELSEWHERE = "file:///warehouse/elsewhere"
 
 
 async def test_memory_skips_nothing_for_an_event_that_says_no_more_than_look() -> None:
@@ -105,17 +108,18 @@ async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_
     assert (line.document(A)["state"], line.document(B, there)["state"]) == ("dropped", "dropped")
 
 
-async def test_what_leads_on_makes_room_only_after_what_would_lead_back() -> None:
-    """The store took the file at the new place and no more, when a new table had the old name at the old place."""
-    line, there = Line(), "file:///warehouse/n/there"
+async def moved_and_its_old_file_live(line: Line) -> None:
+    """B, which was A, is elsewhere, and the store took its file there and no more: A leads on to that, and B's old one
+    is still live. At the old place there is a new table A now.
+    """
     line.store = store = TornStore()
     line.catalog.create(A)
     await line.hear(Hint(A), seconds=20)
     line.catalog.rename(A, B)
-    second = line.catalog.commit(B)
+    line.catalog.commit(B)
     await line.inbox.put([Hint(B)])
     await line.work(only=lambda table: table == B)
-    third = line.catalog.commit(B, location=there)
+    line.catalog.commit(B, location=ELSEWHERE)
     line.clock.turn(2 * LAG.total_seconds())
     await line.inbox.put([Hint(B)])
     store.torn = True
@@ -125,15 +129,61 @@ async def test_what_leads_on_makes_room_only_after_what_would_lead_back() -> Non
     line.clock.turn(TERMS.lease.total_seconds())
     await line.inbox.put([Hint(A, renamed_to=B)])
     await line.work(2 * LAG.total_seconds(), only=lambda table: table == A)
-    assert (line.document(A)["state"], line.document(B)["metadata_file_path"]) == ("renamed", second.metadata_location)
-    assert line.document(B, there)["metadata_file_path"] == third.metadata_location
-
+    assert [line.document(table)["state"] for table in (A, B)] == ["renamed", "current"]
     line.catalog.create(A, AT)
     await line.inbox.put([Hint(A)])
+
+
+async def test_what_leads_on_makes_room_only_after_what_would_lead_back() -> None:
+    line = Line()
+    await moved_and_its_old_file_live(line)
     await line.work(2 * LAG.total_seconds(), only=lambda table: table == A)
     assert line.document(A)["state"] == "renamed"
     await line.work(3600)
     assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "moved")
+
+
+async def test_it_does_not_wait_for_a_file_that_stays() -> None:
+    """Two tables share the directory, and the one that was renamed is there still."""
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    await line.hear(Hint(B), Hint(A, renamed_to=B), seconds=60)
+    assert line.document(A)["state"] == "renamed"
+    second = line.catalog.create(A, AT)
+    await line.hear(Hint(A), seconds=60)
+    assert (line.document(A)["guid"], line.document(B)["state"]) == (second.uuid, "current")
+
+
+async def test_nor_for_one_that_nobody_may_end() -> None:
+    """What it has by now lies where nothing may be written, and its files stay as they are."""
+    line = Line()
+    await moved_and_its_old_file_live(line)
+    line.policy = replace(line.policy, allowed=(AT, ELSEWHERE))
+    line.catalog.commit(B, location="file:///somewhere/else")
+    await line.work(60, only=lambda table: table == A)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
+
+
+async def test_nor_for_one_that_waits_for_an_operator() -> None:
+    line = Line()
+    await moved_and_its_old_file_live(line)
+    line.clock.turn(TERMS.lease.total_seconds())
+    for claim in (await line.inbox.claim(EVERYTHING)).claims:
+        now = line.clock.now()
+        outcome = Dead(Reason.POISON, "") if claim.subject == B else Released(now, "")
+        assert await line.inbox.settle(claim, outcome, now)
+    await line.work(60)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
+
+
+async def test_nor_where_files_of_dropped_tables_stay() -> None:
+    line = Line(Policy("c1", replica_lag=LAG, swept=False, on_drop=OnDrop.KEEP))
+    await moved_and_its_old_file_live(line)
+    line.catalog.drop(B)
+    await line.work(3600)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
 
 
 async def test_an_abandoned_pointer_of_the_same_number_does_not_come_back() -> None:

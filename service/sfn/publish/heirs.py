@@ -45,9 +45,18 @@ def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir | None]:
             if not isinstance(found, Table):
                 draft.ask([candidate])
             elif found.uuid == uuid and found.left_alone is None:
-                heirs[uuid] = _heir(scene, candidate.table, found)
+                heirs[uuid] = heir_of(scene, candidate.table, found)
                 break
     return heirs
+
+
+def heir_of(scene: Scene, name: TableName, table: Table) -> Heir | None:
+    """A name with the table that the catalog says it has; None where a location of that is refused."""
+    try:
+        checked(table.metadata_location, scene.policy.allowed)
+        return Heir(name, table, checked(table.location, scene.policy.allowed))
+    except LocationRefused:
+        return None
 
 
 def may_lead_on(scene: Scene, doc: Document) -> bool:
@@ -68,11 +77,3 @@ def _candidates(scene: Scene, uuid: str) -> list[Ask]:
     asks = [Ask(told)] if told is not None and told != scene.name else []
     asks += [Ask(row.table, live.location) for row, live in others if row.table != told]
     return [ask for ask in asks if scene.policy.interest.covers(ask.table)]
-
-
-def _heir(scene: Scene, name: TableName, table: Table) -> Heir | None:
-    try:
-        checked(table.metadata_location, scene.policy.allowed)
-        return Heir(name, table, checked(table.location, scene.policy.allowed))
-    except LocationRefused:
-        return None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sfn.errors import LocationRefused
-from sfn.pointer.location import checked
 from sfn.pointer.naming import MAIN
+from sfn.publish.heirs import heir_of
 from sfn.publish.inventory import beside
 from sfn.publish.own import Own
 from sfn.publish.policy import OnDrop
@@ -64,14 +63,12 @@ def left_behind(scene: Scene, own: Own) -> list[Ask]:
 
 
 def _stays(scene: Scene, name: TableName, uuid: str, own: Own) -> bool:
-    """Whether a name has the table at a site."""
+    """Whether a name has the table at a site, or where no file of ours may follow it."""
     table = scene.facts.look(name).found
     if not isinstance(table, Table) or table.uuid != uuid:
         return False
-    try:
-        return scene.policy.site(name, checked(table.location, scene.policy.allowed)) == own.site
-    except LocationRefused:
-        return True
+    heir = heir_of(scene, name, table)
+    return heir is None or scene.policy.site(name, heir.place) == own.site
 
 
 def older_first(scene: Scene) -> tuple[datetime, str]:
