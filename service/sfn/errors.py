@@ -26,7 +26,8 @@
     │   ├ MalformedMetadata the metadata file is none
     │   ├ NotPermitted      the store does not let us read
     │   ├ Unreachable       the store does not answer, or can't be read
-    │   └ NotInstalled      a package is missing that this needs
+    │   ├ NotInstalled      a package is missing that this needs, or is of a version that does not do
+    │   └ NotSupported      an engine can't read what the table has; the remedy names one that can
     ├ Trouble(scope, retry_after)
     │   ├ Transient         try again later
     │   │   ├ Unsure        may have been applied: forget what was remembered, read again
@@ -173,7 +174,11 @@ class Unreachable(Unreadable):
 
 
 class NotInstalled(Unreadable):
-    """A package is missing; the remedy says how to install it."""
+    """A package is missing, or is of a version that does not do; the remedy says how to install it."""
+
+
+class NotSupported(Unreadable):
+    """An engine can't read what the table has; the remedy names one that can."""
 
 
 class Scope(StrEnum):

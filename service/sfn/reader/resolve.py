@@ -135,6 +135,28 @@ async def answer(files: Files, question: Question, opening: Opening, clock: Cloc
         return await search.run(opening)
 
 
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Which metadata file is a table's, before anybody looked into it.
+
+    Attributes:
+        key: its canonical URL.
+        then: the document that says so.
+    """
+
+    key: str
+    then: Then
+
+
+async def pointer(files: Files, question: Question, clock: Clock = _CLOCK) -> Pointer:
+    """The metadata file that a reader asks for, unopened: of a branch or tag without a file of its own the table's.
+
+    Raises:
+        Unreadable: see `sfn.errors` for its kinds.
+    """
+    return await _Search(Counted(files), question, clock.now()).pointer()
+
+
 async def history(files: Files, question: Question, limit: int, clock: Clock = _CLOCK) -> list[Entry]:
     """The newest commits of a table, in order: of its files of single commits, else of its metadata-log.
 
@@ -155,23 +177,30 @@ class _Search:
         self._files, self._question, self._now = files, question, now
         self._trust = question.trust
 
+    async def pointer(self) -> Pointer:
+        """Where its metadata file lies."""
+        then, _ = await self._found()
+        return Pointer(self._place(then.found)[1], then)
+
     async def run(self, opening: Opening) -> Resolved:
         """The answer."""
+        then, how = await self._found()
+        return await self._opened(then, how, opening)
+
+    async def _found(self) -> tuple[Then, How]:
+        """The document, and what it was found by."""
         question, wanted = self._question, self._question.wanted
         lookup = Lookup(self._files, self._trust, wanted)
         if question.as_of is not None:
-            then, how = await self._then(lookup, question.as_of)
-        elif question.ref == MAIN:
+            return await self._then(lookup, question.as_of)
+        if question.ref == MAIN:
             found, how = await lookup.leading()
-            then = Then(found)
-        else:
-            branch = Branch(self._files, self._trust, question.ref)
-            if (named := await branch.by_name(wanted)) is not None:
-                then, how = Then(named), How.NAME
-            else:
-                leading, how = await lookup.leading()
-                then = Then(await branch.beside(leading) or leading)
-        return await self._opened(then, how, opening)
+            return Then(found), how
+        branch = Branch(self._files, self._trust, question.ref)
+        if (named := await branch.by_name(wanted)) is not None:
+            return Then(named), How.NAME
+        leading, how = await lookup.leading()
+        return Then(await branch.beside(leading) or leading), how
 
     async def timeline(self, limit: int) -> list[Entry]:
         """The commits."""

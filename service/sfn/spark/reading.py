@@ -1,0 +1,81 @@
+"""Which engine reads a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sfn.errors import NotSupported, nearest
+from sfn.spark.asked import Asked, asked
+from sfn.spark.engine import Engine
+
+AUTO: Final = "auto"
+
+ENGINES: Final[tuple[Engine, ...]] = ()
+"""In the order in which `auto` tries them."""
+
+
+def read(
+    spark: SparkSession,
+    directory: str | os.PathLike[str],
+    table: str | Sequence[str] | None = None,
+    ref: str | None = None,
+    as_of: int | str | datetime | None = None,
+    engine: str = AUTO,
+    *,
+    uuid: str | UUID | None = None,
+    allowed: Sequence[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """The rows of the table in a directory.
+
+    The state is settled now: the DataFrame shows the same rows however often it is read.
+
+    Args:
+        spark: the session.
+        directory: the table's location: a path, or a URL that fsspec and Spark both have a driver for.
+        table: its identifier; needed where several tables share the directory.
+        ref: a branch or tag; `main`.
+        as_of: another state: a snapshot's id (int), a time (aware datetime), an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), or
+            a branch or tag.
+        engine: `iceberg`, `files`, `sfn`, or `auto`: the first of them that can.
+        uuid: the table's uuid, instead of its identifier or as well.
+        allowed: prefixes below which files may lead, beside the directory; see `sfn.resolve`.
+        storage_options: what fsspec's driver is given for SFN files and metadata. Spark reads data with its own.
+
+    Raises:
+        NotSupported: the table has what the engine can't read; the remedy names one that can.
+        Unreadable: see `sfn.errors` for its other kinds.
+        ValueError: an argument has no such form.
+    """
+    return _chosen(
+        spark, asked(directory, table, uuid, ref, as_of, allowed=allowed, storage_options=storage_options), engine
+    )
+
+
+def _chosen(spark: SparkSession, what: Asked, engine: str) -> DataFrame:
+    if engine != AUTO:
+        return _named(engine).read(spark, what)
+    refusals: list[str] = []
+    for one in ENGINES:
+        if lacking := one.why_not(spark):
+            refusals.append(f"{one.name}: {lacking}")
+            continue
+        try:
+            return one.read(spark, what)
+        except NotSupported as refusal:
+            refusals.append(f"{one.name}: {refusal.found}")
+    raise NotSupported(what.directory, expected="a table that one of the engines can read", found="; ".join(refusals))
+
+
+def _named(name: str) -> Engine:
+    for engine in ENGINES:
+        if engine.name == name:
+            return engine
+    known = [AUTO, *(engine.name for engine in ENGINES)]
+    raise ValueError(f"an engine, one of {', '.join(known)}: {name!r}; {nearest(name, known)}")
