@@ -13,22 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from sfn.reader.files import Entries, Files
-from sfn.reader.resolve import Question
+from sfn.reader.resolve import Pointer, Question
 
 Namespace: TypeAlias = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a table is looked up.
-
-    Attributes:
-        root: canonical prefix of the allow-list. Its SFN file, its metadata file and the location in that lie below it.
-        question: what the reader of SFN files is asked; leads nowhere outside of the root.
-    """
-
-    root: str
-    question: Question
 
 
 class Tree(Files, Protocol):
@@ -41,6 +28,22 @@ class Tree(Files, Protocol):
             NotPermitted, Unreachable: the answer can't be had.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a table is looked up.
+
+    Attributes:
+        tree: the files below one root of the allow-list. The table's SFN file, its metadata file and the location in
+            that lie there.
+        question: what the reader of SFN files is asked; leads nowhere outside of that root.
+        pinned: the answer, where it was given before and is to stay.
+    """
+
+    tree: Tree
+    question: Question
+    pinned: Pointer | None = None
 
 
 class Shelf(Protocol):

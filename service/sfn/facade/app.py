@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -12,7 +12,7 @@ import structlog
 
 from sfn import iceberg_errors
 from sfn.errors import Ambiguous, Rejected, SfnError
-from sfn.facade import Namespace, Place, Shelf, directories, routes
+from sfn.facade import Namespace, Place, Shelf, Tree, directories, routes
 from sfn.facade.loading import Loaded, Loading, Unchanged
 from sfn.facade.refusals import NO_NAMESPACE, NO_TABLE, NO_VIEW, Missing, told
 from sfn.facade.routes import READS
@@ -54,13 +54,13 @@ class Terms:
 
     Attributes:
         shelves: its catalogs by name, each with its tables; clients choose one by `warehouse`, or by its prefix.
-        roots: canonical prefixes below which tables may be called by their directories; none: they can't.
+        directories: where tables may be called by their directories, by canonical root; nowhere where there is none.
         admits: whether an `Authorization` header opens it; None: everybody may read.
         counted: told of each answer's status.
     """
 
     shelves: Mapping[str, Shelf]
-    roots: Sequence[str] = ()
+    directories: Mapping[str, Tree] = field(default_factory=dict)
     admits: Callable[[bytes | None], bool] | None = None
     counted: Callable[[int], None] = lambda _status: None
 
@@ -166,7 +166,7 @@ class Facade:
         """All namespaces, those above others included."""
         named = await self._shelf(prefix).tables()
         levels = {namespace[:number] for namespace in named for number in range(1, len(namespace) + 1)}
-        return levels | {directories.NAMESPACE} if self._terms.roots else levels
+        return levels | {directories.NAMESPACE} if self._terms.directories else levels
 
     async def _namespaces(self, asked: routes.Namespaces) -> dict[str, Any]:
         known = await self._levels(asked.prefix)
@@ -189,8 +189,8 @@ class Facade:
         return {"identifiers": named, "next-page-token": more}
 
     async def _place(self, asked: routes.OneTable) -> Place:
-        if directories.is_directory(asked.namespace, asked.name):
-            return directories.place(asked.name, self._terms.roots)
+        if self._terms.directories and directories.is_directory(asked.namespace, asked.name):
+            return directories.place(asked.name, self._terms.directories)
         place = await self._shelf(asked.prefix).find(asked.namespace, asked.name)
         if place is None:
             raise Missing(_dotted(asked.namespace, asked.name), NO_TABLE, expected="a table with an SFN file")

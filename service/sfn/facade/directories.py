@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Final
 
 from sfn.errors import LocationRefused, Unsafe
-from sfn.facade import Namespace, Place
+from sfn.facade import Namespace, Place, Tree
 from sfn.facade.roster import root_of
 from sfn.pointer.location import sound
 from sfn.reader.blocking import identifier_of
@@ -20,12 +20,12 @@ def is_directory(namespace: Namespace, name: str) -> bool:
     return namespace == NAMESPACE and (name.startswith("/") or ":/" in name)
 
 
-def place(name: str, roots: Collection[str]) -> Place:
+def place(name: str, trees: Mapping[str, Tree]) -> Place:
     """Where the table of a directory is looked up.
 
     Args:
         name: a path or URL; of a directory that several tables share, with `#` and the table's identifier behind it.
-        roots: canonical prefixes of the allow-list.
+        trees: by their roots, the canonical prefixes of the allow-list.
 
     Raises:
         Unsafe: it lies below none of them, or its path does not lead where it seems to.
@@ -35,16 +35,14 @@ def place(name: str, roots: Collection[str]) -> Place:
         url = sound(directory.rstrip("/") or "/")
     except LocationRefused as refused:
         raise Unsafe(f"{name!r}", expected=refused.expected, found=refused.found) from None
-    root = root_of(url, tuple(roots))
+    root = root_of(url, trees)
     if root is None:
         remedy = "read another one, or have the facade started with a root that covers it"
-        raise Unsafe(f"{name!r}", expected=f"a directory below {_named(roots)}", found="one outside", remedy=remedy)
+        raise Unsafe(
+            f"{name!r}", expected=f"a directory below {' or '.join(sorted(trees))}", found="one outside", remedy=remedy
+        )
     try:
         identifier = identifier_of(table) if table else None
     except ValueError as error:
         raise Unsafe(f"{name!r}", expected=f"{error}", found="another") from None
-    return Place(root, Question(url, identifier, allowed=(root,)))
-
-
-def _named(roots: Collection[str]) -> str:
-    return " or ".join(sorted(roots)) or "a root: none is configured"
+    return Place(trees[root], Question(url, identifier, allowed=(root,)))

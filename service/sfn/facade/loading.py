@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -13,8 +12,8 @@ import anyio
 from anyio import to_thread
 
 from sfn.clock import Clock
-from sfn.errors import Stale, Unsafe
-from sfn.facade import Place, Tree
+from sfn.errors import Stale
+from sfn.facade import Place
 from sfn.facade.served import Snapshots, served
 from sfn.pointer.document import Document
 from sfn.pointer.hearsay import spelled
@@ -55,12 +54,12 @@ class Loading:
     """Answers what clients ask of single tables.
 
     Args:
-        trees: by root.
+        clock: the wall clock.
         limit: most bytes of a metadata file's JSON.
     """
 
-    def __init__(self, trees: Mapping[str, Tree], clock: Clock, limit: int) -> None:
-        self._trees, self._clock, self._limit = trees, clock, limit
+    def __init__(self, clock: Clock, limit: int) -> None:
+        self._clock, self._limit = clock, limit
         self._bodies: Bodies = OrderedDict()
         self._size = 0
         self._places = anyio.Semaphore(AT_ONCE)
@@ -71,7 +70,7 @@ class Loading:
         Raises:
             Unreadable: see `sfn.errors` for its kinds.
         """
-        return await pointer(self._tree(place), place.question, self._clock)
+        return place.pinned or await pointer(place.tree, place.question, self._clock)
 
     async def load(self, place: Place, snapshots: Snapshots, known: frozenset[str]) -> Loaded | Unchanged:
         """The table.
@@ -88,12 +87,6 @@ class Loading:
             # It may have been replaced while it was read.
             return await self._loaded(place, snapshots, known)
 
-    def _tree(self, place: Place) -> Tree:
-        found = self._trees.get(place.root)
-        if found is None:
-            raise Unsafe(place.root, expected="a root that tables may lie below", found="another")
-        return found
-
     async def _loaded(self, place: Place, snapshots: Snapshots, known: frozenset[str]) -> Loaded | Unchanged:
         at = await self.find(place)
         etag = tag(at.then.found.doc, snapshots)
@@ -109,7 +102,7 @@ class Loading:
 
     async def _read(self, place: Place, at: Pointer, snapshots: Snapshots) -> bytes:
         doc, said_by = at.then.found.doc, at.then.found.key
-        content = await metadata.whole(self._tree(place), at.key, self._limit)
+        content = await metadata.whole(place.tree, at.key, self._limit)
         if content is None:
             raise metadata.gone(at.key, doc, said_by, self._clock.now())
         return await to_thread.run_sync(partial(served, content, doc, at.key, said_by, place.question.trust, snapshots))

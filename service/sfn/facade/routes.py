@@ -16,6 +16,8 @@ from sfn.facade.served import Snapshots
 
 READS: Final = frozenset({"GET", "HEAD"})
 
+_COMMIT: Final = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}"
+
 ENDPOINTS: Final = (
     "GET /v1/{prefix}/namespaces",
     "GET /v1/{prefix}/namespaces/{namespace}",
@@ -23,8 +25,13 @@ ENDPOINTS: Final = (
     "GET /v1/{prefix}/namespaces/{namespace}/tables",
     "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    _COMMIT,
 )
-"""All that clients may ask: by this list they refuse writes on their own, and send no reports."""
+"""What clients may ask: by this list they refuse other writes on their own, and send no reports.
+
+Commits are among them to be forbidden. Iceberg's Java library removes the manifests that it wrote for a commit that a
+catalog forbids, and leaves those of one that it does not send because the list lacks it (1.11, `CleanableFailure`).
+"""
 
 PAGE: Final = 1_000
 """Names of a page, where a client asks for pages and not for their size."""
@@ -116,19 +123,21 @@ def route(method: str, path: str, query: str) -> Route:
         query: likewise.
 
     Raises:
-        Rejected: 405 for everything that would change something, 404 for what no catalog is asked, 400 for what no
-            client should ask.
+        Rejected: 405 for everything that would change something, 403 for commits, 404 for what no catalog is asked, 400
+            for what no client should ask.
     """
+    segments = [_text(segment) for segment in path.removeprefix("/").split("/")]
     if method not in READS:
+        is_commit = method == "POST" and segments[-2:-1] == ["tables"]
         raise Rejected(
             f"{method} {path}",
-            status=HTTPStatus.METHOD_NOT_ALLOWED,
-            expected="a read: this catalog is answered from SFN files",
+            status=HTTPStatus.FORBIDDEN if is_commit else HTTPStatus.METHOD_NOT_ALLOWED,
+            expected="a read, as this catalog is answered from SFN files",
             found="a change",
-            remedy="ask the table's own catalog",
+            remedy="ask the table's own catalog for it",
         )
     asked = _parameters(query)
-    match [_text(segment) for segment in path.removeprefix("/").split("/")]:
+    match segments:
         case ["v1", "config"]:
             return Configuration(asked.get("warehouse"))
         case ["v1", "namespaces", *rest]:
@@ -165,8 +174,9 @@ def _levels(text: str) -> Namespace:
 
 
 def _text(segment: str) -> str:
+    """A part of a path. Iceberg's Java library has `+` for a space there, and no client has it for itself."""
     try:
-        return unquote_to_bytes(segment).decode()
+        return unquote_to_bytes(segment.replace("+", " ")).decode()
     except UnicodeDecodeError:
         raise _senseless("a path in UTF-8", segment) from None
 

@@ -13,8 +13,9 @@ from sfn.pointer.document import Document
 from sfn.reader.metadata import compare, malformed
 from sfn.reader.trust import Trust
 
-GUARD: Final = {"gc.enabled": "false"}
-"""Whoever cleans up by a pointer that lags deletes live files: with this property Iceberg's own actions refuse to."""
+GUARD: Final = {"gc.enabled": "false", "write.format.default": "none: this catalog is read only"}
+"""Whoever cleans up by a pointer that lags deletes live files: with the first of these properties Iceberg's own actions
+refuse to. With the second one writers stop before they have written a data file that nobody would know of."""
 
 _Members: TypeAlias = dict[str, Raw]
 

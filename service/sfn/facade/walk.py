@@ -41,7 +41,7 @@ async def _walked(trees: Mapping[str, Tree]) -> AsyncIterator[tuple[Namespace, s
     for root, tree in trees.items():
         async for directory, doc in _Walk(root, tree).tables():
             question = Question(directory, (*doc.namespace, doc.name), allowed=(root,))
-            yield doc.namespace, doc.name, Place(root, question)
+            yield doc.namespace, doc.name, Place(tree, question)
 
 
 class _Walk:

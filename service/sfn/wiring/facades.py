@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -46,10 +46,10 @@ def faced(
         return _unchanged
     ours = settings.facade
     roots = ours.roots or tuple(one.prefix for one in settings.stores.values())
-    shelves = {name: Index(published(roster, name, roots), *_ROSTER) for name in settings.catalogs}
-    terms = Terms(shelves, roots if ours.directories else (), admits, readers.answered)
     trees = {root: _tree(root, stores) for root in roots}
-    return partial(before, Facade(terms, Loading(trees, SystemClock(), ours.metadata_limit)))
+    shelves = {name: Index(published(roster, name, trees), *_ROSTER) for name in settings.catalogs}
+    terms = Terms(shelves, trees if ours.directories else {}, admits, readers.answered)
+    return partial(before, Facade(terms, Loading(SystemClock(), ours.metadata_limit)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class Folders:
         metadata_limit: as of the settings.
     """
 
-    roots: Sequence[str]
-    options: Mapping[str, Any]
+    roots: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     shelf: Shelf | None = None
     directories: bool = True
     admits: Callable[[bytes | None], bool] | None = None
@@ -77,8 +77,8 @@ def over(folders: Folders) -> Facade:
     """A facade that needs neither a catalog nor an inbox."""
     trees = {root: tree(root, folders.options) for root in folders.roots}
     shelf = folders.shelf or Index(walked(trees), *_WALK)
-    terms = Terms({ALONE: shelf}, tuple(trees) if folders.directories else (), folders.admits)
-    return Facade(terms, Loading(trees, SystemClock(), folders.metadata_limit))
+    terms = Terms({ALONE: shelf}, trees if folders.directories else {}, folders.admits)
+    return Facade(terms, Loading(SystemClock(), folders.metadata_limit))
 
 
 def _tree(root: str, stores: Stores) -> Tree:
