@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 
 from sfn.spark.pinned import pin
 from sfn.spark.source.options import Options
-from sfn.spark.source.reader import Reader
 from sfn.spark.source.settled import Settled, settled
 from sfn.spark.source.types import chosen, spark_schema
 
@@ -54,4 +53,7 @@ class Rows:
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads the columns of a schema."""
+        # It needs a second more of imports than a schema.
+        from sfn.spark.source.reader import Reader
+
         return Reader(Settled.of(self._text), schema, is_pushed=self._is_pushed)
