@@ -82,8 +82,8 @@ def view(
     metadata tables (`metadata_log` those of `metadata_log_entries`) but for the newest of `files`: `first_row_id`,
     `referenced_data_file`, `content_offset` and `content_size_in_bytes`.
 
-    `sfn` is one row of what the SFN file of branch `main` says, also of a table that was dropped: `lag_seconds` from the
-    commit to when the service heard of it, `age_seconds` since then.
+    `sfn` is one row of what the SFN file of branch `main` says, also of a table that was dropped: `lag_seconds` from
+    the commit to when the service heard of it, `age_seconds` since then.
 
     Args:
         name: of the view.
@@ -100,8 +100,10 @@ def view(
         return spark.createDataFrame(_said(_leading(what)))
     found = _inspected(what, _INSPECTED[name])
     schema = viewed(found.schema)
-    batches = [part for batch in found.to_batches() for part in conformed(batch, schema)]
-    return spark.createDataFrame(pa.Table.from_batches(batches, schema))
+    columns = [
+        conformed(column.combine_chunks(), field.type) for column, field in zip(found.columns, schema, strict=True)
+    ]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=schema))
 
 
 def _inspected(what: Asked, inspected: _Inspected) -> pa.Table:

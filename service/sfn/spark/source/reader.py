@@ -13,9 +13,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from typing_extensions import override
 
-from sfn.spark.source.conform import conformed
 from sfn.spark.source.filters import expression
-from sfn.spark.source.scan import batches, grouped, planned
+from sfn.spark.source.scan import grouped, planned, rows
 from sfn.spark.source.settled import Settled
 from sfn.spark.source.types import chosen, spark_schema
 
@@ -57,8 +56,7 @@ class Reader(DataSourceReader):
         # Where there are no partitions Spark asks for the rows of none.
         tasks = partition.tasks if isinstance(partition, Files) else ()
         schema = to_arrow_schema(self._schema)
-        for batch in batches(self._settled, self._columns, self._which, tasks):
-            yield from conformed(batch, schema)
+        yield from rows(self._settled, self._columns, schema, self._which, tasks)
 
     def take(self, filters: Sequence[Filter]) -> None:
         """Leave out rows for which these do not hold, as far as that can be seen here."""

@@ -7,13 +7,14 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask, IncrementalAppendScan
 
 from sfn.errors import NotSupported, SfnError
 from sfn.reader.table import unread
+from sfn.spark.source.conform import parts
+from sfn.spark.source.datafile import batches
 from sfn.spark.source.settled import Settled
 
 _READ: Final = {FileFormat.PARQUET, FileFormat.ORC}
@@ -61,19 +62,24 @@ def grouped(tasks: Iterable[FileScanTask]) -> list[list[FileScanTask]]:
     return groups
 
 
-def batches(
-    settled: Settled, columns: Schema, which: BooleanExpression, tasks: Sequence[FileScanTask]
+def rows(
+    settled: Settled, columns: Schema, schema: pa.Schema, which: BooleanExpression, tasks: Sequence[FileScanTask]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some files, one file after another.
+
+    Args:
+        columns: which columns.
+        schema: their types, as Spark takes them.
+        which: rows that it does not hold for may be left out.
 
     Raises:
         Unreadable: see `sfn.reader.table.rows` for its kinds.
     """
-    scan = ArrowScan(settled.metadata, settled.io, columns, which)
+    io = settled.io
     try:
         for task in tasks:
-            # PyIceberg reads all files that it is given at once, and each as a whole.
-            yield from scan.to_record_batches([task])
+            for batch in batches(task, settled.metadata, io, columns, schema, which):
+                yield from parts(batch)
     except (SfnError, MemoryError):
         raise
     except Exception as error:

@@ -11,6 +11,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import IcebergBaseModel
 
 from sfn.reader.opening import Opening
 from sfn.reader.table import bounded
@@ -63,7 +64,8 @@ class Settled:
         """It, for an option of Spark's."""
         body = {
             "location": self.location,
-            "metadata": self.metadata.model_dump_json(exclude_none=True),
+            # PyIceberg 0.12 writes none of version 3, and so says that there is no text of it.
+            "metadata": IcebergBaseModel.model_dump_json(self.metadata, exclude_none=True),
             "directory": self.directory,
             "allowed": self.allowed,
             "options": self.options,

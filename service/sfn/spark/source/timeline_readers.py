@@ -113,8 +113,8 @@ class TimelineStream(DataSourceStreamReader):
                 self._timeline.asked.directory,
                 expected=f"the commit of {ordinal}, which the stream got to ({offset['metadata_location']})",
                 found=f"that it was removed; the first that is known is {render_ordinal(entries[0].ordinal)}",
-                remedy="begin anew, or go on without what may be lost with failOnDataLoss=false; see `keep` and `keep_for` "
-                "of the catalog's settings",
+                remedy="begin anew, or go on without what may be lost with failOnDataLoss=false; see `keep` "
+                "and `keep_for` of the catalog's settings",
             )
         return sum(entry.ordinal <= parse_ordinal(ordinal) for entry in entries)
 

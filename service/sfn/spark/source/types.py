@@ -75,9 +75,6 @@ def _type(kind: iceberg.IcebergType, path: str, where: str) -> spark.DataType:
     match kind:
         case iceberg.StructType():
             return spark.StructType([_field(field, f"{path}.{field.name}", where) for field in kind.fields])
-        case iceberg.ListType(element_type=iceberg.StructType()) | iceberg.MapType(value_type=iceberg.StructType()):
-            # PyIceberg 0.12 makes an empty list or map of one that is NULL, where its values are structs.
-            raise _unknown(kind, path, where)
         case iceberg.ListType():
             return spark.ArrayType(_type(kind.element_type, f"{path}.element", where), not kind.element_required)
         case iceberg.MapType():
