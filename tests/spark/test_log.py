@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from sfn.errors import CommitNotFound
@@ -86,9 +87,9 @@ def test_each_commit_is_in_one_batch(naming: Naming, own: SqlCatalog) -> None:
         # As after a restart: nothing is known but the offsets.
         offsets.append(stream(committed).latestOffset())
     assert offsets[2] == offsets[3]
-    found = [batch(stream(committed), start, end) for start, end in zip(offsets, offsets[1:], strict=False)]
+    found = [batch(stream(committed), start, end) for start, end in pairwise(offsets)]
     assert [len(each) for each in found] == [3, 1, 0, 3]
-    assert sum(found, []) == committed.locations
+    assert list(chain(*found)) == committed.locations
 
 
 @NAMINGS
@@ -168,7 +169,7 @@ def test_a_stream_of_spark_goes_on_where_it_ended(spark: SparkSession, committed
 
     def started(trigger: dict[str, bool] | dict[str, str]) -> StreamingQuery:
         writer = frame().writeStream.format("parquet").option("checkpointLocation", f"{tmp_path}/checkpoint")
-        return writer.trigger(**trigger).start(f"{tmp_path}/sink")  # type: ignore[arg-type] # one keyword of several types
+        return writer.trigger(**trigger).start(f"{tmp_path}/sink")
 
     committed.commit()
     started({"availableNow": True}).awaitTermination(60)
