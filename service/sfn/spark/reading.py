@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from sfn.errors import NotSupported, nearest
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
-from sfn.spark.environment import check_packages
 from sfn.spark.iceberg.engine import IcebergEngine
+from sfn.spark.source.engine import SfnEngine
 
 AUTO: Final = "auto"
 
-ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(),)
+ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(), SfnEngine())
 """In the order in which `auto` tries them."""
 
 
@@ -56,7 +56,6 @@ def read(
         Unreadable: see `sfn.errors` for its other kinds.
         ValueError: an argument has no such form.
     """
-    check_packages()
     return _chosen(
         spark, asked(directory, table, uuid, ref, as_of, allowed=allowed, storage_options=storage_options), engine
     )
