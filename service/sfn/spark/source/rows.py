@@ -14,8 +14,9 @@ from sfn.spark.source.settled import Settled, settled
 from sfn.spark.source.types import chosen, spark_schema
 
 NAME: Final = "sfn"
-SETTLED: Final = "settled"
-"""The option by which this package's own engine names a state that it settled itself; nobody else has one."""
+SETTLED: Final = "settledtoken"
+"""The option by which this package's own engine names a state that it settled itself; nobody else has one. It may hold
+credentials of a store: Spark shows no option that is called a token."""
 
 _KNOWN: Final = ("ref", "asOf", "columns", "filterPushdown")
 
