@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from sfn.errors import NotSupported, nearest
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
+from sfn.spark.files import Files
 
 AUTO: Final = "auto"
 
-ENGINES: Final[tuple[Engine, ...]] = ()
+ENGINES: Final[tuple[Engine, ...]] = (Files(),)
 """In the order in which `auto` tries them."""
 
 
