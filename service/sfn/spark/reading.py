@@ -14,10 +14,11 @@ from sfn.errors import NotSupported, nearest
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
 from sfn.spark.files import Files
+from sfn.spark.iceberg.engine import IcebergEngine
 
 AUTO: Final = "auto"
 
-ENGINES: Final[tuple[Engine, ...]] = (Files(),)
+ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(), Files())
 """In the order in which `auto` tries them."""
 
 

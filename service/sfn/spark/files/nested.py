@@ -1,9 +1,9 @@
 """How columns that have others in them are read.
 
-Spark reads of them only what a query asks for. In an older file that has none of it, another part tells how long a list
-is and whether a struct is null, but this one Spark looks for by name: where the file has another name it finds nulls, or
-an error. So a column that was changed within is read as a whole, and not at all where a file may have nothing of a part
-of it. (Iceberg's own library of 1.11 gives an empty list there, or an error in a map.)
+Spark reads of them only what a query asks for. In an older file that has none of it, another part tells how long a
+list is and whether a struct is null, but this one Spark looks for by name: where the file has another name it finds
+nulls, or an error. So a column that was changed within is read as a whole, and not at all where a file may have nothing
+of a part of it. (Iceberg's own library of 1.11 gives an empty list there, or an error in a map.)
 """
 
 from __future__ import annotations
