@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sfn.errors import NotSupported, nearest
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
+from sfn.spark.environment import check_packages
 from sfn.spark.files import Files
 from sfn.spark.iceberg.engine import IcebergEngine
 
@@ -52,9 +53,11 @@ def read(
 
     Raises:
         NotSupported: the table has what the engine can't read; the remedy names one that can.
+        NotInstalled: PySpark, pandas or Iceberg's runtime is missing, or of a version that does not do.
         Unreadable: see `sfn.errors` for its other kinds.
         ValueError: an argument has no such form.
     """
+    check_packages()
     return _chosen(
         spark, asked(directory, table, uuid, ref, as_of, allowed=allowed, storage_options=storage_options), engine
     )

@@ -33,11 +33,7 @@ class Files:
     name = "files"
 
     def why_not(self, spark: SparkSession) -> str:
-        if not isinstance(spark, SparkSession):
-            return "Spark Connect, which has no such thing as a session's own objects"
-        if spark.version.startswith("3."):
-            return f"Spark 3 can't take positions of rows from PyIceberg: 4 or newer, not {spark.version}"
-        return ""
+        return "" if isinstance(spark, SparkSession) else "Spark Connect, whose sessions are elsewhere"
 
     def read(self, spark: SparkSession, asked: Asked) -> DataFrame:
         pinned = pin(asked)
