@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from sfn.errors import NotInstalled
 from sfn.reader.boundary import within
 from sfn.reader.table import bounded
 from sfn.spark.asked import Asked
@@ -25,17 +27,20 @@ from sfn.spark.pinned import Pinned, pin
 
 
 class Files:
-    """PyIceberg plans, and Spark's own Parquet reader reads.
+    """Implements `Engine`. PyIceberg plans, and Spark's own Parquet reader reads.
 
     It can't read what Iceberg's own library can beside that: see `sfn.spark.files.features` and `footers`.
     """
 
-    name = "files"
+    name: Final = "files"
 
     def why_not(self, spark: SparkSession) -> str:
-        return "" if isinstance(spark, SparkSession) else "Spark Connect, whose sessions are elsewhere"
+        return "Spark Connect" if getattr(spark, "_jvm", None) is None else ""
 
     def read(self, spark: SparkSession, asked: Asked) -> DataFrame:
+        if lacking := self.why_not(spark):
+            remedy = "use a classic session, or engine='sfn'"
+            raise NotInstalled("Spark", expected="a session with its JVM", found=lacking, remedy=remedy)
         pinned = pin(asked)
         where, found = pinned.found.metadata_location, pinned.found
         case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
