@@ -13,12 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from sfn.errors import NotSupported, nearest
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
+from sfn.spark.files.engine import FilesEngine
 from sfn.spark.iceberg.engine import IcebergEngine
 from sfn.spark.source.engine import SfnEngine
 
 AUTO: Final = "auto"
 
-ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(), SfnEngine())
+ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(), FilesEngine(), SfnEngine())
 """In the order in which `auto` tries them."""
 
 

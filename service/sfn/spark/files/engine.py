@@ -1,0 +1,88 @@
+"""The engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntry
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from sfn.errors import NotInstalled
+from sfn.reader.boundary import within
+from sfn.reader.table import bounded
+from sfn.spark.asked import Asked
+from sfn.spark.files import features, footers, manifests, vectors
+from sfn.spark.files.deletes import Deletes
+from sfn.spark.files.history import History, history
+from sfn.spark.files.names import read_by
+from sfn.spark.files.plan import File, Plan, planned
+from sfn.spark.files.relation import Reader
+from sfn.spark.files.schema import as_read, as_seen
+from sfn.spark.files.seen import seen
+from sfn.spark.files.spelling import Spelling
+from sfn.spark.pinned import Pinned, pin
+
+
+class FilesEngine:
+    """Implements `Engine`. PyIceberg plans, and Spark's own Parquet reader reads.
+
+    It can't read what Iceberg's own library can beside that: see `sfn.spark.files.features` and `footers`.
+    """
+
+    name: Final = "files"
+
+    def why_not(self, spark: SparkSession) -> str:
+        return "Spark Connect" if getattr(spark, "_jvm", None) is None else ""
+
+    def read(self, spark: SparkSession, asked: Asked) -> DataFrame:
+        if lacking := self.why_not(spark):
+            remedy = "use a classic session, or engine='sfn'"
+            raise NotInstalled("Spark", expected="a session with its JVM", found=lacking, remedy=remedy)
+        pinned = pin(asked)
+        where, found = pinned.found.metadata_location, pinned.found
+        case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
+        past = history(pinned.whole.schemas, pinned.whole.last_column_id)
+        features.check_schema(where, pinned.schema, past, case_sensitive=case_sensitive)
+        plan = _plan(pinned, bounded(where, found.trust, found.opening))
+        if not plan.plain and not plan.touched:
+            return spark.createDataFrame([], StructType([as_seen(field) for field in pinned.schema.fields]))
+        return _rows(spark, pinned, plan, past)
+
+
+def _plan(pinned: Pinned, io: FileIO) -> Plan:
+    where = pinned.found.metadata_location
+    entries: Sequence[ManifestEntry] = []
+    if pinned.snapshot is not None:
+        entries = manifests.live(io, pinned.snapshot, where)
+    features.check_files(where, (entry.data_file for entry in entries))
+    footers.check(io, footers.in_doubt(entries, pinned.whole, pinned.schema), where)
+    plan = planned(entries, vectors.read(io, entries, where))
+    if plan.twice:
+        raise features.refused(where, f"a file that is listed twice: {plan.twice}")
+    return plan
+
+
+def _rows(spark: SparkSession, pinned: Pinned, plan: Plan, past: History) -> DataFrame:
+    where, trust, spelling = pinned.found.metadata_location, pinned.found.trust, Spelling(spark)
+    every = (*plan.plain, *plan.touched, *plan.deletes)
+    uris = {file.path: spelling.uri(within(trust, file.path, where)) for file in every}
+    fields = pinned.schema.fields
+    names = read_by(pinned.schema, past)
+    schema = StructType([as_read(field, names[field.field_id]) for field in fields])
+    reader = Reader(spark, [file.size for file in every])
+
+    def read(files: Sequence[File]) -> DataFrame:
+        return reader.rows([(uris[file.path], file.size) for file in files], schema)
+
+    parts = []
+    if plan.plain:
+        parts.append(read(plan.plain))
+    if plan.touched:
+        parts.append(Deletes(spark, reader, plan, uris).without(read(plan.touched)))
+    first, *others = [seen(part, fields, names, past) for part in parts]
+    for other in others:
+        first = first.union(other)
+    return first

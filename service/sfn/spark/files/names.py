@@ -1,0 +1,32 @@
+"""By which names columns are read.
+
+Spark finds columns by their ids, but asks Parquet's statistics by name (`ParquetFilters`): a filter on a column whose
+name another one had before would drop row groups by the other's values. Such a column is read by a name that no file
+has, and its filters are applied to the rows alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from sfn.spark.files.history import History, walked
+
+OWN: Final = "_sfn_"
+"""What names begin with that are no column's."""
+
+
+def read_by(schema: Schema, past: History) -> dict[int, str]:
+    """Names of the columns, by their ids."""
+    return {
+        field.field_id: field.name if _is_unmistakable(field, past) else f"{OWN}{field.field_id}"
+        for field in schema.fields
+    }
+
+
+def _is_unmistakable(field: NestedField, past: History) -> bool:
+    if not past.is_whole or field.name.lower().startswith(OWN):
+        return False
+    return all(past.ids.get(path) == {one.field_id} for path, one in walked(field))

@@ -1,0 +1,229 @@
+"""The engine `files` beside Iceberg's own library, on tables that this wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import FixedType, LongType, NestedField, StringType, UUIDType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from sfn import spark as on_spark
+from sfn.demo.fixture import RestCatalogServer
+from sfn.errors import NotInstalled, NotSupported
+from sfn.spark.files.spelling import Spelling
+from tests.spark.beside import published
+
+MERGE_ON_READ = "'write.delete.mode'='merge-on-read', 'write.delete.granularity'='partition'"
+Read = Callable[[str], DataFrame]
+
+
+@pytest.fixture(name="read", scope="module")
+def fixture_read(spark: SparkSession, catalog: RestCatalogServer) -> Read:
+    """Reads a table of the namespace `files` with the engine."""
+    spark.sql("CREATE NAMESPACE lake.files")
+
+    def read(name: str) -> DataFrame:
+        with catalog.client() as client:
+            return on_spark.read(spark, published(client, f"files.{name}"), engine="files")
+
+    return read
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def planned(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution())  # noqa: SLF001 - `explain` prints it
+
+
+def check_alike(found: DataFrame, spark: SparkSession, name: str) -> None:
+    expected = spark.table(f"lake.files.{name}")
+    assert rows(found) == rows(expected)
+    assert found.schema == expected.schema
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deleted_rows_are_found_wherever_a_file_lies(
+    spark: SparkSession, read: Read, tmp_path: Path, version: int
+) -> None:
+    """Position deletes and deletion vectors, of files whose names mean something else to Spark, or in a URI."""
+    name = f"lake.files.deleted_{version}"
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT NOT NULL, of STRING) USING iceberg PARTITIONED BY (of) "
+        f"LOCATION 'file://{tmp_path}/it''s 100%25 {{a,b}}[c]* +' "
+        f"TBLPROPERTIES ('format-version'='{version}', 'write.distribution-mode'='none', {MERGE_ON_READ})"
+    )
+    for first in (0, 100):
+        some = spark.range(first, first + 40, 1, 1).selectExpr("id", "element_at(array('ü %{*}', 'b'), id % 2 + 1) of")
+        some.sortWithinPartitions("of").writeTo(name).append()
+        spark.sql(f"DELETE FROM {name} WHERE id % 7 = 3 AND id > {first - 60}")
+    spark.sql(f"INSERT INTO {name} VALUES (200, 'untouched'), (3, 'untouched')")
+    found = read(f"deleted_{version}")
+    check_alike(found, spark, f"deleted_{version}")
+    assert found.where("of = 'b' AND id > 90").count() == spark.table(name).where("of = 'b' AND id > 90").count()
+    assert {one["content"] for one in spark.table(f"{name}.files").collect()} == {0, 1}
+
+
+def test_columns_are_found_by_their_ids(spark: SparkSession, read: Read) -> None:
+    name = "lake.files.evolved"
+    spark.sql(
+        f"CREATE TABLE {name} (id INT NOT NULL, a STRING, b STRING, price DECIMAL(9, 2), score FLOAT, `o d.d``` INT, "
+        "at TIMESTAMP, there TIMESTAMP_NTZ, day DATE, raw BINARY) USING iceberg"
+    )
+    old = "TIMESTAMP '1400-01-01 12:00:00', TIMESTAMP_NTZ '0001-01-01 00:00:00.000001', DATE '1500-02-28', X'00FF'"
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a1', 'b1', 1.25, 0.1, 7, {old}), (2, NULL, 'b2', -1, -0.5, 8, {old})")
+    for change in (
+        "ALTER COLUMN id TYPE BIGINT",
+        "ALTER COLUMN price TYPE DECIMAL(18, 2)",
+        "ALTER COLUMN score TYPE DOUBLE",
+        "DROP COLUMN b",
+        "ADD COLUMN b STRING FIRST",
+        "RENAME COLUMN a TO c",
+        "RENAME COLUMN day TO a",
+    ):
+        spark.sql(f"ALTER TABLE {name} {change}")
+    spark.sql(
+        f"INSERT INTO {name} VALUES ('new', 3000000000, 'c3', 1234567890123456.5, 1e300, 9, "
+        "TIMESTAMP '2026-11-25 12:00:00', NULL, DATE '2026-11-25', NULL)"
+    )
+    found, expected = read("evolved"), spark.table(name)
+    check_alike(found, spark, "evolved")
+    # Statistics of what had the name before would leave out rows.
+    for which in ("b IS NULL", "b = 'b1'", "a < DATE '2000-01-01'", "c IS NULL", "id = 3000000000", "id < 3"):
+        assert rows(found.where(which)) == rows(expected.where(which)), which
+
+
+def test_a_filter_is_asked_of_parquets_statistics_where_the_name_is_one_columns_alone(
+    spark: SparkSession, read: Read
+) -> None:
+    spark.sql("CREATE TABLE lake.files.pruned (id BIGINT, a STRING, b STRING) USING iceberg")
+    spark.sql("INSERT INTO lake.files.pruned VALUES (1, 'a', 'b')")
+    spark.sql("ALTER TABLE lake.files.pruned DROP COLUMN b")
+    spark.sql("ALTER TABLE lake.files.pruned ADD COLUMN b STRING")
+    plan = planned(read("pruned").where("id = 1 AND b = 'x'"))
+    pushed = plan.rpartition("PushedFilters: ")[2].partition("]")[0]
+    assert "EqualTo(id,1)" in pushed
+    assert "(b," not in pushed
+
+
+def test_nested_columns_are_right_whatever_part_of_them_is_asked_for(spark: SparkSession, read: Read) -> None:
+    """Iceberg's own library is not asked: of some of this it makes errors, or empty lists."""
+    name = "lake.files.nested"
+    spark.sql(
+        f"CREATE TABLE {name} (s STRUCT<x: INT NOT NULL, y: STRING, l: ARRAY<STRUCT<a: INT>>> NOT NULL, "
+        "l ARRAY<STRUCT<a: INT>>, m MAP<STRING, STRUCT<a: INT>>, plain STRUCT<a: INT, b: INT>) USING iceberg"
+    )
+    values = (
+        "named_struct('x', 1, 'y', 'y1', 'l', array(struct(2))), array(struct(3)), map('k', struct(4)), struct(5, 6)"
+    )
+    spark.sql(f"INSERT INTO {name} SELECT {values}")
+    for change in (
+        *("DROP COLUMN s.y", "ADD COLUMN s.y STRING", "ALTER COLUMN s.x TYPE BIGINT"),
+        *("ADD COLUMN l.element.z INT", "ADD COLUMN m.value.z INT", "ADD COLUMN s.l.element.z INT"),
+        *("ADD COLUMN s.t STRUCT<u: INT>", "RENAME COLUMN l TO k", "RENAME COLUMN s TO t"),
+    ):
+        spark.sql(f"ALTER TABLE {name} {change}")
+    found = read("nested")
+    assert rows(found) == rows(spark.table(name))
+    assert found.schema.simpleString() == spark.table(name).schema.simpleString()
+    asked = found.selectExpr("t.y", "k.z", "m['k'].z", "t.l.z", "t.t.u", "t IS NULL", "plain.b")
+    assert [tuple(row) for row in asked.collect()] == [(None, [None], None, [None], None, False, 6)]
+    for part in ("t.y", "k.z", "map_values(m).z", "t.l.z", "t.t.u"):
+        ((value,),) = found.selectExpr(part).collect()
+        assert value in (None, [None]), part
+        assert found.selectExpr(part).count() == found.where(f"{part} IS NULL").count() + (value is not None), part
+    assert "ReadSchema: struct<plain:struct<b:int>>" in planned(found.select("plain.b"))
+
+
+def test_a_column_that_lost_all_that_a_file_has_of_it_is_refused(spark: SparkSession, read: Read) -> None:
+    spark.sql("CREATE TABLE lake.files.emptied (l ARRAY<STRUCT<a: INT>>) USING iceberg")
+    spark.sql("INSERT INTO lake.files.emptied SELECT array(struct(1))")
+    spark.sql("ALTER TABLE lake.files.emptied ADD COLUMN l.element.b INT")
+    spark.sql("ALTER TABLE lake.files.emptied DROP COLUMN l.element.a")
+    with pytest.raises(NotSupported, match="nothing of a part of column 'l'"):
+        read("emptied")
+
+
+def test_types_that_spark_has_no_word_for(spark: SparkSession, catalog: RestCatalogServer, read: Read) -> None:
+    schema = Schema(
+        NestedField(1, "key", UUIDType(), required=True),
+        NestedField(2, "other", UUIDType()),
+        NestedField(3, "four", FixedType(4)),
+    )
+    one = UUID("0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9")
+    with catalog.client() as client:
+        table = client.create_table("files.odd_types", schema)
+        columns = {"key": [one.bytes], "other": [None], "four": [b"\0\1\2\3"]}
+        table.append(pa.table(columns, schema=schema.as_arrow()))
+    found = read("odd_types")
+    check_alike(found, spark, "odd_types")
+    assert found.where(f.col("key") == str(one)).count() == 1
+
+
+def test_an_empty_table_has_columns(spark: SparkSession, read: Read) -> None:
+    spark.sql("CREATE TABLE lake.files.empty (id BIGINT NOT NULL, l ARRAY<STRUCT<a: INT>>) USING iceberg")
+    check_alike(read("empty"), spark, "empty")
+
+
+def test_the_rows_are_those_of_the_callers_own_session(spark: SparkSession, read: Read) -> None:
+    """And no setting is changed in it, nor one that is changed afterwards of any consequence."""
+    spark.sql("CREATE TABLE lake.files.own (id BIGINT, a STRING) USING iceberg")
+    spark.sql("INSERT INTO lake.files.own VALUES (1, 'a')")
+    spark.sql("ALTER TABLE lake.files.own DROP COLUMN a")
+    spark.sql("ALTER TABLE lake.files.own ADD COLUMN a STRING")
+    before = spark.conf.getAll
+    found = read("own")
+    assert spark.conf.getAll == before
+    assert found.sparkSession is spark
+    found.createOrReplaceTempView("own_rows")
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "false")
+    try:
+        spark.catalog.refreshTable("own_rows")
+        assert rows(spark.sql("SELECT * FROM own_rows WHERE a IS NULL")) == ["Row(id=1, a=None)"]
+    finally:
+        spark.conf.unset("spark.sql.parquet.fieldId.read.enabled")
+        spark.catalog.dropTempView("own_rows")
+
+
+def test_files_that_are_not_parquet_are_refused(spark: SparkSession, read: Read) -> None:
+    spark.sql("CREATE TABLE lake.files.orc (id BIGINT) USING iceberg TBLPROPERTIES ('write.format.default'='orc')")
+    spark.sql("INSERT INTO lake.files.orc VALUES (1)")
+    with pytest.raises(NotSupported, match=r"found data in ORC files; engine='iceberg'"):
+        read("orc")
+
+
+def test_files_without_ids_are_refused_and_others_beside_a_name_mapping_are_read(
+    catalog: RestCatalogServer, read: Read, tmp_path: Path
+) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+    some = pa.table({"id": [1], "note": ["a"]})
+    pq.write_table(some, tmp_path / "foreign.parquet")
+    with catalog.client() as client:
+        table = client.create_table("files.mapped", schema)
+        with table.transaction() as transaction:
+            transaction.set_properties({"schema.name-mapping.default": schema.name_mapping.model_dump_json()})
+        table.append(some)
+        assert rows(read("mapped")) == ["Row(id=1, note='a')"]
+        table.add_files([f"file://{tmp_path}/foreign.parquet"])
+    with pytest.raises(NotSupported, match=r"a file without field ids, .*foreign\.parquet"):
+        read("mapped")
+
+
+def test_a_scheme_is_opened_by_the_driver_that_the_session_has(spark: SparkSession) -> None:
+    with pytest.raises(NotInstalled, match=r"found none; start Spark with org\.apache\.hadoop:hadoop-aws"):
+        Spelling(spark).uri("s3://lake/orders/a.parquet")
+    spark.conf.set("fs.s3a.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+    try:
+        spelling = Spelling(spark)
+        assert spelling.uri("s3://lake/orders/a.parquet") == "s3a://lake/orders/a.parquet"
+        assert spelling.uri("s3://lake/a b%20ü.parquet") == "s3a://lake/a%20b%2520ü.parquet"
+    finally:
+        spark.conf.unset("fs.s3a.impl")
