@@ -24,7 +24,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars rck servers catalog demo test coverage lint format simulate fuzz faults bench soak lock clean
+.PHONY: help venv jars rck spark servers catalog demo test coverage lint format simulate fuzz faults bench soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,18 @@ jars: venv ## Iceberg's own REST catalog server and a Java to run it, in ~/.cach
 rck: venv ## both of these, and Iceberg's REST compatibility kit, which the tests have a catalog tried by
 	@$(BIN)/python deploy/fetch/jars.py --rck
 
+spark: .venv/spark ## PySpark in .venv, and Iceberg's runtime for it, in ~/.cache/iceberg-sfn
+	@$(BIN)/python deploy/fetch/jars.py --spark
+
+# Apart from the other packages: the demo does without. PySpark is sources alone, and what it is built with is a package like
+# the others, not a second, unpinned download. pip keeps what it built.
+.venv/spark: deploy/spark.lock .venv/installed
+	@echo >&2 "make: PySpark into .venv, for mypy and the tests of what runs in it (some 460 MB): half a minute more to build it where pip has not yet done so"
+	@[[ -t 2 ]] && screen=1 || screen=0; \
+	$(BIN)/pip install --progress-bar off --no-compile --require-hashes --no-deps --no-build-isolation --use-pep517 -r $< | awk -v screen=$$screen "$$FETCHED" >&2
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
+	@touch $@
+
 servers: venv ## the servers that the tests of stores, of PostgreSQL and of NATS run against, in ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/fetch/servers.py
 
@@ -67,6 +79,7 @@ demo: venv ## a real catalog, the service and a table, end to end; without Java 
 test: lint ## lint, then every test, JOBS at a time; without a network those that need no server
 	@$(MAKE) rck || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server, or no compatibility kit: the tests that need it are skipped, and say so at the end"; }
 	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and say so at the end"; }
+	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and say so at the end"; }
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(MEASURE)
 
 coverage: ## test, with branch coverage: it takes half as long again
@@ -75,7 +88,8 @@ coverage: ## test, with branch coverage: it takes half as long again
 lint: venv ## ruff, mypy, import-linter, hadolint, and the Compose Specification's schema
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/mypy
+	@$(MAKE) .venv/spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark: mypy leaves out what imports it"; }
+	@$(BIN)/mypy $$([[ -e .venv/spark ]] || echo '--exclude=/(pyspark_sfn|spark)(/|\.py$$)')
 	@$(BIN)/lint-imports --config .ci/importlinter.toml --no-logo
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
@@ -101,7 +115,7 @@ soak: venv ## ten minutes of load: memory and files stay bounded (SFN_SOAK_SECON
 	@$(BIN)/python -m tests.bench soak --soak-seconds "$${SFN_SOAK_SECONDS:-600}"
 
 # uv alone resolves for every platform at once, and it reads none of pip's settings. An image has what was tested: its own
-# locks have the versions of the first one.
+# locks have the versions of the first one. PySpark, half a gigabyte, has one beside it: what the demo fetches is without.
 lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versions
 	@tools=$$(mktemp -d); trap 'rm -rf "$$tools"' EXIT; \
 	$(PYTHON) -m venv "$$tools"; \
@@ -112,9 +126,14 @@ lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versio
 	  $${index:+env UV_DEFAULT_INDEX="$$index"} "$$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) "$$@"; \
 	}; \
-	pin --all-extras -o deploy/requirements.lock pyproject.toml; \
+	told() { \
+	  "$$tools/bin/python" -c 'import tomllib; own = tomllib.load(open("pyproject.toml", "rb")); project, build = own["project"], own["build-system"]; '"print(*$$1, sep='\n')"; \
+	}; \
+	pin $$(told '("--extra=" + extra for extra in project["optional-dependencies"] if extra != "spark")') -o deploy/requirements.lock pyproject.toml; \
+	told '(one for one in project["optional-dependencies"]["spark"] if one.startswith("pyspark"))' | \
+	  pin --constraint deploy/requirements.lock -o deploy/spark.lock -; \
 	pin --extra pyiceberg --extra s3 --extra azure --extra gcs --extra postgres --extra nats --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
-	"$$tools/bin/python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
+	told 'build["requires"]' | \
 	  pin --constraint deploy/requirements.lock -o deploy/build.lock -
 
 clean: ## remove what the targets above made here

