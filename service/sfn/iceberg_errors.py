@@ -27,11 +27,12 @@ TYPES: Final = {
 which are those of Iceberg's and Jakarta's exceptions."""
 
 
-def document(status: int, message: str) -> bytes:
+def document(status: int, message: str, kind: str | None = None) -> bytes:
     """The body of an error.
 
     Args:
         status: HTTP status code, one of `TYPES`.
         message: what is wrong, for people.
+        kind: the exception that a client makes of it; None for the one of the status.
     """
-    return msgspec.json.encode({"error": {"message": message, "type": TYPES[status], "code": status}})
+    return msgspec.json.encode({"error": {"message": message, "type": kind or TYPES[status], "code": status}})

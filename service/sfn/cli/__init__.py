@@ -17,6 +17,7 @@ from sfn.cli import (
     check,
     dead_letters,
     demo,
+    facade,
     healthcheck,
     history,
     inspect,
@@ -55,6 +56,7 @@ def sfn(
 
 app.command("serve")(serve.serve)
 app.command("check")(check.check)
+app.command("facade")(facade.facade)
 app.command("demo")(demo.demo)
 app.command("resolve", rich_help_panel=_LOOK)(resolve.resolve)
 app.command("history", rich_help_panel=_LOOK)(history.history)

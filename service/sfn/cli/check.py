@@ -24,7 +24,7 @@ def check(
     thorough: Annotated[
         bool, typer.Option("--all", help="Look at every table, not at one of each namespace, of twenty at most.")
     ] = False,
-    roles: options.Roles = "receiver,worker,gateway,admin",
+    roles: options.Roles = "receiver,worker,gateway,facade,admin",
     as_json: options.AsJson = False,
     config: options.Config = None,
 ) -> None:

@@ -75,7 +75,7 @@ Roles: TypeAlias = Annotated[
         "--roles",
         metavar="ROLE,…",
         envvar="SFN_ROLES",
-        help="What the process does, of receiver, worker, gateway and admin; others may share its inbox in PostgreSQL.",
+        help="What it does, of receiver, worker, gateway, facade and admin; others may share its inbox in PostgreSQL.",
     ),
 ]
 Url: TypeAlias = Annotated[

@@ -9,11 +9,11 @@ from sfn.cli import options
 WRONG_USAGE = 2
 
 
-def serve(config: options.Config = None, roles: options.Roles = "receiver,worker,gateway,admin") -> None:
+def serve(config: options.Config = None, roles: options.Roles = "receiver,worker,gateway,facade,admin") -> None:
     """Hear of commits, ask the catalog, keep the pointer files.
 
-    Processes that share an inbox in PostgreSQL may each do a part of it: all, or some of receiver, worker, gateway and
-    admin.
+    Processes that share an inbox in PostgreSQL may each do a part of it: all, or some of receiver, worker, gateway,
+    facade and admin.
     """
     from sfn.errors import SfnError
     from sfn.settings import Misconfigured, load

@@ -51,6 +51,14 @@ class Storage(Files, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Entries:
+    """What lies directly in a folder: names without slashes, in any order."""
+
+    files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Requests:
     """What a store was asked.
 

@@ -12,9 +12,10 @@ from typing import Final
 from sfn.errors import NotPermitted, Unreachable, Unreadable
 
 _SCHEME: Final = "file://"
-_MISSING: Final = (FileNotFoundError, NotADirectoryError)
-_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""A pipe that lies where a file should is refused, not waited for."""
+MISSING: Final = (FileNotFoundError, NotADirectoryError)
+"""What the system says of what is not there."""
+FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""With which a file is opened: a pipe that lies in its place is refused, not waited for."""
 
 
 class LocalFiles:
@@ -22,15 +23,15 @@ class LocalFiles:
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         try:
-            descriptor = os.open(_path(key), _FLAGS)
-        except _MISSING:
+            descriptor = os.open(_path(key), FLAGS)
+        except MISSING:
             return None
         except (OSError, ValueError) as error:
-            raise _refusal(key, error) from error
+            raise refusal(key, error) from error
         try:
-            return _content(descriptor, most, start)
+            return content(descriptor, most, start)
         except OSError as error:
-            raise _refusal(key, error) from error
+            raise refusal(key, error) from error
         finally:
             os.close(descriptor)
 
@@ -38,10 +39,10 @@ class LocalFiles:
         try:
             with os.scandir(_path(prefix)) as entries:
                 names = nsmallest(limit, (entry.name for entry in entries if not entry.name.startswith(".")))
-        except _MISSING:
+        except MISSING:
             return []
         except (OSError, ValueError) as error:
-            raise _refusal(prefix, error) from error
+            raise refusal(prefix, error) from error
         return [prefix + name for name in names]
 
     async def size(self, key: str) -> int | None:
@@ -53,7 +54,12 @@ class LocalFiles:
         return found is not None and stat.S_ISDIR(found.st_mode)
 
 
-def _content(descriptor: int, most: int, start: int) -> bytes | None:
+def content(descriptor: int, most: int, start: int) -> bytes | None:
+    """The bytes of an open file as of `Files.read`; None of a folder.
+
+    Raises:
+        OSError: it can't be read, or is a pipe or a device.
+    """
     found = os.fstat(descriptor)
     if stat.S_ISDIR(found.st_mode):
         return None
@@ -71,10 +77,10 @@ def _content(descriptor: int, most: int, start: int) -> bytes | None:
 def _stat(key: str) -> os.stat_result | None:
     try:
         return Path(_path(key)).stat()
-    except _MISSING:
+    except MISSING:
         return None
     except (OSError, ValueError) as error:
-        raise _refusal(key, error) from error
+        raise refusal(key, error) from error
 
 
 def _path(key: str) -> str:
@@ -83,7 +89,8 @@ def _path(key: str) -> str:
     return key[len(_SCHEME) :]
 
 
-def _refusal(key: str, error: OSError | ValueError) -> Unreadable:
+def refusal(key: str, error: OSError | ValueError) -> Unreadable:
+    """What a reader is told of an error of the system's."""
     if isinstance(error, ValueError):
         found = "a lone surrogate in it" if isinstance(error, UnicodeEncodeError) else "a NUL in it"
         return Unreachable(key, expected="a path of this machine", found=found)

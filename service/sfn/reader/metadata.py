@@ -128,11 +128,14 @@ def gone(key: str, doc: Document, said_by: str, now: datetime) -> Stale:
     )
 
 
-async def whole(files: Files, key: str) -> bytes | None:
+async def whole(files: Files, key: str, longest: int = LONGEST) -> bytes | None:
     """A metadata file's JSON, decompressed; None where there is no file.
 
+    Args:
+        longest: bytes of it that are read.
+
     Raises:
-        MalformedMetadata: it is longer than `LONGEST`, or its compression is broken.
+        MalformedMetadata: it is longer, or its compression is broken.
     """
     first = await files.read(key, PART)
     if first is None:
@@ -141,8 +144,8 @@ async def whole(files: Files, key: str) -> bytes | None:
     try:
         async for part in inflated(parts(files, key, first, PART), PART):
             kept += part
-            if len(kept) > LONGEST:
-                raise malformed(key, f"at most {LONGEST >> 20} MiB of JSON", "more")
+            if len(kept) > longest:
+                raise malformed(key, f"at most {longest >> 20} MiB of JSON", "more")
     except zlib.error as error:
         raise malformed(key, "JSON, compressed or not", f"broken compression: {error}") from None
     return bytes(kept)

@@ -10,6 +10,7 @@ import fsspec
 
 from sfn.errors import NotInstalled, NotPermitted, Unreachable, Unreadable
 from sfn.pointer.location import scheme_of
+from sfn.reader.files import Entries
 
 T = TypeVar("T")
 
@@ -56,6 +57,21 @@ class FsspecFiles:
             return _names(driver.ls(path, detail=False), limit)
 
         return [prefix + name for name in _answer(prefix, look) or []]
+
+    async def entries(self, prefix: str) -> Entries:
+        """What lies directly below a prefix that ends in `/`; nothing where there is no such folder.
+
+        Raises:
+            NotPermitted, NotInstalled, Unreachable: the answer can't be had.
+        """
+        driver, path = self.at(prefix)
+
+        def look() -> Entries:
+            driver.invalidate_cache(path)
+            found = driver.ls(path, detail=True)
+            return Entries(*(tuple(_names(_called(found, kind), len(found))) for kind in ("file", "directory")))
+
+        return _answer(prefix, look) or Entries()
 
     async def size(self, key: str) -> int | None:
         driver, path = self.at(key)
@@ -113,6 +129,11 @@ def _driver(where: str, driver: Any, options: Mapping[str, Any]) -> Any:  # noqa
         raise _not_installed(where, error) from error
     except Exception as error:
         raise _refusal(where, error) from error
+
+
+def _called(found: Iterable[Mapping[str, Any]], kind: str) -> Iterator[str]:
+    """The paths of what is of one kind."""
+    return (entry["name"] for entry in found if entry["type"] == kind)
 
 
 def _names(paths: Iterable[str], limit: int) -> list[str]:

@@ -20,6 +20,7 @@ from sfn.settings.catalogs import CatalogSettings
 from sfn.settings.client import ClientSettings, load_client, without_any
 from sfn.settings.complaints import complaints
 from sfn.settings.consistency import inconsistencies
+from sfn.settings.facade import FacadeSettings
 from sfn.settings.gateways import GatewaySettings
 from sfn.settings.inbox import InboxSettings
 from sfn.settings.listener import ListenerSettings
@@ -58,6 +59,7 @@ __all__ = [
     "AdminSettings",
     "CatalogSettings",
     "ClientSettings",
+    "FacadeSettings",
     "GatewaySettings",
     "InboxSettings",
     "ListenerSettings",

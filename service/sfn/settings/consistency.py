@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sfn.errors import SfnError
 from sfn.settings.asking import misasked
+from sfn.settings.facing import misfaced
 from sfn.settings.model import Settings
 from sfn.settings.placing import misplaced
 from sfn.settings.pulling import mispulled
@@ -29,6 +30,7 @@ def inconsistencies(settings: Settings, sources: Sources) -> tuple[SfnError, ...
         *misstored(settings, sources),
         *misplaced(settings, sources),
         *misrouted(settings, sources),
+        *misfaced(settings, sources),
     )
 
 
@@ -77,9 +79,12 @@ def _tls(settings: Settings, sources: Sources) -> Iterator[SfnError]:
 
 
 def _two_origins(settings: Settings, sources: Sources) -> Iterator[SfnError]:
-    admin, telemetry = settings.admin, settings.telemetry
+    admin, facade, telemetry = settings.admin, settings.facade, settings.telemetry
     if admin.token is not None and admin.token_file is not None:
         place = sources.place(("admin", "token_file"))
+        yield SfnError(place, expected="either token or token_file", found="both")
+    if facade.token is not None and facade.token_file is not None:
+        place = sources.place(("facade", "token_file"))
         yield SfnError(place, expected="either token or token_file", found="both")
     if telemetry.metrics_token is not None and telemetry.metrics_token_file is not None:
         place = sources.place(("telemetry", "metrics_token_file"))

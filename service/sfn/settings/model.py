@@ -11,6 +11,7 @@ from pydantic import Field
 
 from sfn.settings.bound import Bound
 from sfn.settings.catalogs import CatalogSettings
+from sfn.settings.facade import FacadeSettings
 from sfn.settings.gateways import GatewaySettings
 from sfn.settings.inbox import InboxSettings
 from sfn.settings.kinds import Name
@@ -41,6 +42,7 @@ class Settings(Section):
     catalogs: Mapping[Name, CatalogSettings] = Field(default_factory=dict)
     stores: Mapping[Name, StoreSettings] = Field(default_factory=dict)
     gateway: Mapping[Name, GatewaySettings] = Field(default_factory=dict)
+    facade: FacadeSettings = FacadeSettings()
     admin: AdminSettings = AdminSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 

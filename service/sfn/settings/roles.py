@@ -19,6 +19,8 @@ class Role(StrEnum):
     """Sweeps, asks the catalogs, writes files."""
     GATEWAY = "gateway"
     """Stands before catalogs, if gateways are configured."""
+    FACADE = "facade"
+    """Answers readers, if there is a facade."""
     ADMIN = "admin"
     """Answers operators, if they have a token."""
 

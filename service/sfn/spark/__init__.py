@@ -11,5 +11,6 @@ It needs `pip install 'iceberg-sfn[spark]'`; nothing of the service imports it.
 from __future__ import annotations
 
 from sfn.spark.reading import read
+from sfn.spark.session import session
 
-__all__ = ["read"]
+__all__ = ["read", "session"]

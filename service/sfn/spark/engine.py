@@ -14,12 +14,12 @@ class Engine(Protocol):
 
     The types are those of Iceberg's own library on Spark: `uuid` is a string, `time` a refusal, columns are nullable
     as the table's schema says. Column comments are no part of the promise.
-
-    Attributes:
-        name: what callers choose it by.
     """
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What callers choose it by."""
+        ...
 
     def why_not(self, spark: SparkSession) -> str:
         """What the session lacks for it, for people; empty where it can be used."""

@@ -13,10 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from sfn.errors import NotSupported, nearest
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
+from sfn.spark.environment import check_packages
+from sfn.spark.iceberg.engine import IcebergEngine
 
 AUTO: Final = "auto"
 
-ENGINES: Final[tuple[Engine, ...]] = ()
+ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(),)
 """In the order in which `auto` tries them."""
 
 
@@ -50,9 +52,11 @@ def read(
 
     Raises:
         NotSupported: the table has what the engine can't read; the remedy names one that can.
+        NotInstalled: PySpark, pandas or Iceberg's runtime is missing, or of a version that does not do.
         Unreadable: see `sfn.errors` for its other kinds.
         ValueError: an argument has no such form.
     """
+    check_packages()
     return _chosen(
         spark, asked(directory, table, uuid, ref, as_of, allowed=allowed, storage_options=storage_options), engine
     )

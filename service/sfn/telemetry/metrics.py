@@ -21,6 +21,7 @@ from sfn.words import Accepted
 
 _NO_DIALECT: Final = "none"
 _REFUSALS: Final = (400, 401, 403, 404, 405, 408, 413, 415, 422, 429)
+_READ: Final = (200, 204, 304, 400, 401, 403, 404, 405, 500, 503)
 _COMMIT: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _BATCH: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
@@ -42,6 +43,7 @@ class Metrics:
         work: for the worker.
         gateways: for the gateways.
         pulls: for the sources.
+        readers: for the facade.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Metrics:
         self.work = Work(self.registry, catalogs)
         self.gateways = Gateways(self.registry, gateways)
         self.pulls = Pulls(self.registry, sources)
+        self.readers = Readers(self.registry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,27 @@ class Events:
 
     def _taken_of(self, dialect: str) -> _Taken:
         return _Taken(*(self._received.labels(dialect, field.name) for field in fields(_Taken)))
+
+
+class Readers:
+    """How readers' requests are answered."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        requests = Counter(
+            "sfn_facade_requests_total",
+            "Requests to the facade by its answer: 304 where a reader has the table's metadata already.",
+            ("status",),
+            registry=registry,
+        )
+        self._requests = {status: requests.labels(str(status)) for status in _READ}
+
+    def answered(self, status: int) -> None:
+        """A request was answered.
+
+        Args:
+            status: HTTP status.
+        """
+        self._requests[status].inc()
 
 
 class Transaction(Protocol):

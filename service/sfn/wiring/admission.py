@@ -1,4 +1,4 @@
-"""From the settings to who is let in: senders and operators, and whose each token is; and what we show to them."""
+"""From the settings to who is let in: senders, operators, readers, whose each token is, and what we show to them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from sfn.receiver.senders import Senders, anonymous
 from sfn.receiver.tokens import TokenFile, Tokens
 from sfn.settings import Settings
 
+READERS: Final = "facade"
+"""What those who read through the facade are called in a keyring: as their section in the settings."""
 METRICS: Final = "telemetry"
 """What those who read the metrics are called in a keyring: as their section in the settings."""
 
@@ -32,12 +34,14 @@ class Admission:
     Attributes:
         senders: who may send events.
         operators: who may operate the service; None where nobody may.
+        readers: whether an `Authorization` header opens the facade; None where nobody need show one.
         scrapers: whether an `Authorization` header opens the metrics; None where they are open to everybody.
         files: of tokens, for somebody to watch.
     """
 
     senders: Senders
     operators: Operators | None
+    readers: Callable[[bytes | None], bool] | None
     scrapers: Callable[[bytes | None], bool] | None
     files: tuple[TokenFile, ...] = ()
 
@@ -57,6 +61,9 @@ def admission(settings: Settings, clock: Clock) -> Admission:
     admin = settings.admin
     if admin.token is not None or admin.token_file is not None:
         parties[PARTY] = _tokens({} if admin.token is None else {"token": admin.token}, admin.token_file)
+    facade = settings.facade
+    if facade.has_token:
+        parties[READERS] = _tokens({} if facade.token is None else {"token": facade.token}, facade.token_file)
     telemetry = settings.telemetry
     if telemetry.metrics_token is not None or telemetry.metrics_token_file is not None:
         named = {} if telemetry.metrics_token is None else {"metrics_token": telemetry.metrics_token}
@@ -65,6 +72,7 @@ def admission(settings: Settings, clock: Clock) -> Admission:
     return Admission(
         _senders(settings, keyring, clock) if settings.senders else anonymous(settings.catalogs),
         Operators(keyring, Refusals(PARTY)) if PARTY in parties else None,
+        partial(_opens, keyring, READERS) if READERS in parties else None,
         partial(_opens, keyring, METRICS) if METRICS in parties else None,
         tuple(tokens.file for tokens in parties.values() if tokens.file is not None),
     )

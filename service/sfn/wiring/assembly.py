@@ -31,6 +31,7 @@ from sfn.telemetry.metrics import Metrics
 from sfn.wiring import inboxes
 from sfn.wiring.admission import Admission, admission, certificate
 from sfn.wiring.events import concern, understood
+from sfn.wiring.facades import faced
 from sfn.wiring.gateways import Gates, gates
 from sfn.wiring.metering import Metering
 from sfn.wiring.places import shelf
@@ -137,9 +138,12 @@ async def assembled(
         gated = gates(settings if Role.GATEWAY in roles else None, inbox, matters, on_broken, metering.metrics.gateways)
         for proxy in gated.proxies:
             stack.push_async_callback(proxy.close)
+        before = faced(
+            settings if Role.FACADE in roles else None, inbox, stores, admitted.readers, metering.metrics.readers
+        )
         application = _application(settings, admitted, inbox, readiness, process, on_broken, metering)
         yield Service(
-            application=gated.before(application),
+            application=gated.before(before(application)),
             readiness=readiness,
             worker=worker,
             intake=inbox,

@@ -10,6 +10,7 @@ import anyio.to_thread
 
 from sfn.cli.answers import Status
 from sfn.cli.checks.catalogs import CatalogCheck
+from sfn.cli.checks.facade import facade
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.cli.checks.gateways import advertised, doors
 from sfn.cli.checks.parties import parties
@@ -47,6 +48,8 @@ async def findings(
     for finding in listener(settings, is_running=holder is not None or standing is not None):
         yield finding
     for finding in doors(settings, is_running=holder is not None or standing is not None):
+        yield finding
+    for finding in facade(settings):
         yield finding
     async for finding in pulls(settings):
         yield finding

@@ -40,6 +40,7 @@ def _files(settings: Settings) -> dict[str, tuple[Path, Scheme]]:
     """The files of tokens and what they are for, by the settings that name them."""
     files = {f"senders.{name}.secrets_file": (one.secrets_file, one.scheme) for name, one in settings.senders.items()}
     files["admin.token_file"] = settings.admin.token_file, Scheme.BEARER
+    files["facade.token_file"] = settings.facade.token_file, Scheme.BEARER
     files["telemetry.metrics_token_file"] = settings.telemetry.metrics_token_file, Scheme.BEARER
     return {where: (file, scheme) for where, (file, scheme) in files.items() if file is not None}
 
@@ -80,7 +81,11 @@ def _weak(settings: Settings) -> Iterator[Finding]:
         for name, sender in settings.senders.items()
         for key, token in sender.secrets.items()
     }
-    alone = {"admin.token": settings.admin.token, "telemetry.metrics_token": settings.telemetry.metrics_token}
+    alone = {
+        "admin.token": settings.admin.token,
+        "facade.token": settings.facade.token,
+        "telemetry.metrics_token": settings.telemetry.metrics_token,
+    }
     named |= {where: (token, Scheme.BEARER) for where, token in alone.items() if token is not None}
     tokens = [(where, "", token.get_secret_value(), scheme) for where, (token, scheme) in named.items()]
     for where, (file, scheme) in _files(settings).items():

@@ -1,0 +1,174 @@
+"""A facade without the service: as a process of its own, or as a thread of another one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from signal import SIGINT, SIGTERM, Signals
+from socket import socket
+from typing import Final
+
+import anyio
+import structlog
+
+from sfn import iceberg_errors, telemetry
+from sfn.daemon import causes
+from sfn.errors import SfnError
+from sfn.facade.app import PATH, Application, Receive, Scope, Send, before
+from sfn.receiver.bearer import bearer
+from sfn.receiver.certificate import Certificate
+from sfn.receiver.listening import bound
+from sfn.receiver.server import Server
+from sfn.receiver.tokens import TokenFile, Tokens, match
+from sfn.telemetry.logs import Level
+from sfn.wiring.facades import Folders, over
+
+ENDED, FAILED = 0, 1
+LOOPBACK: Final = "127.0.0.1"
+
+_ALIVE: Final = b"/livez"
+_DRAIN: Final = 10
+"""Seconds that requests have to be answered in the end."""
+_STARTED_WITHIN: Final = 30.0
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a facade listens, and what clients must show.
+
+    Attributes:
+        host: the address to bind.
+        port: 0 is any free one.
+        token_file: tokens of readers, one a line; None: everybody may read.
+        certificate, key: PEM files; None for HTTP without TLS.
+    """
+
+    host: str = LOOPBACK
+    port: int = 8087
+    token_file: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def scheme(self) -> str:
+        """Of its URL."""
+        return "http" if self.certificate is None else "https"
+
+
+def run(folders: Folders, door: Door, level: Level) -> int:
+    """Serve folders until a signal.
+
+    Args:
+        level: the least severity that is logged.
+
+    Returns:
+        The exit code: 0 after a signal, 1 after a failure, which was logged.
+    """
+    telemetry.configure(level)
+    try:
+        anyio.run(_serve, folders, door, backend_options={"use_uvloop": True})
+    except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged
+        for cause in causes(error):
+            _log.error("the facade ends", error=str(cause), exc_info=None if isinstance(cause, SfnError) else cause)
+        return FAILED
+    return ENDED
+
+
+async def _serve(folders: Folders, door: Door) -> None:
+    # Before all else, as in the daemon: uvicorn would swallow the signals.
+    with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals, bound(door.host, door.port, "facade") as listener:
+        file = None if door.token_file is None else TokenFile(door.token_file)
+        tokens = Tokens({}, file)
+        admits = None if file is None else partial(_shown, tokens)
+        pair = None if door.certificate is None or door.key is None else Certificate(door.certificate, door.key)
+        server = Server(application(replace(folders, admits=admits)), pair)
+        port = listener.getsockname()[1]
+        _log.info("listening", url=f"{door.scheme}://{door.host}:{port}{PATH}", port=port, roots=list(folders.roots))
+        async with anyio.create_task_group() as tasks:
+            if file is not None:
+                tasks.start_soon(file.watch)
+            tasks.start_soon(_heed, signals, server)
+            await server.serve(sockets=[listener])
+            tasks.cancel_scope.cancel()
+        _log.info("ended")
+
+
+async def _heed(signals: AsyncIterator[Signals], server: Server) -> None:
+    async for number in signals:
+        if server.should_exit:
+            os._exit(FAILED)
+        _log.info("draining", signal=number.name, seconds=_DRAIN)
+        server.drain()
+        server.config.timeout_graceful_shutdown = _DRAIN
+        server.should_exit = True
+
+
+def application(folders: Folders) -> Application:
+    """What answers: the facade, and whether the process does."""
+    return before(over(folders), _others)
+
+
+async def _others(scope: Scope, _receive: Receive, send: Send) -> None:
+    is_alive = scope["raw_path"] == _ALIVE
+    status = HTTPStatus.OK if is_alive else HTTPStatus.NOT_FOUND
+    body = b'{"status":"alive"}' if is_alive else iceberg_errors.document(status, f"the catalog is at {PATH}")
+    fields = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _shown(tokens: Tokens, authorization: bytes | None) -> bool:
+    return match(tokens.active(), bearer(authorization)) is not None
+
+
+class Beside:
+    """A facade in a thread of this process, on a free port of loopback, for who knows its token.
+
+    Args:
+        folders: what it shows.
+
+    Attributes:
+        url: the catalog's.
+        token: its readers'.
+    """
+
+    def __init__(self, folders: Folders) -> None:
+        self.token = secrets.token_urlsafe(32)
+        tokens = Tokens({"own": self.token})
+        self._application = application(replace(folders, admits=partial(_shown, tokens)))
+        self._up: Future[Server] = Future()
+        with bound(LOOPBACK, 0, "facade") as listener:
+            self.url = f"http://{LOOPBACK}:{listener.getsockname()[1]}{PATH}"
+            self._thread = threading.Thread(target=self._run, args=(listener.dup(),), name="sfn-facade", daemon=True)
+            self._thread.start()
+        self._server = self._up.result(_STARTED_WITHIN)
+
+    def stop(self) -> None:
+        """End it, once the requests under way are answered."""
+        self._server.config.timeout_graceful_shutdown = _DRAIN
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _run(self, listener: socket) -> None:
+        try:
+            anyio.run(self._serve, listener)
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the start is told
+            with suppress(Exception):
+                self._up.set_exception(error)
+
+    async def _serve(self, listener: socket) -> None:
+        server = Server(self._application)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [listener])
+            await server.up.wait()
+            self._up.set_result(server)

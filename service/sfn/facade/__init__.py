@@ -1,0 +1,72 @@
+"""The ports of the facade: a read-only Iceberg REST catalog that is answered from SFN files.
+
+app      requests and answers             routes   which question a request is (pure)
+loading  a table's answer, and its tag    served   what is served of a metadata file (pure)
+index    which tables there are           roster, walk   where that is known from
+beneath  files of one folder of this machine, and none outside of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from sfn.reader.files import Entries, Files
+from sfn.reader.resolve import Pointer, Question
+
+Namespace: TypeAlias = tuple[str, ...]
+
+
+class Tree(Files, Protocol):
+    """The files below one root, and none else: a key outside of it is refused before anything is opened."""
+
+    async def entries(self, prefix: str) -> Entries:
+        """What lies directly below a prefix that ends in `/`; nothing where there is no such folder.
+
+        Raises:
+            NotPermitted, Unreachable: the answer can't be had.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a table is looked up.
+
+    Attributes:
+        tree: the files below one root of the allow-list. The table's SFN file, its metadata file and the location in
+            that lie there.
+        question: what the reader of SFN files is asked; leads nowhere outside of that root.
+        pinned: the answer, where it was given before and is to stay.
+    """
+
+    tree: Tree
+    question: Question
+    pinned: Pointer | None = None
+
+
+class Shelf(Protocol):
+    """Which tables a catalog has."""
+
+    async def tables(self) -> Mapping[Namespace, Mapping[str, Place]]:
+        """All of them, by namespace and name.
+
+        Raises:
+            Unreadable, Trouble: they can't be listed.
+        """
+        ...
+
+    async def find(self, namespace: Namespace, name: str) -> Place | None:
+        """One of them; None where there is none.
+
+        Raises:
+            Unreadable, Trouble: nobody can tell.
+        """
+        ...
+
+
+Scan: TypeAlias = Callable[[], AsyncIterator[tuple[Namespace, str, Place]]]
+"""Looks through all tables anew."""
+
+__all__ = ["Namespace", "Place", "Scan", "Shelf", "Tree"]

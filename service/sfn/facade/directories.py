@@ -1,0 +1,48 @@
+"""Tables called by their directories: namespace `dir`, as in ``SELECT … FROM sfn.dir.`/warehouse/sales/orders` ``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sfn.errors import LocationRefused, Unsafe
+from sfn.facade import Namespace, Place, Tree
+from sfn.facade.roster import root_of
+from sfn.pointer.location import sound
+from sfn.reader.blocking import identifier_of
+from sfn.reader.resolve import Question
+
+NAMESPACE: Final[Namespace] = ("dir",)
+
+
+def is_directory(namespace: Namespace, name: str) -> bool:
+    """Whether a table's name is a path or a URL."""
+    return namespace == NAMESPACE and (name.startswith("/") or ":/" in name)
+
+
+def place(name: str, trees: Mapping[str, Tree]) -> Place:
+    """Where the table of a directory is looked up.
+
+    Args:
+        name: a path or URL; of a directory that several tables share, with `#` and the table's identifier behind it.
+        trees: by their roots, the canonical prefixes of the allow-list.
+
+    Raises:
+        Unsafe: it lies below none of them, or its path does not lead where it seems to.
+    """
+    directory, _, table = name.partition("#")
+    try:
+        url = sound(directory.rstrip("/") or "/")
+    except LocationRefused as refused:
+        raise Unsafe(f"{name!r}", expected=refused.expected, found=refused.found) from None
+    root = root_of(url, trees)
+    if root is None:
+        remedy = "read another one, or have the facade started with a root that covers it"
+        raise Unsafe(
+            f"{name!r}", expected=f"a directory below {' or '.join(sorted(trees))}", found="one outside", remedy=remedy
+        )
+    try:
+        identifier = identifier_of(table) if table else None
+    except ValueError as error:
+        raise Unsafe(f"{name!r}", expected=f"{error}", found="another") from None
+    return Place(trees[root], Question(url, identifier, allowed=(root,)))

@@ -1,0 +1,64 @@
+"""How a refusal is told to clients of an Iceberg catalog."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+from sfn.errors import (
+    Ambiguous,
+    CommitNotFound,
+    Dropped,
+    NameTaken,
+    NotFound,
+    NotInstalled,
+    NotPermitted,
+    Rejected,
+    SfnError,
+    Trouble,
+    Unreachable,
+    Unreadable,
+    Unsafe,
+)
+
+NO_TABLE: Final = "NoSuchTableException"
+NO_NAMESPACE: Final = "NoSuchNamespaceException"
+NO_VIEW: Final = "NoSuchViewException"
+
+_ABSENT: Final = (CommitNotFound, Dropped, NameTaken, NotFound)
+
+
+class Missing(Rejected):
+    """What is asked for is not there.
+
+    Args:
+        kind: the exception that clients make of it.
+    """
+
+    def __init__(self, where: str, kind: str, *, expected: str, found: str = "none", remedy: str = "") -> None:
+        super().__init__(where, status=HTTPStatus.NOT_FOUND, expected=expected, found=found, remedy=remedy)
+        self.kind = kind
+
+
+def told(error: SfnError) -> tuple[HTTPStatus, str | None]:
+    """Status and, where the status alone does not say it, the exception that clients make of it.
+
+    What is broken is answered with 500, which no client tries again; what may be over soon with 503, which all do.
+    """
+    match error:
+        case Missing():
+            return HTTPStatus.NOT_FOUND, error.kind
+        case Rejected():
+            return HTTPStatus(error.status), None
+        case _ if isinstance(error, _ABSENT):
+            return HTTPStatus.NOT_FOUND, NO_TABLE
+        case Unsafe() | NotPermitted():
+            return HTTPStatus.FORBIDDEN, None
+        case Ambiguous():
+            return HTTPStatus.BAD_REQUEST, None
+        case NotInstalled():
+            return HTTPStatus.INTERNAL_SERVER_ERROR, None
+        case Unreachable() | Trouble():
+            return HTTPStatus.SERVICE_UNAVAILABLE, None
+        case Unreadable() | SfnError():
+            return HTTPStatus.INTERNAL_SERVER_ERROR, None

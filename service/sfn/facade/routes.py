@@ -1,0 +1,221 @@
+"""Which question a request asks (Iceberg's REST specification). Pure."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, TypeAlias
+from urllib.parse import parse_qs, unquote_to_bytes
+
+from sfn.errors import Rejected
+from sfn.facade import Namespace
+from sfn.facade.served import Snapshots
+
+READS: Final = frozenset({"GET", "HEAD"})
+
+_COMMIT: Final = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}"
+
+ENDPOINTS: Final = (
+    "GET /v1/{prefix}/namespaces",
+    "GET /v1/{prefix}/namespaces/{namespace}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    _COMMIT,
+)
+"""What clients may ask: by this list they refuse other writes on their own, and send no reports.
+
+Commits are among them to be forbidden. Iceberg's Java library removes the manifests that it wrote for a commit that a
+catalog forbids, and leaves those of one that it does not send because the list lacks it (1.11, `CleanableFailure`).
+"""
+
+PAGE: Final = 1_000
+"""Names of a page, where a client asks for pages and not for their size."""
+_LONGEST: Final = 10_000
+_SEPARATOR: Final = "\x1f"
+"""Between the levels of a namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """`GET /v1/config`, for a warehouse if the client has one."""
+
+    warehouse: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which part of a listing.
+
+    Attributes:
+        after: the last name of the page before; "" for the first.
+        most: names; None for all of them.
+    """
+
+    after: str = ""
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """The namespaces directly below another one, or the outermost."""
+
+    prefix: str | None
+    parent: Namespace
+    page: Page
+
+
+@dataclass(frozen=True, slots=True)
+class OneNamespace:
+    """Whether there is a namespace."""
+
+    prefix: str | None
+    namespace: Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of a namespace."""
+
+    prefix: str | None
+    namespace: Namespace
+    page: Page
+
+
+@dataclass(frozen=True, slots=True)
+class OneTable:
+    """A table."""
+
+    prefix: str | None
+    namespace: Namespace
+    name: str
+    snapshots: Snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The views of a namespace: none."""
+
+    prefix: str | None
+    namespace: Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class OneView:
+    """A view: there is none."""
+
+    namespace: Namespace
+    name: str
+
+
+Route: TypeAlias = Configuration | Namespaces | OneNamespace | Tables | OneTable | Views | OneView
+
+
+def route(method: str, path: str, query: str) -> Route:
+    """The question.
+
+    Args:
+        path: behind the facade's own, percent-encoded: `/v1/…`.
+        query: likewise.
+
+    Raises:
+        Rejected: 405 for everything that would change something, 403 for commits, 404 for what no catalog is asked, 400
+            for what no client should ask.
+    """
+    segments = [_text(segment) for segment in path.removeprefix("/").split("/")]
+    if method not in READS:
+        is_commit = method == "POST" and segments[-2:-1] == ["tables"]
+        raise Rejected(
+            f"{method} {path}",
+            status=HTTPStatus.FORBIDDEN if is_commit else HTTPStatus.METHOD_NOT_ALLOWED,
+            expected="a read, as this catalog is answered from SFN files",
+            found="a change",
+            remedy="ask the table's own catalog for it",
+        )
+    asked = _parameters(query)
+    match segments:
+        case ["v1", "config"]:
+            return Configuration(asked.get("warehouse"))
+        case ["v1", "namespaces", *rest]:
+            found = _below(None, rest, asked)
+        case ["v1", prefix, "namespaces", *rest]:
+            found = _below(prefix, rest, asked)
+        case _:
+            found = None
+    if found is None:
+        raise Rejected(path, status=HTTPStatus.NOT_FOUND, expected="a path that catalogs have", found="another")
+    return found
+
+
+def _below(prefix: str | None, rest: Sequence[str], asked: dict[str, str]) -> Route | None:
+    match rest:
+        case []:
+            return Namespaces(prefix, _levels(asked.get("parent", "")), _page(asked))
+        case [namespace]:
+            return OneNamespace(prefix, _levels(namespace))
+        case [namespace, "tables"]:
+            return Tables(prefix, _levels(namespace), _page(asked))
+        case [namespace, "tables", name]:
+            return OneTable(prefix, _levels(namespace), name, _snapshots(asked))
+        case [namespace, "views"]:
+            return Views(prefix, _levels(namespace))
+        case [namespace, "views", name]:
+            return OneView(_levels(namespace), name)
+        case _:
+            return None
+
+
+def _levels(text: str) -> Namespace:
+    return tuple(text.split(_SEPARATOR)) if text else ()
+
+
+def _text(segment: str) -> str:
+    """A part of a path. Iceberg's Java library has `+` for a space there, and no client has it for itself."""
+    try:
+        return unquote_to_bytes(segment.replace("+", " ")).decode()
+    except UnicodeDecodeError:
+        raise _senseless("a path in UTF-8", segment) from None
+
+
+def _parameters(query: str) -> dict[str, str]:
+    try:
+        found = parse_qs(query, keep_blank_values=True, max_num_fields=64, errors="strict")
+    except ValueError:
+        raise _senseless("at most 64 parameters in UTF-8", "others") from None
+    return {name: values[-1] for name, values in found.items()}
+
+
+def _snapshots(asked: dict[str, str]) -> Snapshots:
+    try:
+        return Snapshots(asked.get("snapshots", Snapshots.ALL))
+    except ValueError:
+        raise _senseless("snapshots=all or snapshots=refs", asked["snapshots"][:64]) from None
+
+
+def _page(asked: dict[str, str]) -> Page:
+    """Whoever sends no token and no size gets all (specification, "Pagination")."""
+    if "pageToken" not in asked and "pageSize" not in asked:
+        return Page()
+    try:
+        after = urlsafe_b64decode(asked.get("pageToken", "").encode()).decode()
+        most = int(asked.get("pageSize", PAGE))
+    except (binascii.Error, ValueError):
+        raise _senseless("a pageToken that was given here, and a pageSize in digits", "others") from None
+    if most < 1:
+        raise _senseless("a pageSize of 1 or more", f"{most}")
+    return Page(after, min(most, _LONGEST))
+
+
+def paged(names: Iterable[str], page: Page) -> tuple[list[str], str | None]:
+    """A page of a listing, and the token of the next one. Names that come or go meanwhile shift no other."""
+    left = sorted(name for name in names if name > page.after)
+    shown = left if page.most is None else left[: page.most]
+    return shown, None if len(shown) == len(left) else urlsafe_b64encode(shown[-1].encode()).decode()
+
+
+def _senseless(expected: str, found: str) -> Rejected:
+    return Rejected("request", status=HTTPStatus.BAD_REQUEST, expected=expected, found=found)

@@ -1,0 +1,95 @@
+"""What is served of a metadata file. Pure: every value that is not ours goes out byte for byte as it came in."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from sfn.errors import Unsafe
+from sfn.pointer.document import Document
+from sfn.reader.metadata import compare, malformed
+from sfn.reader.trust import Trust
+
+GUARD: Final = {"gc.enabled": "false", "write.format.default": "none: this catalog is read only"}
+"""Whoever cleans up by a pointer that lags deletes live files: with the first of these properties Iceberg's own actions
+refuse to. With the second one writers stop before they have written a data file that nobody would know of."""
+
+_Members: TypeAlias = dict[str, Raw]
+
+_MEMBERS: Final = msgspec.json.Decoder(_Members)
+_PROPERTIES: Final = msgspec.json.Decoder(dict[str, str])
+
+
+class Snapshots(StrEnum):
+    """Which snapshots a client asks for (Iceberg's REST specification, `loadTable`, parameter `snapshots`)."""
+
+    ALL = "all"
+    REFS = "refs"
+
+
+class _Named(msgspec.Struct, rename="kebab"):
+    """What has a snapshot's id: a snapshot, a branch or a tag."""
+
+    snapshot_id: int
+
+
+_SNAPSHOTS: Final = msgspec.json.Decoder(list[Raw])
+_SNAPSHOT: Final = msgspec.json.Decoder(_Named)
+_REFS: Final = msgspec.json.Decoder(dict[str, _Named])
+
+
+def served(content: bytes, doc: Document, key: str, said_by: str, trust: Trust, snapshots: Snapshots) -> bytes:
+    """The body of a `LoadTableResult`, without any credentials.
+
+    Args:
+        content: the metadata file's JSON.
+        doc: the document that names it.
+        key: its canonical URL.
+        said_by: the document's URL.
+        trust: where what it names may lie.
+
+    Raises:
+        MalformedMetadata: it is none.
+        WrongTable: it is another table's.
+        Unsafe: the table's location lies where nobody is led.
+    """
+    try:
+        metadata = _MEMBERS.decode(content)
+        uuid, location = (_text(metadata.get(name)) for name in ("table-uuid", "location"))
+        properties = _PROPERTIES.decode(metadata["properties"]) if "properties" in metadata else {}
+        if snapshots is Snapshots.REFS and "snapshots" in metadata:
+            metadata["snapshots"] = _referenced(metadata)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise malformed(key, "an Iceberg metadata file", f"{type(error).__name__}: {error}") from None
+    if location is None or "format-version" not in metadata:
+        raise malformed(key, "an Iceberg metadata file", "JSON without a format-version or a location")
+    compare(key, uuid, doc, said_by)
+    _check_location(trust, location, key)
+    metadata["properties"] = Raw(msgspec.json.encode(properties | GUARD))
+    return msgspec.json.encode({"metadata-location": doc.metadata_file_path, "metadata": metadata, "config": {}})
+
+
+def _check_location(trust: Trust, location: str, key: str) -> None:
+    try:
+        trust.place(location.rstrip("/") or "/", key)
+    except Unsafe as refusal:
+        raise Unsafe(
+            key, expected=f"{refusal.expected} for the table", found=refusal.found, remedy=refusal.remedy
+        ) from None
+
+
+def _text(member: Raw | None) -> str | None:
+    return None if member is None else msgspec.json.decode(member, type=str | None)
+
+
+def _referenced(metadata: _Members) -> Raw:
+    """The snapshots that a branch or tag names; a table of version 1 may have no more than a current one."""
+    refs = _REFS.decode(metadata["refs"]) if "refs" in metadata else {}
+    wanted: set[int | None] = {ref.snapshot_id for ref in refs.values()}
+    if "current-snapshot-id" in metadata:
+        wanted.add(msgspec.json.decode(metadata["current-snapshot-id"], type=int | None))
+    kept = [one for one in _SNAPSHOTS.decode(metadata["snapshots"]) if _SNAPSHOT.decode(one).snapshot_id in wanted]
+    return Raw(msgspec.json.encode(kept))

@@ -1,0 +1,102 @@
+"""Reads with Iceberg's runtime."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+from sfn.errors import NotSupported
+from sfn.pointer.document import render_ordinal
+from sfn.pointer.naming import MAIN
+from sfn.spark.asked import Asked, Moment, Ordinal, Ref, SnapshotId
+from sfn.spark.iceberg import driver, runtime
+from sfn.spark.iceberg.remote import Remote
+from sfn.spark.pinned import Pinned, pin
+
+PINNED, FACADE = "sfn_pinned", "sfn_facade"
+"""What Spark calls the catalog in the driver, and one elsewhere."""
+OPTIONS: Final = "spark.sfn.iceberg."
+"""What follows it in a session's configuration is a property of these catalogs, such as `s3.endpoint`."""
+URI, TOKEN = "spark.sfn.facade.uri", "spark.sfn.facade.token"
+"""A facade elsewhere, instead of the driver's own, and a reader's token of it."""
+
+_KEY: Final = "spark.sql.catalog."
+_CATALOG: Final = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".cache-enabled": "false"}
+
+
+class IcebergEngine:
+    """Implements `Engine`. Reads whatever Iceberg's runtime reads.
+
+    With a facade elsewhere the table's state is settled by Spark, when it plans a query, but for that of a snapshot.
+    """
+
+    name: Final = "iceberg"
+
+    def why_not(self, spark: SparkSession) -> str:
+        return runtime.missing(spark)
+
+    def read(self, spark: SparkSession, asked: Asked) -> DataFrame:
+        runtime.check(spark)
+        uri = spark.conf.get(URI, "")
+        if uri:
+            remote = Remote(uri, spark.conf.get(TOKEN, "") or "")
+            name = remote.check(asked)
+            _configure(spark, FACADE, remote)
+            return _elsewhere(spark.read, asked).table(_quoted(FACADE, "dir", name))
+        pinned = pin(asked)
+        own = driver.driver()
+        _configure(spark, PINNED, Remote(own.facade.url, own.facade.token))
+        name = own.pins.add(asked, pinned)
+        return _here(spark.read, asked, pinned).table(_quoted(PINNED, *driver.NAMESPACE, name))
+
+
+def _configure(spark: SparkSession, catalog: str, facade: Remote) -> None:
+    """Tell the session of a catalog: Spark opens it when it is first asked for."""
+    properties = _CATALOG | {".uri": facade.uri} | ({".token": facade.token} if facade.token else {})
+    own = {
+        f".{key.removeprefix(OPTIONS)}": value for key, value in spark.conf.getAll.items() if key.startswith(OPTIONS)
+    }
+    for key, value in (properties | own).items():
+        spark.conf.set(f"{_KEY}{catalog}{key}", value)
+
+
+def _here(reader: DataFrameReader, asked: Asked, pinned: Pinned) -> DataFrameReader:
+    """The state of a table whose metadata file is settled."""
+    snapshot = pinned.snapshot
+    if snapshot is None or isinstance(asked.state, Ordinal) or asked.state == Ref(MAIN):
+        return reader
+    # A branch has the table's schema, a tag that of its snapshot: Iceberg tells them by the name.
+    name = asked.state.name if isinstance(asked.state, Ref) else ""
+    if name and not name.isdecimal():
+        return reader.option("versionAsOf", name)
+    if name and snapshot.schema_id != pinned.schema.schema_id:
+        raise NotSupported(
+            pinned.found.metadata_location,
+            expected="a branch that can be told from a snapshot's id",
+            found=f"branch {name}, with another schema than its snapshot",
+            remedy="use engine='files' or engine='sfn'",
+        )
+    return reader.option("versionAsOf", f"{snapshot.snapshot_id}")
+
+
+def _elsewhere(reader: DataFrameReader, asked: Asked) -> DataFrameReader:
+    """The state of a table whose metadata file Spark asks for."""
+    match asked.state:
+        case Ref(name):
+            return reader if name == MAIN else reader.option("versionAsOf", name)
+        case SnapshotId(number):
+            return reader.option("versionAsOf", f"{number}")
+        case Moment(milliseconds) | Ordinal(milliseconds):
+            return reader.option("timestampAsOf", _timestamp(milliseconds))
+
+
+def _timestamp(milliseconds: int) -> str:
+    """As Spark reads it, whatever the session's time zone."""
+    digits = render_ordinal(milliseconds)
+    day, time = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}", digits[9:]
+    return f"{day} {time[:2]}:{time[2:4]}:{time[4:6]}.{time[6:]} UTC"
+
+
+def _quoted(*names: str) -> str:
+    return ".".join(f"`{name.replace('`', '``')}`" for name in names)

@@ -1,0 +1,101 @@
+"""A facade elsewhere: asked once before Spark is, whose errors are pages of Java."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from sfn.errors import NotFound, NotPermitted, NotSupported, Unreachable, Unreadable
+from sfn.facade.directories import NAMESPACE
+from sfn.spark.asked import Asked, Ordinal
+
+_PATIENCE: Final = 30.0
+_SET: Final = "set spark.sfn.facade.uri and spark.sfn.facade.token, or unset them: then the driver has a facade itself"
+_REFUSALS: Final[dict[int, type[Unreadable]]] = {
+    HTTPStatus.NOT_FOUND: NotFound,
+    HTTPStatus.UNAUTHORIZED: NotPermitted,
+    HTTPStatus.FORBIDDEN: NotPermitted,
+}
+
+
+class _Error(msgspec.Struct):
+    message: str
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error
+
+
+class _Overrides(msgspec.Struct):
+    prefix: str = ""
+
+
+class _Configuration(msgspec.Struct):
+    overrides: _Overrides = msgspec.field(default_factory=_Overrides)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Where a facade is.
+
+    Attributes:
+        uri: the catalog's, without `/v1`.
+        token: shown to it; "" for none.
+    """
+
+    uri: str
+    token: str = ""
+
+    def check(self, asked: Asked) -> str:
+        """The name of the table in the facade's namespace of directories.
+
+        Raises:
+            NotSupported: what is asked for can't be asked there.
+            NotFound, NotPermitted, Unreachable: the facade says so, or does not answer.
+        """
+        if isinstance(asked.state, Ordinal) or asked.uuid is not None or asked.options or asked.allowed:
+            raise NotSupported(
+                self.uri,
+                expected="what a facade elsewhere can be asked: a directory, a table, a snapshot, a time or a ref",
+                found="an Ordinal, a uuid, storage_options or allowed",
+                remedy="unset spark.sfn.facade.uri: the driver's own facade can; or use engine='sfn'",
+            )
+        name = asked.directory + (f"#{'.'.join(asked.table)}" if asked.table else "")
+        fields = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        with httpx.Client(headers=fields, timeout=_PATIENCE) as client:
+            prefix = _decoded(self._asked(client, "config"), _Configuration).overrides.prefix
+            path = f"{quote(prefix, safe='')}/namespaces/{NAMESPACE[0]}/tables/{quote(name, safe='')}"
+            self._asked(client, f"{path}?snapshots=refs")
+        return name
+
+    def _asked(self, client: httpx.Client, path: str) -> bytes:
+        url = f"{self.uri.rstrip('/')}/v1/{path}"
+        try:
+            answer = client.get(url)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            said = f"{type(error).__name__}: {error}"
+            raise Unreachable(self.uri, expected="a facade that answers", found=said, remedy=_SET) from error
+        if answer.status_code == HTTPStatus.OK:
+            return answer.content
+        kind = _REFUSALS.get(answer.status_code, Unreachable)
+        remedy = _SET if answer.status_code == HTTPStatus.UNAUTHORIZED else ""
+        raise kind(self.uri, expected="the table", found=f"{answer.status_code}: {_said(answer)}", remedy=remedy)
+
+
+def _decoded(content: bytes, kind: type[_Configuration]) -> _Configuration:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.DecodeError:
+        return kind()
+
+
+def _said(answer: httpx.Response) -> str:
+    try:
+        return msgspec.json.decode(answer.content, type=_Refusal).error.message
+    except msgspec.DecodeError:
+        return answer.reason_phrase

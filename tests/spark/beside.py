@@ -1,0 +1,53 @@
+"""SFN files beside tables that Spark or PyIceberg wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from sfn.pointer.document import Document, State, render
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming, Whose
+from tests.unit.directory import Directory
+
+
+def published(catalog: Catalog, identifier: str, naming: Naming = IDENTIFIER) -> str:
+    """Write the SFN file of a table as it is now, as the service does; the table's directory.
+
+    Args:
+        naming: with `ORDINAL` the commit gets a file, too.
+    """
+    return beside(catalog.load_table(identifier), identifier, naming)
+
+
+def beside(table: Table, identifier: str, naming: Naming = IDENTIFIER) -> str:
+    """As `published`."""
+    path = Path(table.location().removeprefix("file://"))
+    place = Directory(path, naming=naming)
+    doc = _document(place, table, identifier)
+    place.sfn_file(identifier).write_bytes(render(doc))
+    if naming is ORDINAL:
+        *namespace, name = identifier.split(".")
+        file = place.folder / ORDINAL.commit_names(Whose(tuple(namespace), name), doc.ordinal)[0]
+        file.write_bytes(render(doc))
+    return str(path)
+
+
+def dropped(table: Table, identifier: str, naming: Naming = IDENTIFIER) -> None:
+    """Write what the service leaves of a dropped table."""
+    place = Directory(Path(table.location().removeprefix("file://")), naming=naming)
+    doc = _document(place, table, identifier, state=State.DROPPED)
+    place.sfn_file(identifier).write_bytes(render(doc))
+
+
+def _document(place: Directory, table: Table, identifier: str, state: State = State.CURRENT) -> Document:
+    metadata = table.metadata
+    return place.document(
+        identifier,
+        guid=str(metadata.table_uuid),
+        metadata_file_path=table.metadata_location,
+        snapshot_id=metadata.current_snapshot_id,
+        ordinal=metadata.last_updated_ms,
+        state=state,
+    )
