@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import StaticTable
     from pyiceberg.table.metadata import TableMetadata
 
+    from sfn.reader.opening import Opening
     from sfn.reader.resolve import Resolved
+    from sfn.reader.trust import Trust
 
 
 def pinned(found: Resolved, properties: Mapping[str, str] | None) -> StaticTable:
@@ -88,7 +90,7 @@ def rows(
         raise
     except Exception as error:
         # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
-        raise _unread(found, error) from error
+        raise unread(found.metadata_location, error) from error
 
 
 def _filter(table: StaticTable, row_filter: str | BooleanExpression | None) -> BooleanExpression:
@@ -112,9 +114,9 @@ def _filter(table: StaticTable, row_filter: str | BooleanExpression | None) -> B
     return which
 
 
-def _unread(found: Resolved, error: Exception) -> Unreadable:
-    """What kept the rows from being read."""
-    where, said = found.metadata_location, f"{type(error).__name__}: {error}"[:500]
+def unread(where: str, error: Exception) -> Unreadable:
+    """What kept the rows from being read that a metadata file leads to."""
+    said = f"{type(error).__name__}: {error}"[:500]
     if isinstance(error, FileNotFoundError):
         remedy = "read again: the table may have gone on; `sfn verify --deep` lists what is missing"
         return Stale(where, expected="every file that it names", found=said, remedy=remedy)
@@ -187,14 +189,19 @@ def at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
 def _io(found: Resolved, properties: Mapping[str, str] | None) -> FileIO:
     from pyiceberg.io import load_file_io
 
-    from sfn.reader.fileio import BoundedIO, OpenedIO
-
     if properties is not None:
         return load_file_io(dict(properties), found.metadata_location)
-    is_here = scheme_of(canonical(found.metadata_location)) == "file"
-    inner = (
-        load_file_io({}, found.metadata_location)
-        if is_here
-        else OpenedIO({}, scheme_of(found.opening.url), found.opening.options)
-    )
-    return BoundedIO(inner, found.trust, found.metadata_location)
+    return bounded(found.metadata_location, found.trust, found.opening)
+
+
+def bounded(metadata_location: str, trust: Trust, opening: Opening) -> FileIO:
+    """PyIceberg's access to what a metadata file names: those files of this machine as PyIceberg likes, all others
+    through fsspec, and none that lies where the table's reader may not be led. It can be sent to other processes.
+    """
+    from pyiceberg.io import load_file_io
+
+    from sfn.reader.fileio import BoundedIO, OpenedIO
+
+    is_here = scheme_of(canonical(metadata_location)) == "file"
+    inner = load_file_io({}, metadata_location) if is_here else OpenedIO({}, scheme_of(opening.url), opening.options)
+    return BoundedIO(inner, trust, metadata_location)

@@ -4,13 +4,36 @@
 
     sfn.spark.read(spark, "/warehouse/sales/orders").where("amount > 100").show()
     sfn.spark.read(spark, "s3://lake/sales/orders", as_of="v1")
+    sfn.spark.changes(spark, "/warehouse/sales/orders", "20261122T120000000")
+    sfn.spark.view(spark, "/warehouse/sales/orders", "snapshots")
+    spark.readStream.format("sfn-log").load("/warehouse/sales/orders")
 
-It needs `pip install 'iceberg-sfn[spark]'`; nothing of the service imports it.
+It needs `pip install 'iceberg-sfn[spark]'`; nothing of the service imports it. What lies here is imported when it is
+first used: each of Spark's Python processes imports this package on the way to a data source.
 """
 
 from __future__ import annotations
 
-from sfn.spark.reading import read
-from sfn.spark.session import session
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["read", "session"]
+if TYPE_CHECKING:
+    from sfn.spark.changing import changes
+    from sfn.spark.reading import read
+    from sfn.spark.session import session
+    from sfn.spark.views import view
+
+__all__ = ["changes", "read", "session", "view"]
+
+_WHERE: Final = {
+    "changes": "sfn.spark.changing",
+    "read": "sfn.spark.reading",
+    "session": "sfn.spark.session",
+    "view": "sfn.spark.views",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)

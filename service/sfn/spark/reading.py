@@ -15,10 +15,11 @@ from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
 from sfn.spark.environment import check_packages
 from sfn.spark.iceberg.engine import IcebergEngine
+from sfn.spark.source.engine import SfnEngine
 
 AUTO: Final = "auto"
 
-ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(),)
+ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(), SfnEngine())
 """In the order in which `auto` tries them."""
 
 

@@ -1,0 +1,46 @@
+"""Where PySpark finds the data source `sfn`: it imports every top-level module called `pyspark_…` for its
+`DefaultSource`, whichever Python data source is used. So nothing is imported here that is not there already: what is
+missing is told to those alone who use this one.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from sfn.spark.source.rows import Rows
+
+
+class DefaultSource(DataSource):
+    """`spark.read.format("sfn").load(directory)`: see `sfn.spark.source.rows`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._rows = _rows(options)
+
+    @classmethod
+    @override
+    def name(cls) -> str:
+        return "sfn"
+
+    @override
+    def schema(self) -> StructType:
+        return self._rows.schema()
+
+    @override
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return self._rows.reader(schema)
+
+
+def _rows(options: dict[str, str]) -> Rows:
+    try:
+        from sfn.spark.source.rows import Rows
+    except ImportError as error:
+        remedy = "pip install 'iceberg-sfn[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
+        raise ImportError(f'format("sfn") lacks a package in {sys.executable}: {error}; {remedy}') from error
+    return Rows(options)

@@ -1,0 +1,49 @@
+"""Where PySpark finds the data source `sfn-log`; why it imports so little stands in `pyspark_sfn`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from sfn.spark.source.timeline import Timeline
+
+
+class DefaultSource(DataSource):
+    """`spark.read.format("sfn-log")` and `spark.readStream.format("sfn-log")`: see `sfn.spark.source.timeline`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._timeline = _timeline(options)
+
+    @classmethod
+    @override
+    def name(cls) -> str:
+        return "sfn-log"
+
+    @override
+    def schema(self) -> StructType:
+        from sfn.spark.source.timeline import SCHEMA
+
+        return SCHEMA
+
+    @override
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return self._timeline.reader(schema)
+
+    @override
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return self._timeline.stream_reader(schema)
+
+
+def _timeline(options: dict[str, str]) -> Timeline:
+    try:
+        from sfn.spark.source.timeline import Timeline
+    except ImportError as error:
+        remedy = "pip install 'iceberg-sfn[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
+        raise ImportError(f'format("sfn-log") lacks a package in {sys.executable}: {error}; {remedy}') from error
+    return Timeline(options)

@@ -1,0 +1,119 @@
+"""What was appended to a table between two moments of its timeline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyspark.sql import DataFrame, SparkSession
+
+from sfn.errors import CommitNotFound, NotSupported
+from sfn.pointer.document import parse_ordinal
+from sfn.spark.asked import Asked, Ordinal, Ref, asked
+from sfn.spark.pinned import Pinned, pin
+from sfn.spark.source.engine import frame
+from sfn.spark.source.settled import appended
+
+_HARMLESS = (Operation.APPEND, Operation.REPLACE)
+"""What deletes no row; a compaction adds none either."""
+
+
+def changes(
+    spark: SparkSession,
+    directory: str | os.PathLike[str],
+    from_ordinal: str,
+    to_ordinal: str | None = None,
+    table: str | Sequence[str] | None = None,
+    *,
+    only_appends: bool = False,
+    uuid: str | UUID | None = None,
+    allowed: Sequence[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """The rows that were appended to the table in a directory after one moment, up to another.
+
+    Which snapshots are current at these is looked up now; rows have the schema of the later one. A compaction is passed
+    over, as it changes no row.
+
+    Args:
+        from_ordinal: `YYYYMMDDTHHMMSSmmm`, UTC: what was there at that moment is left out.
+        to_ordinal: up to what was current then; without, up to now.
+        only_appends: leave out what other commits did, instead of refusing.
+        spark, directory, table, uuid, allowed, storage_options: as of `sfn.spark.read`.
+
+    Raises:
+        NotSupported: a commit in between deleted or overwrote rows, or the table was rolled back; it is named.
+        CommitNotFound: nothing tells what was current then, or a snapshot in between has expired.
+        Unreadable: see `sfn.errors` for its other kinds.
+        ValueError: an argument has no such form, or the moments are in the other order.
+    """
+    begin = parse_ordinal(from_ordinal)
+    end = None if to_ordinal is None else parse_ordinal(to_ordinal)
+    if end is not None and end < begin:
+        raise ValueError(f"to_ordinal at or after from_ordinal: {to_ordinal} is before {from_ordinal}")
+    now = asked(directory, table, uuid, allowed=allowed, storage_options=storage_options)
+    before = pin(_at(now, begin))
+    after = pin(_at(now, end))
+    start = None if before.snapshot is None else before.snapshot.snapshot_id
+    since = between(start, after, only_appends=only_appends)
+    return frame(spark, appended(now, after, start, since))
+
+
+def between(start: int | None, after: Pinned, *, only_appends: bool) -> list[Snapshot]:
+    """The snapshots after one of a table, up to its present one, that one first.
+
+    Args:
+        start: None for all of them.
+
+    Raises:
+        NotSupported, CommitNotFound: as of `changes`.
+    """
+    since: list[Snapshot] = []
+    at = after.snapshot
+    while at is not None and at.snapshot_id != start:
+        if not only_appends and (at.summary is None or at.summary.operation not in _HARMLESS):
+            raise _not_appended(at, after)
+        since.append(at)
+        if at.parent_snapshot_id == start:
+            # That one itself may have expired.
+            return since
+        at = _parent(at, after)
+    if start is not None and at is None:
+        raise NotSupported(
+            after.found.metadata_location,
+            expected=f"that the later state came of snapshot {start}, which was current at from_ordinal",
+            found="that it did not: the table was rolled back",
+            remedy="compare the two states with `read(…, as_of=…)`",
+        )
+    return since
+
+
+def _parent(at: Snapshot, after: Pinned) -> Snapshot | None:
+    number = at.parent_snapshot_id
+    parent = None if number is None else after.whole.snapshot_by_id(number)
+    if parent is None and number is not None:
+        raise CommitNotFound(
+            after.found.metadata_location,
+            expected=f"snapshot {number}, before {at.snapshot_id}",
+            found="that it has expired",
+            remedy="begin at a later Ordinal, or keep snapshots longer (`history.expire.max-snapshot-age-ms`)",
+        )
+    return parent
+
+
+def _not_appended(at: Snapshot, after: Pinned) -> NotSupported:
+    operation = "tells no operation" if at.summary is None else f"has the operation {at.summary.operation.value}"
+    return NotSupported(
+        after.found.metadata_location,
+        expected="commits that only append",
+        found=f"that snapshot {at.snapshot_id} {operation}",
+        remedy="compare the two states with `read(…, as_of=…)`, or take what was appended with only_appends=True",
+    )
+
+
+def _at(now: Asked, milliseconds: int | None) -> Asked:
+    return replace(now, state=Ref() if milliseconds is None else Ordinal(milliseconds))

@@ -1,0 +1,107 @@
+"""A file's columns as the table's, matched by field id, of Spark's types (Iceberg specification, "Column Projection").
+
+PyIceberg 0.12 has its own, which makes an empty list of one that is NULL where it holds structs, and the same of maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+import pyarrow as pa
+from pyiceberg import types as iceberg
+from pyiceberg.schema import Schema
+
+from sfn.spark.source.conform import conformed, listed, mapped, struct
+
+_DAYS: Final = pa.int32()
+_MICROSECONDS: Final = pa.int64()
+
+
+class Projection:
+    """From the columns of one file.
+
+    Args:
+        file: its schema.
+        columns: what is wanted.
+        schema: of which types, column by column.
+        constants: values of columns that the file may lack, by field id: those that its partition has.
+    """
+
+    def __init__(self, file: Schema, columns: Schema, schema: pa.Schema, constants: Mapping[int, Any]) -> None:
+        self._file, self._columns, self._schema = file, columns, schema
+        self._constants = constants
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the file that it needs, by their names there."""
+        wanted = {field.field_id for field in self._columns.fields}
+        return [field.name for field in self._file.fields if field.field_id in wanted]
+
+    def project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The wanted columns of a batch that has those of `names`."""
+        own = {field.field_id: field for field in self._file.fields}
+        arrays: list[pa.Array] = []
+        for field, target in zip(self._columns.fields, self._schema, strict=True):
+            if (there := own.get(field.field_id)) is not None:
+                arrays.append(_value(batch.column(there.name), there.field_type, field.field_type, target.type))
+            elif (constant := self._constants.get(field.field_id)) is not None:
+                arrays.append(_repeated(_physical(constant, field.field_type), target.type, batch.num_rows))
+            else:
+                arrays.append(_missing(field, target.type, batch.num_rows))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _value(array: pa.Array, have: iceberg.IcebergType, want: iceberg.IcebergType, kind: pa.DataType) -> pa.Array:
+    match have, want:
+        case iceberg.StructType(), iceberg.StructType():
+            return _struct(array, have, want, kind)
+        case iceberg.ListType(), iceberg.ListType():
+            return listed(
+                array, kind, lambda values: _value(values, have.element_type, want.element_type, kind.value_type)
+            )
+        case iceberg.MapType(), iceberg.MapType():
+            return mapped(
+                array,
+                kind,
+                lambda keys: _value(keys, have.key_type, want.key_type, kind.key_type),
+                lambda items: _value(items, have.value_type, want.value_type, kind.item_type),
+            )
+        case _:
+            return conformed(array, kind)
+
+
+def _struct(array: pa.StructArray, have: iceberg.StructType, want: iceberg.StructType, kind: pa.StructType) -> pa.Array:
+    own = {field.field_id: field for field in have.fields}
+    children: list[pa.Array] = []
+    for field, target in zip(want.fields, kind, strict=True):
+        there = own.get(field.field_id)
+        if there is None:
+            children.append(_missing(field, target.type, len(array)))
+        else:
+            children.append(_value(array.field(there.name), there.field_type, field.field_type, target.type))
+    return struct(array, kind, children)
+
+
+def _missing(field: iceberg.NestedField, kind: pa.DataType, rows: int) -> pa.Array:
+    """The values of a field that was added after the file was written."""
+    if field.initial_default is None:
+        return pa.nulls(rows, kind)
+    return _repeated(_physical(field.initial_default, field.field_type), kind, rows)
+
+
+def _physical(value: Any, kind: iceberg.IcebergType) -> pa.Scalar:  # noqa: ANN401 - as PyIceberg has values in memory
+    match kind:
+        case iceberg.DateType() if isinstance(value, int):
+            return pa.scalar(value, _DAYS).cast(pa.date32())
+        case iceberg.TimestampType() | iceberg.TimestamptzType() if isinstance(value, int):
+            return pa.scalar(value, _MICROSECONDS).cast(pa.timestamp("us"))
+        case iceberg.UUIDType():
+            return pa.scalar(str(UUID(bytes=value) if isinstance(value, bytes) else value))
+        case _:
+            return pa.scalar(value)
+
+
+def _repeated(value: pa.Scalar, kind: pa.DataType, rows: int) -> pa.Array:
+    return conformed(pa.repeat(value, rows), kind)

@@ -1,0 +1,59 @@
+"""The rows of a table by its directory: what stands behind `spark.read.format("sfn")`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.types import StructType
+
+from sfn.spark.pinned import pin
+from sfn.spark.source.options import Options
+from sfn.spark.source.settled import Settled, settled
+from sfn.spark.source.types import chosen, spark_schema
+
+NAME: Final = "sfn"
+SETTLED: Final = "settled"
+"""The option by which this package's own engine names a state that it settled itself; nobody else has one."""
+
+_KNOWN: Final = ("ref", "asOf", "columns", "filterPushdown")
+
+
+class Rows:
+    """One `load`. The state is settled as it is made; what goes to other processes says which it is.
+
+    Args:
+        given: options as Spark gives them.
+
+    Raises:
+        Unreadable: see `sfn.errors` for its kinds.
+        ValueError: an option is not known, or has no such form.
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        options = Options({name: value for name, value in given.items() if name != SETTLED}, _KNOWN, NAME)
+        self._is_pushed = options.flag("filterPushdown", default=True)
+        if (text := given.get(SETTLED)) is None:
+            asked = options.asked
+            text = settled(asked, pin(asked)).text()
+        # What Spark pickles between its processes: PyIceberg's own objects are larger.
+        self._text = text
+        self._names = options.names("columns") if options.get("columns") is not None else None
+
+    def schema(self) -> StructType:
+        """The columns.
+
+        Raises:
+            NotSupported: one has a type that is not read.
+            ValueError: `columns` names one that there is not.
+        """
+        state = Settled.of(self._text)
+        return spark_schema(chosen(state.schema, self._names), state.location)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What reads the columns of a schema."""
+        # It needs a second more of imports than a schema.
+        from sfn.spark.source.reader import Reader
+
+        return Reader(Settled.of(self._text), schema, is_pushed=self._is_pushed)

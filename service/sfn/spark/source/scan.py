@@ -1,0 +1,129 @@
+"""Planning with PyIceberg, and reading what was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.schema import Schema
+from pyiceberg.table import DataScan, FileScanTask, IncrementalAppendScan
+
+from sfn.errors import NotSupported, SfnError
+from sfn.reader.table import unread
+from sfn.spark.source.conform import parts
+from sfn.spark.source.datafile import batches
+from sfn.spark.source.settled import Settled
+
+_READ: Final = {FileFormat.PARQUET, FileFormat.ORC}
+_READ_DELETES: Final = {*_READ, FileFormat.PUFFIN}
+_GROUP: Final = 32 << 20
+"""Bytes of data files that one task of Spark's reads, where they are small."""
+_OPENING: Final = 4 << 20
+"""What opening a file costs, in bytes that could be read meanwhile (Iceberg's `read.split.open-file-cost`)."""
+
+
+def planned(settled: Settled, which: BooleanExpression = AlwaysTrue()) -> list[FileScanTask]:  # noqa: B008 - frozen
+    """The files that have the rows.
+
+    Args:
+        which: rows that it does not hold for may be left out.
+
+    Raises:
+        NotSupported: there is something that PyIceberg does not read.
+        Unreadable: see `sfn.reader.table.rows` for its kinds.
+    """
+    try:
+        tasks = list(_plan(settled, which))
+    except SfnError:
+        raise
+    except Exception as error:
+        if _has_equality_deletes(settled):
+            raise _refusal(settled, "files without equality deletes", "equality deletes") from error
+        # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
+        raise unread(settled.location, error) from error
+    _check(settled, tasks)
+    return tasks
+
+
+def grouped(tasks: Iterable[FileScanTask]) -> list[list[FileScanTask]]:
+    """The files, small ones together."""
+    groups: list[list[FileScanTask]] = []
+    left = 0
+    for task in sorted(tasks, key=lambda task: task.file.file_size_in_bytes, reverse=True):
+        cost = max(task.file.file_size_in_bytes, _OPENING)
+        if not groups or cost > left:
+            groups.append([])
+            left = _GROUP
+        groups[-1].append(task)
+        left -= cost
+    return groups
+
+
+def rows(
+    settled: Settled, columns: Schema, schema: pa.Schema, which: BooleanExpression, tasks: Sequence[FileScanTask]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some files, one file after another.
+
+    Args:
+        columns: which columns.
+        schema: their types, as Spark takes them.
+        which: rows that it does not hold for may be left out.
+
+    Raises:
+        Unreadable: see `sfn.reader.table.rows` for its kinds.
+    """
+    io = settled.io
+    try:
+        for task in tasks:
+            for batch in batches(task, settled.metadata, io, columns, schema, which):
+                yield from parts(batch)
+    except (SfnError, MemoryError):
+        raise
+    except Exception as error:
+        raise unread(settled.location, error) from error
+
+
+def _plan(settled: Settled, which: BooleanExpression) -> Iterable[FileScanTask]:
+    if not settled.is_appended:
+        return DataScan(settled.metadata, settled.io, row_filter=which).plan_files()
+    if settled.snapshot is None or settled.snapshot.snapshot_id == settled.after:
+        return ()
+    return IncrementalAppendScan(
+        settled.metadata,
+        settled.io,
+        row_filter=which,
+        from_snapshot_id=settled.after,
+        to_snapshot_id=settled.snapshot.snapshot_id,
+    ).plan_files()
+
+
+def _check(settled: Settled, tasks: Iterable[FileScanTask]) -> None:
+    for task in tasks:
+        if task.file.file_format not in _READ:
+            raise _refusal(settled, "data files of Parquet or ORC", f"{_format(task.file)} data files")
+        for delete in task.delete_files:
+            if delete.file_format not in _READ_DELETES:
+                raise _refusal(settled, "delete files of Parquet, ORC or Puffin", f"{_format(delete)} delete files")
+
+
+def _format(file: DataFile) -> str:
+    return str(file.file_format.value).title() if file.file_format is not FileFormat.ORC else "ORC"
+
+
+def _has_equality_deletes(settled: Settled) -> bool:
+    if settled.snapshot is None:
+        return False
+    io = settled.io
+    return any(
+        entry.data_file.content is DataFileContent.EQUALITY_DELETES
+        for manifest in settled.snapshot.manifests(io)
+        if manifest.content is ManifestContent.DELETES
+        for entry in manifest.fetch_manifest_entry(io)
+    )
+
+
+def _refusal(settled: Settled, expected: str, found: str) -> NotSupported:
+    return NotSupported(settled.location, expected=expected, found=found, remedy="read it with engine='iceberg'")

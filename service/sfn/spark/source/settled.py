@@ -1,0 +1,121 @@
+"""The state that a DataFrame reads, settled when it is made, in a form that goes to other processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import IcebergBaseModel
+
+from sfn.reader.opening import Opening
+from sfn.reader.table import bounded
+from sfn.reader.trust import Trust
+from sfn.spark.asked import Asked
+from sfn.spark.pinned import Pinned
+
+_MAPPING: Final = "schema.name-mapping.default"
+"""The property that says which columns of files without field ids are which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Which rows of a table.
+
+    Attributes:
+        location: the metadata file, for messages and for where its own files may lie.
+        metadata: of it, what is needed to read these rows: no later commit and no clean-up of metadata changes them.
+        directory: the table's canonical URL.
+        allowed: as of `Asked`.
+        options: as of `Asked`; may hold secrets.
+        after: of rows that were appended, the snapshot after which; None for all rows.
+        is_appended: only the rows that appends added after that snapshot, or ever, up to the current one.
+    """
+
+    location: str
+    metadata: TableMetadata = field(repr=False)
+    directory: str
+    allowed: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict, repr=False)
+    after: int | None = None
+    is_appended: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        """With which the rows are read."""
+        return self.metadata.schema()
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Which rows; None where there are none."""
+        return self.metadata.current_snapshot()
+
+    @property
+    def io(self) -> FileIO:
+        """What opens the table's files."""
+        return bounded(self.location, Trust(self.directory, self.allowed), Opening(self.directory, self.options))
+
+    def text(self) -> str:
+        """It, for an option of Spark's."""
+        body = {
+            "location": self.location,
+            # PyIceberg 0.12 writes none of version 3, and so says that there is no text of it.
+            "metadata": IcebergBaseModel.model_dump_json(self.metadata, exclude_none=True),
+            "directory": self.directory,
+            "allowed": self.allowed,
+            "options": self.options,
+            "after": self.after,
+            "is_appended": self.is_appended,
+        }
+        return json.dumps(body)
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """The one whose text it is."""
+        body = json.loads(text)
+        metadata, allowed = TableMetadataUtil.parse_raw(body.pop("metadata")), tuple(body.pop("allowed"))
+        return cls(metadata=metadata, allowed=allowed, **body)
+
+
+def settled(asked: Asked, pinned: Pinned) -> Settled:
+    """The rows of a pinned state."""
+    kept = () if pinned.snapshot is None else (pinned.snapshot,)
+    return _settled(asked, pinned, kept)
+
+
+def appended(asked: Asked, pinned: Pinned, after: int | None, since: Sequence[Snapshot]) -> Settled:
+    """The rows that were appended in some of a table's snapshots, of which the last is the pinned one.
+
+    Args:
+        after: the snapshot before the first of them; None where they begin with the table.
+        since: they, in any order.
+    """
+    return _settled(asked, pinned, since, after, is_appended=True)
+
+
+def _settled(
+    asked: Asked, pinned: Pinned, kept: Sequence[Snapshot], after: int | None = None, *, is_appended: bool = False
+) -> Settled:
+    whole = pinned.whole
+    needed = {
+        "schemas": [pinned.schema],
+        "current_schema_id": pinned.schema.schema_id,
+        "snapshots": list(kept),
+        "current_snapshot_id": None if pinned.snapshot is None else pinned.snapshot.snapshot_id,
+        "properties": {_MAPPING: whole.properties[_MAPPING]} if _MAPPING in whole.properties else {},
+        "refs": {},
+        "snapshot_log": [],
+        "metadata_log": [],
+        "statistics": [],
+        "partition_statistics": [],
+        "sort_orders": [],
+        "default_sort_order_id": 0,
+    }
+    location = pinned.found.metadata_location
+    metadata = whole.model_copy(update=needed)
+    return Settled(location, metadata, asked.directory, asked.allowed, dict(asked.options), after, is_appended)

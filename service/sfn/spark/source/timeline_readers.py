@@ -1,0 +1,137 @@
+"""Reading a timeline: as it is, and as it grows.
+
+    the timeline:  … ── commit ── commit ── commit ──▶
+    an offset           ▲ the last that was read: its Ordinal and its metadata file
+    a batch                      (start ──── end]     the first one of all also has its start
+
+Both are needed to find it again. Where each commit has a file, its Ordinal never changes; in a metadata-log it is the
+file that does not, and times may be out of order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from typing_extensions import override
+
+from sfn.errors import CommitNotFound
+from sfn.pointer.document import parse_ordinal, render_ordinal
+from sfn.reader.lookup import LISTED
+from sfn.reader.timeline import Entry, Source
+from sfn.spark.source.timeline import LATEST, Row, Timeline, rendered
+
+Offset: TypeAlias = dict[str, str | bool]
+"""`ordinal`, `metadata_location`, and `is_read`: whether that commit itself is behind."""
+
+_TRIED: Final = (32, 1_024, LISTED)
+"""How many of the newest commits are looked at for one that was read before, most often a moment ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told(InputPartition):
+    """Rows, which are few: what reads them needs no access to the table."""
+
+    rows: tuple[Row, ...]
+
+
+class TimelineReader(DataSourceReader):
+    """All commits that are known when an action begins.
+
+    Args:
+        names: of the columns.
+    """
+
+    def __init__(self, timeline: Timeline, names: tuple[str, ...]) -> None:
+        if timeline.start == LATEST:
+            raise ValueError("startingOrdinal=latest is for streams: a batch has no later commits")
+        self._timeline, self._names = timeline, names
+
+    @override
+    def partitions(self) -> Sequence[InputPartition]:
+        first = self._timeline.start if isinstance(self._timeline.start, int) else 0
+        entries = [entry for entry in self._timeline.newest() if entry.ordinal >= first]
+        return [Told(tuple(rendered(entry, self._names) for entry in entries))]
+
+    @override
+    def read(self, partition: InputPartition) -> Iterator[Row]:
+        return _read(partition)
+
+
+class TimelineStream(DataSourceStreamReader):
+    """The commits, each once: which of them a batch has is told by its two offsets alone."""
+
+    def __init__(self, timeline: Timeline, names: tuple[str, ...]) -> None:
+        self._timeline, self._names = timeline, names
+
+    @override
+    def initialOffset(self) -> Offset:
+        start = self._timeline.start
+        if start != LATEST:
+            first = start if isinstance(start, int) else 0
+            following = next((entry for entry in self._timeline.newest() if entry.ordinal >= first), None)
+            if following is not None:
+                return _offset(following, is_read=False)
+        return self.latestOffset()
+
+    @override
+    def latestOffset(self) -> Offset:
+        return _offset(self._timeline.newest(1)[-1], is_read=True)
+
+    @override
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        entries = self._between(start, end) if start != end else ()
+        return [Told(tuple(rendered(entry, self._names) for entry in entries))] if entries else []
+
+    @override
+    def read(self, partition: InputPartition) -> Iterator[Row]:
+        return _read(partition)
+
+    def _between(self, start: Offset, end: Offset) -> Sequence[Entry]:
+        """The commits after one offset, up to another.
+
+        Raises:
+            CommitNotFound: one of them is not there any more, so that others may be gone that were not read.
+        """
+        entries: Sequence[Entry] = ()
+        for limit in _TRIED:
+            entries = self._timeline.newest(limit)
+            if _position(entries, start) is not None or len(entries) < limit:
+                break
+        return entries[self._place(entries, start) : self._place(entries, end)]
+
+    def _place(self, entries: Sequence[Entry], offset: Offset) -> int:
+        """How many commits are behind an offset."""
+        position = _position(entries, offset)
+        if position is not None:
+            return position + bool(offset["is_read"])
+        ordinal = str(offset["ordinal"])
+        if self._timeline.is_strict:
+            raise CommitNotFound(
+                self._timeline.asked.directory,
+                expected=f"the commit of {ordinal}, which the stream got to ({offset['metadata_location']})",
+                found=f"that it was removed; the first that is known is {render_ordinal(entries[0].ordinal)}",
+                remedy="begin anew, or go on without what may be lost with failOnDataLoss=false; see `keep` "
+                "and `keep_for` of the catalog's settings",
+            )
+        return sum(entry.ordinal <= parse_ordinal(ordinal) for entry in entries)
+
+
+def _offset(entry: Entry, *, is_read: bool) -> Offset:
+    ordinal = render_ordinal(entry.ordinal)
+    return {"ordinal": ordinal, "metadata_location": entry.metadata_location, "is_read": is_read}
+
+
+def _position(entries: Sequence[Entry], offset: Offset) -> int | None:
+    """Where the commit of an offset is among others."""
+    files = [number for number, entry in enumerate(entries) if entry.metadata_location == offset["metadata_location"]]
+    for number in files:
+        if render_ordinal(entries[number].ordinal) == offset["ordinal"]:
+            return number
+    return next((number for number in files if entries[number].source is not Source.COMMIT), None)
+
+
+def _read(partition: InputPartition) -> Iterator[Row]:
+    return iter(partition.rows if isinstance(partition, Told) else ())

@@ -1,0 +1,156 @@
+"""Management views of a table by its directory: Iceberg's metadata tables, and what the SFN file says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import pyarrow as pa
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.table import StaticTable
+from pyspark.sql import DataFrame, SparkSession
+
+from sfn.clock import SystemClock
+from sfn.errors import SfnError, nearest
+from sfn.pointer.document import render_ordinal
+from sfn.reader.documents import Found, named
+from sfn.reader.files import finish
+from sfn.reader.lookup import Lookup
+from sfn.reader.table import bounded, unread
+from sfn.spark.asked import Asked, asked
+from sfn.spark.pinned import pin
+from sfn.spark.source.conform import conformed
+from sfn.spark.viewed import viewed
+
+_Inspected: TypeAlias = Callable[[StaticTable], pa.Table]
+
+SFN: Final = "sfn"
+
+_INSPECTED: Final[Mapping[str, _Inspected]] = MappingProxyType(
+    {
+        "snapshots": lambda table: table.inspect.snapshots(),
+        "history": lambda table: table.inspect.history(),
+        "files": lambda table: table.inspect.files(),
+        "manifests": lambda table: table.inspect.manifests(),
+        "partitions": lambda table: table.inspect.partitions(),
+        "refs": lambda table: table.inspect.refs(),
+        "metadata_log": lambda table: table.inspect.metadata_log_entries(),
+    }
+)
+VIEWS: Final = (*_INSPECTED, SFN)
+
+_TIME: Final = pa.timestamp("us", "UTC")
+_SFN: Final = pa.schema(
+    [
+        pa.field("table_identifier", pa.string(), nullable=False),
+        pa.field("guid", pa.string()),
+        pa.field("state", pa.string(), nullable=False),
+        pa.field("metadata_location", pa.string(), nullable=False),
+        pa.field("sfn_file", pa.string(), nullable=False),
+        pa.field("ref", pa.string(), nullable=False),
+        pa.field("snapshot_id", pa.int64()),
+        pa.field("ordinal", pa.string(), nullable=False),
+        pa.field("committed_at", _TIME, nullable=False),
+        pa.field("written_at", _TIME, nullable=False),
+        pa.field("lag_seconds", pa.float64(), nullable=False),
+        pa.field("age_seconds", pa.float64(), nullable=False),
+        pa.field("catalog_id", pa.string(), nullable=False),
+        pa.field("writer", pa.string()),
+    ]
+)
+
+
+def view(
+    spark: SparkSession,
+    directory: str | os.PathLike[str],
+    name: str,
+    table: str | Sequence[str] | None = None,
+    ref: str | None = None,
+    as_of: int | str | datetime | None = None,
+    *,
+    uuid: str | UUID | None = None,
+    allowed: Sequence[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """What there is to know of the table in a directory, as it is now.
+
+    `snapshots`, `history`, `files`, `manifests`, `partitions`, `refs` and `metadata_log` have the columns of Iceberg's
+    metadata tables (`metadata_log` those of `metadata_log_entries`) but for the newest of `files`: `first_row_id`,
+    `referenced_data_file`, `content_offset` and `content_size_in_bytes`.
+
+    `sfn` is one row of what the SFN file of branch `main` says, also of a table that was dropped: `lag_seconds` from
+    the commit to when the service heard of it, `age_seconds` since then.
+
+    Args:
+        name: of the view.
+        spark, directory, table, ref, as_of, uuid, allowed, storage_options: as of `sfn.spark.read`; `sfn` has no state.
+
+    Raises:
+        Unreadable: see `sfn.errors` for its kinds.
+        ValueError: there is no such view; the message names the nearest. Or an argument has no such form.
+    """
+    if name not in VIEWS:
+        raise ValueError(f"a view, one of {', '.join(VIEWS)}: {name!r}; {nearest(name, VIEWS)}")
+    what = asked(directory, table, uuid, ref, as_of, allowed=allowed, storage_options=storage_options)
+    if name == SFN:
+        return spark.createDataFrame(_said(_leading(what)))
+    found = _inspected(what, _INSPECTED[name])
+    schema = viewed(found.schema)
+    columns = [
+        conformed(column.combine_chunks(), field.type) for column, field in zip(found.columns, schema, strict=True)
+    ]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _inspected(what: Asked, inspected: _Inspected) -> pa.Table:
+    pinned = pin(what)
+    head = None if pinned.snapshot is None else pinned.snapshot.snapshot_id
+    location = pinned.found.metadata_location
+    table = StaticTable(
+        identifier=(*pinned.found.document.namespace, pinned.found.document.name),
+        metadata=pinned.whole.model_copy(update={"current_snapshot_id": head}),
+        metadata_location=location,
+        io=bounded(location, pinned.found.trust, what.opening),
+        catalog=NoopCatalog(SFN),
+    )
+    try:
+        return inspected(table)
+    except SfnError:
+        raise
+    except Exception as error:
+        # As of `sfn.reader.table.rows`.
+        raise unread(location, error) from error
+
+
+def _leading(what: Asked) -> Found:
+    question = what.question
+    found, _ = finish(
+        Lookup(what.opening.storage(), question.trust, question.wanted).leading(even_dropped=True),
+    )
+    return found
+
+
+def _said(found: Found) -> pa.Table:
+    doc = found.doc
+    committed_at = datetime.fromtimestamp(doc.ordinal / 1_000, UTC)
+    row = {
+        "table_identifier": named(doc),
+        "guid": doc.guid,
+        "state": doc.state.value,
+        "metadata_location": doc.metadata_file_path,
+        "sfn_file": found.key,
+        "ref": doc.ref,
+        "snapshot_id": doc.snapshot_id,
+        "ordinal": render_ordinal(doc.ordinal),
+        "committed_at": committed_at,
+        "written_at": doc.written_at,
+        "lag_seconds": (doc.written_at - committed_at).total_seconds(),
+        "age_seconds": (SystemClock().now() - doc.written_at).total_seconds(),
+        "catalog_id": doc.catalog_id,
+        "writer": doc.writer or None,
+    }
+    return pa.Table.from_pylist([row], _SFN)
