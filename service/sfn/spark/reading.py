@@ -14,12 +14,13 @@ from sfn.errors import NotSupported, nearest
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
 from sfn.spark.environment import check_packages
+from sfn.spark.files import Files
 from sfn.spark.iceberg.engine import IcebergEngine
 from sfn.spark.source.engine import SfnEngine
 
 AUTO: Final = "auto"
 
-ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(), SfnEngine())
+ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(), Files(), SfnEngine())
 """In the order in which `auto` tries them."""
 
 

@@ -1,0 +1,100 @@
+"""The engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntry
+from pyiceberg.types import NestedField, UUIDType
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+from sfn.reader.boundary import within
+from sfn.reader.table import bounded
+from sfn.spark.asked import Asked
+from sfn.spark.files import features, footers, manifests, vectors
+from sfn.spark.files.deletes import Deletes
+from sfn.spark.files.names import read_by
+from sfn.spark.files.plan import File, Plan, planned
+from sfn.spark.files.relation import Reader
+from sfn.spark.files.schema import as_read, as_seen
+from sfn.spark.files.spelling import Spelling
+from sfn.spark.pinned import Pinned, pin
+
+_UUID: Final = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+"""Where the groups of a UUID begin among its 32 digits, from 1, and how many digits each has."""
+
+
+class Files:
+    """PyIceberg plans, and Spark's own Parquet reader reads.
+
+    It can't read what Iceberg's own library can beside that: see `sfn.spark.files.features` and `footers`.
+    """
+
+    name = "files"
+
+    def why_not(self, spark: SparkSession) -> str:
+        if not isinstance(spark, SparkSession):
+            return "Spark Connect, which has no such thing as a session's own objects"
+        if spark.version.startswith("3."):
+            return f"Spark 3 can't take positions of rows from PyIceberg: 4 or newer, not {spark.version}"
+        return ""
+
+    def read(self, spark: SparkSession, asked: Asked) -> DataFrame:
+        pinned = pin(asked)
+        where, found = pinned.found.metadata_location, pinned.found
+        case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
+        features.check_schema(where, pinned.schema, case_sensitive=case_sensitive)
+        plan = _plan(pinned, bounded(where, found.trust, found.opening))
+        if not plan.plain and not plan.touched:
+            return spark.createDataFrame([], StructType([as_seen(field) for field in pinned.schema.fields]))
+        return _rows(spark, pinned, plan)
+
+
+def _plan(pinned: Pinned, io: FileIO) -> Plan:
+    where = pinned.found.metadata_location
+    entries: Sequence[ManifestEntry] = []
+    if pinned.snapshot is not None:
+        entries = manifests.live(io, pinned.snapshot, where)
+    features.check_files(where, (entry.data_file for entry in entries))
+    footers.check(io, footers.in_doubt(entries, pinned.whole, pinned.schema), where)
+    plan = planned(entries, vectors.read(io, entries, where))
+    if plan.twice:
+        raise features.refused(where, f"a file that is listed twice: {plan.twice}")
+    return plan
+
+
+def _rows(spark: SparkSession, pinned: Pinned, plan: Plan) -> DataFrame:
+    where, trust, spelling = pinned.found.metadata_location, pinned.found.trust, Spelling(spark)
+    every = (*plan.plain, *plan.touched, *plan.deletes)
+    uris = {file.path: spelling.uri(within(trust, file.path, where)) for file in every}
+    fields = pinned.schema.fields
+    names = read_by(pinned.schema, pinned.whole.schemas, pinned.whole.last_column_id)
+    schema = StructType([as_read(field, names[field.field_id]) for field in fields])
+    reader = Reader(spark)
+
+    def read(files: Sequence[File]) -> DataFrame:
+        return reader.rows([(uris[file.path], file.size) for file in files], schema)
+
+    parts = []
+    if plan.plain:
+        parts.append(read(plan.plain))
+    if plan.touched:
+        parts.append(Deletes(spark, reader, plan, uris).without(read(plan.touched)))
+    first, *others = [part.select(*(_seen(part, field, names[field.field_id]) for field in fields)) for part in parts]
+    for other in others:
+        first = first.union(other)
+    return first
+
+
+def _seen(rows: DataFrame, field: NestedField, name: str) -> Column:
+    """A column under its own name, and without the metadata that it was read by."""
+    column = rows[f"`{name.replace('`', '``')}`"]
+    if isinstance(field.field_type, UUIDType):
+        digits = f.lower(f.hex(column))
+        first, *others = (f.substring(digits, begin, length) for begin, length in _UUID)
+        column = f.concat(first, *(part for other in others for part in (f.lit("-"), other)))
+    return column.alias(field.name, metadata={})

@@ -1,0 +1,70 @@
+"""What a table may have that this engine can't read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema, index_by_id
+
+from sfn.errors import NotSupported
+from sfn.spark.files.schema import unmappable
+
+
+def refused(where: str, found: str) -> NotSupported:
+    """The refusal of a table.
+
+    Args:
+        where: its metadata file.
+        found: what it has.
+    """
+    return NotSupported(
+        where,
+        expected="a table that the engine `files` can read",
+        found=found,
+        remedy="engine='iceberg' reads what Iceberg's own library can",
+    )
+
+
+def check_schema(where: str, schema: Schema, *, case_sensitive: bool) -> None:
+    """Refuse columns that can't be read right.
+
+    Raises:
+        NotSupported: there is one.
+    """
+    for field in schema.fields:
+        if kind := unmappable(field.field_type):
+            raise refused(where, f"{kind}, of column {field.name!r}")
+    for field in index_by_id(schema).values():
+        # Files that lack the column can't be told from those with a null in it, once they are read.
+        if field.initial_default is not None:
+            raise refused(where, f"an initial default, of column {field.name!r}")
+    if not case_sensitive:
+        counted = Counter(name.lower() for name in schema.column_names)
+        if alike := [name for name, times in counted.items() if times > 1]:
+            raise refused(where, f"columns that differ in case alone: {alike[0]!r}")
+
+
+def check_files(where: str, files: Iterable[DataFile]) -> None:
+    """Refuse files that Spark's Parquet reader, or PyIceberg, can't read.
+
+    Raises:
+        NotSupported: there is one.
+    """
+    for file in files:
+        if found := _odd(file):
+            raise refused(where, found)
+
+
+def _odd(file: DataFile) -> str:
+    if file.key_metadata is not None:
+        return "an encrypted file"
+    match file.content:
+        case DataFileContent.DATA:
+            return "" if file.file_format is FileFormat.PARQUET else f"data in {file.file_format.value} files"
+        case DataFileContent.POSITION_DELETES:
+            known = (FileFormat.PARQUET, FileFormat.PUFFIN)
+            return "" if file.file_format in known else f"position deletes in {file.file_format.value} files"
+        case DataFileContent.EQUALITY_DELETES:
+            return "equality deletes"

@@ -1,0 +1,40 @@
+"""The live files of a snapshot, as its manifests list them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list
+from pyiceberg.table.snapshots import Snapshot
+
+from sfn.errors import SfnError
+from sfn.reader.table import unread
+
+_WIDTH: Final = 16
+"""Manifests that are read at a time."""
+
+
+def live(io: FileIO, snapshot: Snapshot, where: str) -> list[ManifestEntry]:
+    """All of its data files and delete files.
+
+    Args:
+        where: the metadata file.
+
+    Raises:
+        Unreadable: Unsafe, Stale, NotPermitted, Unreachable or MalformedMetadata.
+    """
+
+    def entries(manifest: ManifestFile) -> list[ManifestEntry]:
+        return manifest.fetch_manifest_entry(io)
+
+    try:
+        manifests = list(read_manifest_list(io.new_input(snapshot.manifest_list)))
+        with ThreadPoolExecutor(_WIDTH) as pool:
+            return [entry for each in pool.map(entries, manifests) for entry in each]
+    except (SfnError, MemoryError):
+        raise
+    except Exception as error:
+        # PyIceberg and the drivers let through whatever they stumble over.
+        raise unread(where, error) from error

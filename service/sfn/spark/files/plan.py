@@ -1,0 +1,83 @@
+"""Which files are read, and how: decided from what the manifests list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry
+from pyiceberg.table.delete_file_index import DeleteFileIndex
+
+from sfn.spark.files.vectors import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file.
+
+    Attributes:
+        path: as the manifests and position deletes spell it.
+        size: bytes.
+        sequence: of the commit that added it: a delete applies to rows that are not younger.
+        records: in it.
+    """
+
+    path: str
+    size: int
+    sequence: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is read.
+
+    Attributes:
+        plain: data files none of whose rows are deleted.
+        touched: those with deleted rows, as far as anybody can tell who has not read the deletes.
+        deletes: files of position deletes.
+        vectors: by the path of a data file.
+        twice: a data file that is listed more than once; empty where there is none.
+    """
+
+    plain: Sequence[File]
+    touched: Sequence[File]
+    deletes: Sequence[File]
+    vectors: Mapping[str, Vector]
+    twice: str
+
+
+def planned(entries: Iterable[ManifestEntry], vectors: Mapping[str, Vector]) -> Plan:
+    """The plan for live files.
+
+    Args:
+        entries: of data files and of position deletes; those of vectors are passed over.
+        vectors: these.
+    """
+    data: dict[str, ManifestEntry] = {}
+    deletes: dict[str, File] = {}
+    index, twice = DeleteFileIndex(), ""
+    for entry in entries:
+        file = entry.data_file
+        if file.content is DataFileContent.DATA:
+            twice = file.file_path if file.file_path in data else twice
+            data[file.file_path] = entry
+        elif file.file_format is FileFormat.PARQUET:
+            index.add_delete_file(entry, file.partition)
+            deletes[file.file_path] = _file(entry)
+    plain: list[File] = []
+    touched: list[File] = []
+    needed: set[str] = set()
+    for path, entry in data.items():
+        one = _file(entry)
+        found = index.for_data_file(one.sequence, entry.data_file, entry.data_file.partition)
+        vector = vectors.get(path)
+        is_touched = found or (vector is not None and vector.sequence >= one.sequence)
+        (touched if is_touched else plain).append(one)
+        needed.update(delete.file_path for delete in found)
+    return Plan(plain, touched, [deletes[path] for path in sorted(needed)], vectors, twice)
+
+
+def _file(entry: ManifestEntry) -> File:
+    file = entry.data_file
+    return File(file.file_path, file.file_size_in_bytes, entry.sequence_number or 0, file.record_count)

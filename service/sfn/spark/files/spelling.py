@@ -1,0 +1,65 @@
+"""Locations as Spark opens them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from sfn.errors import NotInstalled
+from sfn.pointer.location import scheme_of
+
+_DRIVERS: Final = {"s3": ("s3", "s3a"), "gs": ("gs",), "abfss": ("abfss", "abfs"), "wasbs": ("wasbs", "wasb")}
+"""What Hadoop may have a driver registered as for a scheme, the first one first."""
+_REMEDIES: Final = {
+    "s3": "start Spark with org.apache.hadoop:hadoop-aws of its own Hadoop's version",
+    "gs": "start Spark with com.google.cloud.bigdataoss:gcs-connector",
+    "abfss": "start Spark with org.apache.hadoop:hadoop-azure of its own Hadoop's version",
+}
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._/:=+,-]*")
+"""Spelled alike in a path and in a URI."""
+
+
+class Spelling:
+    """How the session opens canonical locations.
+
+    Percent signs of a location stand for themselves, as Iceberg has it. Each URI is spelled as `_metadata.file_path`
+    has it, or deleted rows would not be found: by Hadoop itself, which is slow, where that is not plain.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no name of its own for what follows
+        self._hadoop = jvm.org.apache.hadoop.fs
+        self._conf = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        self._schemes: dict[str, str] = {}
+
+    def uri(self, place: str) -> str:
+        """The URI of a canonical location.
+
+        Raises:
+            NotInstalled: the session has no driver for its scheme.
+        """
+        scheme = scheme_of(place)
+        if scheme not in self._schemes:
+            self._schemes[scheme] = self._driver(scheme, place)
+        rest = place.removeprefix(f"{scheme}:")
+        # Hadoop leaves out a host that is empty.
+        path = f"{self._schemes[scheme]}:{rest.removeprefix('//') if scheme == 'file' else rest}"
+        return path if _PLAIN.fullmatch(path) else str(self._hadoop.Path(path).toUri().toString())
+
+    def _driver(self, scheme: str, place: str) -> str:
+        names = _DRIVERS.get(scheme, (scheme,))
+        for name in names:
+            try:
+                self._hadoop.FileSystem.getFileSystemClass(name, self._conf)
+            except Py4JJavaError:
+                continue
+            return name
+        raise NotInstalled(
+            place,
+            expected=f"that Spark has a driver for {' or '.join(f'{name}:' for name in names)}",
+            found="none",
+            remedy=_REMEDIES.get(scheme, ""),
+        )

@@ -1,0 +1,85 @@
+"""Deletion vectors, out of their Puffin files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry
+from pyiceberg.table.deletion_vector import PROPERTY_REFERENCED_DATA_FILE
+from pyiceberg.table.puffin import PuffinFile
+from pyroaring import BitMap64
+
+from sfn.errors import SfnError
+from sfn.reader.table import unread
+
+_KIND: Final = "deletion-vector-v1"
+_MAGIC: Final = b"\xd1\xd3\x39\x64"
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Which rows of a data file are deleted.
+
+    Attributes:
+        positions: of the rows, from 0.
+        sequence: of the commit that deleted them.
+    """
+
+    positions: BitMap64
+    sequence: int
+
+
+def read(io: FileIO, entries: Iterable[ManifestEntry], where: str) -> Mapping[str, Vector]:
+    """The vectors, by the data file that each is of.
+
+    PyIceberg does not tell which vector of a file an entry is for, so each of a file that is live at all is taken: one
+    that was replaced has no row that its successor has not.
+
+    Args:
+        where: the metadata file.
+
+    Raises:
+        Unreadable: Unsafe, Stale, NotPermitted, Unreachable or MalformedMetadata.
+    """
+    sequences: dict[str, int] = {}
+    for entry in entries:
+        file = entry.data_file
+        if file.content is DataFileContent.POSITION_DELETES and file.file_format is FileFormat.PUFFIN:
+            sequences[file.file_path] = max(entry.sequence_number or 0, sequences.get(file.file_path, 0))
+    vectors: dict[str, Vector] = {}
+    try:
+        for path, sequence in sequences.items():
+            for data_file, positions in _in_file(io, path):
+                known = vectors.get(data_file, Vector(BitMap64(), 0))
+                vectors[data_file] = Vector(positions | known.positions, max(sequence, known.sequence))
+    except (SfnError, MemoryError):
+        raise
+    except Exception as error:
+        # PyIceberg and the drivers let through whatever they stumble over.
+        raise unread(where, error) from error
+    return vectors
+
+
+def _in_file(io: FileIO, path: str) -> Iterable[tuple[str, BitMap64]]:
+    with io.new_input(path).open() as stream:
+        puffin = PuffinFile(stream.read())
+    for blob in puffin.footer.blobs:
+        if blob.type == _KIND:
+            yield blob.properties[PROPERTY_REFERENCED_DATA_FILE], decoded(puffin.get_blob_payload(blob))
+
+
+def decoded(blob: bytes) -> BitMap64:
+    """The positions in a blob `deletion-vector-v1`: length, magic, a 64-bit Roaring bitmap in the portable format, CRC.
+
+    Raises:
+        ValueError: it is none, or damaged.
+    """
+    length = int.from_bytes(blob[:4], "big")
+    content, checksum = blob[4 : 4 + length], blob[4 + length : 8 + length]
+    if content[:4] != _MAGIC or crc32(content) != int.from_bytes(checksum, "big"):
+        raise ValueError("a deletion vector that is damaged")
+    return BitMap64.deserialize(content[4:])
