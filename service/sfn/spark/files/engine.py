@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry
-from pyiceberg.types import NestedField, UUIDType
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from sfn.reader.boundary import within
@@ -17,15 +14,14 @@ from sfn.reader.table import bounded
 from sfn.spark.asked import Asked
 from sfn.spark.files import features, footers, manifests, vectors
 from sfn.spark.files.deletes import Deletes
+from sfn.spark.files.history import History, history
 from sfn.spark.files.names import read_by
 from sfn.spark.files.plan import File, Plan, planned
 from sfn.spark.files.relation import Reader
 from sfn.spark.files.schema import as_read, as_seen
+from sfn.spark.files.seen import seen
 from sfn.spark.files.spelling import Spelling
 from sfn.spark.pinned import Pinned, pin
-
-_UUID: Final = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
-"""Where the groups of a UUID begin among its 32 digits, from 1, and how many digits each has."""
 
 
 class Files:
@@ -37,21 +33,18 @@ class Files:
     name = "files"
 
     def why_not(self, spark: SparkSession) -> str:
-        if not isinstance(spark, SparkSession):
-            return "Spark Connect, which has no such thing as a session's own objects"
-        if spark.version.startswith("3."):
-            return f"Spark 3 can't take positions of rows from PyIceberg: 4 or newer, not {spark.version}"
-        return ""
+        return "" if isinstance(spark, SparkSession) else "Spark Connect, whose sessions are elsewhere"
 
     def read(self, spark: SparkSession, asked: Asked) -> DataFrame:
         pinned = pin(asked)
         where, found = pinned.found.metadata_location, pinned.found
         case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
-        features.check_schema(where, pinned.schema, case_sensitive=case_sensitive)
+        past = history(pinned.whole.schemas, pinned.whole.last_column_id)
+        features.check_schema(where, pinned.schema, past, case_sensitive=case_sensitive)
         plan = _plan(pinned, bounded(where, found.trust, found.opening))
         if not plan.plain and not plan.touched:
             return spark.createDataFrame([], StructType([as_seen(field) for field in pinned.schema.fields]))
-        return _rows(spark, pinned, plan)
+        return _rows(spark, pinned, plan, past)
 
 
 def _plan(pinned: Pinned, io: FileIO) -> Plan:
@@ -67,14 +60,14 @@ def _plan(pinned: Pinned, io: FileIO) -> Plan:
     return plan
 
 
-def _rows(spark: SparkSession, pinned: Pinned, plan: Plan) -> DataFrame:
+def _rows(spark: SparkSession, pinned: Pinned, plan: Plan, past: History) -> DataFrame:
     where, trust, spelling = pinned.found.metadata_location, pinned.found.trust, Spelling(spark)
     every = (*plan.plain, *plan.touched, *plan.deletes)
     uris = {file.path: spelling.uri(within(trust, file.path, where)) for file in every}
     fields = pinned.schema.fields
-    names = read_by(pinned.schema, pinned.whole.schemas, pinned.whole.last_column_id)
+    names = read_by(pinned.schema, past)
     schema = StructType([as_read(field, names[field.field_id]) for field in fields])
-    reader = Reader(spark)
+    reader = Reader(spark, [file.size for file in every])
 
     def read(files: Sequence[File]) -> DataFrame:
         return reader.rows([(uris[file.path], file.size) for file in files], schema)
@@ -84,17 +77,7 @@ def _rows(spark: SparkSession, pinned: Pinned, plan: Plan) -> DataFrame:
         parts.append(read(plan.plain))
     if plan.touched:
         parts.append(Deletes(spark, reader, plan, uris).without(read(plan.touched)))
-    first, *others = [part.select(*(_seen(part, field, names[field.field_id]) for field in fields)) for part in parts]
+    first, *others = [seen(part, fields, names, past) for part in parts]
     for other in others:
         first = first.union(other)
     return first
-
-
-def _seen(rows: DataFrame, field: NestedField, name: str) -> Column:
-    """A column under its own name, and without the metadata that it was read by."""
-    column = rows[f"`{name.replace('`', '``')}`"]
-    if isinstance(field.field_type, UUIDType):
-        digits = f.lower(f.hex(column))
-        first, *others = (f.substring(digits, begin, length) for begin, length in _UUID)
-        column = f.concat(first, *(part for other in others for part in (f.lit("-"), other)))
-    return column.alias(field.name, metadata={})

@@ -9,6 +9,8 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema, index_by_id
 
 from sfn.errors import NotSupported
+from sfn.spark.files.history import History
+from sfn.spark.files.nested import Extent, extent
 from sfn.spark.files.schema import unmappable
 
 
@@ -27,7 +29,7 @@ def refused(where: str, found: str) -> NotSupported:
     )
 
 
-def check_schema(where: str, schema: Schema, *, case_sensitive: bool) -> None:
+def check_schema(where: str, schema: Schema, past: History, *, case_sensitive: bool) -> None:
     """Refuse columns that can't be read right.
 
     Raises:
@@ -36,6 +38,8 @@ def check_schema(where: str, schema: Schema, *, case_sensitive: bool) -> None:
     for field in schema.fields:
         if kind := unmappable(field.field_type):
             raise refused(where, f"{kind}, of column {field.name!r}")
+        if extent(field, past) is Extent.NOTHING:
+            raise refused(where, f"files that may have nothing of a part of column {field.name!r}, which was added")
     for field in index_by_id(schema).values():
         # Files that lack the column can't be told from those with a null in it, once they are read.
         if field.initial_default is not None:

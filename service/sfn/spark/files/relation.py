@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -26,24 +26,36 @@ _SETTINGS: Final = {
 }
 """What Spark reads the files of a table with, whatever the caller's session has."""
 
+_TASKS: Final = "spark.sql.files.minPartitionNum"
+_OPENING: Final = 4 << 20
+"""Bytes that could be read while a file is opened, as Spark has it."""
+_LEAST: Final = 16 << 20
+"""Bytes of a task, as Iceberg's own library has it."""
+
 
 class Reader:
-    """Reads files with settings of its own, which hold for as long as a DataFrame is evaluated.
+    """Reads files with settings of its own, which hold whenever a DataFrame is evaluated.
 
     Spark looks at the settings when it evaluates, and at those of the session that a file relation was made in. So it
-    is made in a new one, which has the caller's settings of now and the ones above; a plan of the caller's own session
-    holds it, as it may hold any `BaseRelation`.
+    is made in a copy of the caller's session, which has the settings above; a plan of the caller's own session holds
+    it, as it may hold any `BaseRelation`.
 
-    PySpark has no name of its own for that: hence its JVM objects.
+    PySpark has no names of its own for these: hence the JVM's objects.
+
+    Args:
+        sizes: of the files, in bytes: there are tasks enough for all processors, as Iceberg's own library plans them.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, sizes: Sequence[int]) -> None:
         self._spark = spark
-        self._session = spark.newSession()
-        conf = self._session.conf
-        for name, value in {**spark.conf.getAll, **_SETTINGS}.items():
-            if conf.isModifiable(name):
-                conf.set(name, value)
+        self._caller: Any = spark._jsparkSession  # noqa: SLF001 - see above
+        self._session = self._caller.cloneSession()
+        conf = self._session.conf()
+        for name, value in _SETTINGS.items():
+            conf.set(name, value)
+        if conf.getOption(_TASKS).isEmpty():
+            most = max(spark.sparkContext.defaultParallelism, int(conf.get("spark.sql.shuffle.partitions")))
+            conf.set(_TASKS, str(max(1, min(most, sum(size + _OPENING for size in sizes) // _LEAST))))
 
     def rows(self, files: Iterable[tuple[str, int]], schema: StructType) -> DataFrame:
         """The rows of Parquet files.
@@ -60,11 +72,10 @@ class Reader:
             log = Path(folder) / "_spark_metadata" / "0"
             log.parent.mkdir()
             log.write_text("\n".join(["v1", *(_entry(uri, size) for uri, size in files)]))
+            reader = self._session.read().schema(self._caller.parseDataType(schema.json()))
             # There are no partitions of Spark's to be found in the paths.
-            reader = self._session.read.schema(schema).option("recursiveFileLookup", "true")
-            read = reader.parquet(Path(folder).as_uri())
-            relation = read._jdf.queryExecution().analyzed().relation()  # noqa: SLF001 - see above
-        return DataFrame(self._spark._jsparkSession.baseRelationToDataFrame(relation), self._spark)  # noqa: SLF001 - see above
+            read = reader.option("recursiveFileLookup", "true").format("parquet").load(Path(folder).as_uri())
+        return DataFrame(self._caller.baseRelationToDataFrame(read.queryExecution().analyzed().relation()), self._spark)
 
 
 def _entry(uri: str, size: int) -> str:

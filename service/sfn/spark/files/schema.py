@@ -35,7 +35,7 @@ def as_read(field: iceberg.NestedField, name: str) -> spark.StructField:
     Raises:
         KeyError: Spark has no such type, see `unmappable`.
     """
-    return spark.StructField(name, _type(field.field_type), not field.required, {FIELD_ID: field.field_id})
+    return _field(field, name, with_ids=True)
 
 
 def as_seen(field: iceberg.NestedField) -> spark.StructField:
@@ -44,9 +44,9 @@ def as_seen(field: iceberg.NestedField) -> spark.StructField:
     Raises:
         KeyError: as above.
     """
-    is_uuid = isinstance(field.field_type, iceberg.UUIDType)
-    seen = spark.StringType() if is_uuid else _type(field.field_type)
-    return spark.StructField(field.name, seen, not field.required)
+    if isinstance(field.field_type, iceberg.UUIDType):
+        return spark.StructField(field.name, spark.StringType(), not field.required)
+    return _field(field, field.name, with_ids=False)
 
 
 def unmappable(kind: iceberg.IcebergType, *, nested: bool = False) -> str:
@@ -67,14 +67,20 @@ def unmappable(kind: iceberg.IcebergType, *, nested: bool = False) -> str:
     return next(filter(None, (unmappable(one, nested=True) for one in inner)), "")
 
 
-def _type(kind: iceberg.IcebergType) -> spark.DataType:
+def _field(field: iceberg.NestedField, name: str, *, with_ids: bool) -> spark.StructField:
+    metadata = {FIELD_ID: field.field_id} if with_ids else None
+    return spark.StructField(name, _type(field.field_type, with_ids=with_ids), not field.required, metadata)
+
+
+def _type(kind: iceberg.IcebergType, *, with_ids: bool) -> spark.DataType:
     match kind:
         case iceberg.StructType(fields=fields):
-            return spark.StructType([as_read(field, field.name) for field in fields])
+            return spark.StructType([_field(field, field.name, with_ids=with_ids) for field in fields])
         case iceberg.ListType():
-            return spark.ArrayType(_type(kind.element_type), not kind.element_required)
+            return spark.ArrayType(_type(kind.element_type, with_ids=with_ids), not kind.element_required)
         case iceberg.MapType():
-            return spark.MapType(_type(kind.key_type), _type(kind.value_type), not kind.value_required)
+            key, value = (_type(one, with_ids=with_ids) for one in (kind.key_type, kind.value_type))
+            return spark.MapType(key, value, not kind.value_required)
         case iceberg.DecimalType():
             return spark.DecimalType(kind.precision, kind.scale)
         case _:
