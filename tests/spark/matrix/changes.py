@@ -16,13 +16,16 @@ STATEMENTS: Final = {
     "DELETE": "DELETE FROM {t} WHERE id = 2",
     "UPDATE": "UPDATE {t} SET item = 'plum' WHERE id = 2",
     "MERGE": (
-        "MERGE INTO {t} t USING (SELECT * FROM VALUES (1, 'x'), (2, 'plum'), (9, 'kiwi') AS s(id, item)) s ON t.id = s.id "
+        "MERGE INTO {t} t USING (SELECT * FROM VALUES (1, 'x'), (2, 'plum'), (9, 'kiwi') AS s(id, item)) s "
+        "ON t.id = s.id "
         "WHEN MATCHED AND s.id = 1 THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     ),
 }
 
 
-def create(table: Table, mode: str, version: int = 2, columns: str = COLUMNS, by: str = "", kind: str = "parquet") -> None:
+def create(
+    table: Table, mode: str, version: int = 2, columns: str = COLUMNS, by: str = "", kind: str = "parquet"
+) -> None:
     """A table whose rows are changed in a mode."""
     told = {"format-version": str(version), "write.format.default": kind, "write.delete.format.default": kind}
     table.create(columns, by, told | dict.fromkeys(_MODES, mode))
@@ -103,9 +106,7 @@ FEATURES: Final = (
         for kind in ("ORC", "Avro")
     ),
     *(
-        Feature(
-            f"deletion vectors: {name}", partial(changed, statement=statement, mode="merge-on-read", version=3)
-        )
+        Feature(f"deletion vectors: {name}", partial(changed, statement=statement, mode="merge-on-read", version=3))
         for name, statement in STATEMENTS.items()
     ),
     Feature("position deletes, partitions, another schema", partial(after_changes, version=2)),

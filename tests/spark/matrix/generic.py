@@ -47,9 +47,7 @@ def _factory(table: Table, ids: Any, deleted: Any) -> Any:  # noqa: ANN401 - Jav
 def append(table: Table, rows: Sequence[Mapping[str, object]], kind: str = "parquet") -> None:
     """Commit rows of one partition in one file; values are what Iceberg's generic records hold."""
     schema, form = table.java.schema(), table.lake.iceberg.FileFormat.fromString(kind)
-    writer = _factory(table, None, None).newDataWriter(
-        _output(table, kind), form, _partition(table, schema, rows[0])
-    )
+    writer = _factory(table, None, None).newDataWriter(_output(table, kind), form, _partition(table, schema, rows[0]))
     for row in rows:
         writer.write(record(table, schema, row))
     writer.close()

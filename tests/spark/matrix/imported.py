@@ -66,7 +66,8 @@ def _add(table: Table, kind: str = "parquet", rows: str = ROW, by: str = "") -> 
     place = table.lake.folder / "found" / table.name
     name = f"found_{table.name}"
     table.run(
-        f"CREATE TABLE {name} USING {kind} {by} LOCATION '{place.as_uri()}' AS SELECT /*+ COALESCE(1) */ * FROM ({rows})",
+        f"CREATE TABLE {name} USING {kind} {by} LOCATION '{place.as_uri()}' "
+        f"AS SELECT /*+ COALESCE(1) */ * FROM ({rows})",
         f"CALL {{system}}.add_files(table => {{q}}, source_table => '{name}')",
     )
 

@@ -41,7 +41,10 @@ KINDS: Final = {
 def plain(table: Table, kind: str) -> Iterable[Look]:
     """All plain types, extremes and nulls among their values."""
     names = [name.replace(" ", "_") for name in KINDS]
-    table.create(", ".join(f"{name} {told[0]}" for name, told in zip(names, KINDS.values(), strict=True)), properties={"write.format.default": kind})
+    table.create(
+        ", ".join(f"{name} {told[0]}" for name, told in zip(names, KINDS.values(), strict=True)),
+        properties={"write.format.default": kind},
+    )
     longest = max(map(len, KINDS.values()))
     rows = [[(*told, *["NULL"] * longest)[at] for told in KINDS.values()] for at in range(1, longest + 1)]
     table.insert(*(f"({', '.join(row)})" for row in rows))
@@ -94,7 +97,7 @@ def foreign(table: Table, kind: Kind, version: int = 2, form: str = "parquet") -
 
 def variant(table: Table) -> Iterable[Look]:
     table.create("id INT, v VARIANT", properties={"format-version": "3"})
-    table.insert("(1, parse_json('{\"a\": [1, 2.5, null], \"b\": \"x\"}'))", "(2, NULL)")
+    table.insert('(1, parse_json(\'{"a": [1, 2.5, null], "b": "x"}\'))', "(2, NULL)")
     yield table.now()
 
 
@@ -121,7 +124,10 @@ FEATURES: Final = (
     *(Feature(f"plain types in {kind}", partial(plain, kind=kind.lower())) for kind in ("Parquet", "ORC", "Avro")),
     *(Feature(f"nested types in {kind}", partial(nested, kind=kind.lower())) for kind in ("Parquet", "ORC", "Avro")),
     Feature("required columns, fields, elements and values", required),
-    *(Feature(f"uuid in {form}", partial(foreign, kind=UUID, form=form.lower())) for form in ("Parquet", "ORC", "Avro")),
+    *(
+        Feature(f"uuid in {form}", partial(foreign, kind=UUID, form=form.lower()))
+        for form in ("Parquet", "ORC", "Avro")
+    ),
     Feature("fixed", partial(foreign, kind=FIXED)),
     Feature("time", partial(foreign, kind=TIME)),
     Feature("timestamp in nanoseconds (v3)", partial(foreign, kind=NANOSECONDS, version=3)),

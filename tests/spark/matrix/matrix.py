@@ -11,10 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Self
 
-import sfn.spark
 from pyspark.sql import SparkSession
 
-from sfn.pointer.naming import ORDINAL
+import sfn.spark
 from sfn.spark.reading import ENGINES
 from tests.spark.matrix import (
     changes,
@@ -29,7 +28,7 @@ from tests.spark.matrix import (
     upkeep,
 )
 from tests.spark.matrix.feature import Feature
-from tests.spark.matrix.lake import Lake, founded
+from tests.spark.matrix.lake import founded
 from tests.spark.matrix.outcome import checked, outcome
 from tests.spark.matrix.table import Look, Table
 
@@ -102,7 +101,10 @@ def measured(spark: SparkSession, folder: Path, features: Sequence[Feature] = FE
 def _rows(spark: SparkSession, feature: Feature, table: Table) -> dict[str, dict[str, str]]:
     looks = list(feature.write(table))
     table.publish()
-    return {feature.title if not look.title else f"{feature.title}: {look.title}": _row(spark, table, look) for look in looks}
+    return {
+        feature.title if not look.title else f"{feature.title}: {look.title}": _row(spark, table, look)
+        for look in looks
+    }
 
 
 def _row(spark: SparkSession, table: Table, look: Look) -> dict[str, str]:

@@ -15,6 +15,7 @@ SAME: Final = "same"
 REFUSES: Final = "refuses"
 WRONG: Final = "wrong"
 _LONGEST: Final = 200
+_PLACE: Final = re.compile(r"(?:file:)?/[^\s'\"]+")
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -67,6 +68,6 @@ def _apart(found: Collection[str], wanted: Collection[str]) -> str:
 
 
 def _line(text: str) -> str:
-    """The first line, not too long."""
-    line = text.strip().partition("\n")[0]
+    """The first line without places, not too long."""
+    line = _PLACE.sub("<file>", text.strip().partition("\n")[0])
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -12,7 +12,7 @@ from tests.spark.matrix.table import Look, Table
 
 COLUMNS: Final = "id INT, item STRING"
 ROWS: Final = ("(1, 'apple')", "(2, 'pear')")
-VALUES: Final = ("with space", "a/b", "50%", "%2F", "a=b", "é😀", "\"double\"", "it''s", "#?&+", "..", "", "null")
+VALUES: Final = ("with space", "a/b", "50%", "%2F", "a=b", "é😀", '"double"', "it''s", "#?&+", "..", "", "null")
 
 
 def elsewhere(table: Table, key: str) -> Iterable[Look]:
@@ -56,7 +56,7 @@ def located(table: Table) -> Iterable[Look]:
 
 def columns(table: Table) -> Iterable[Look]:
     table.create(
-        "`with space` INT, `dot.ted` INT, `a/b` INT, `100%` INT, `Größe` INT, `it's` INT, `\"q\"` INT, `UPPER` INT, "
+        '`with space` INT, `dot.ted` INT, `a/b` INT, `100%` INT, `Größe` INT, `it\'s` INT, `"q"` INT, `UPPER` INT, '
         "`1st` INT, `#?&=;` INT, `nested` STRUCT<`x.y`: INT, `X Y`: INT>, ```tick``` INT",
     )
     table.insert("(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, struct(11, 12), 13)")
@@ -71,8 +71,12 @@ def partition_columns(table: Table) -> Iterable[Look]:
 
 def partition_values(table: Table) -> Iterable[Look]:
     table.create(COLUMNS, "item", {"write.delete.mode": "merge-on-read"})
-    rows = [(number, value) for number, text in enumerate(VALUES) for number, value in ((number, text), (-number - 1, text))]
-    table.insert(*(f"({number}, '{value}')".replace("''", "\\'") if value else f"({number}, '')" for number, value in rows))
+    rows = [
+        (number, value) for number, text in enumerate(VALUES) for number, value in ((number, text), (-number - 1, text))
+    ]
+    table.insert(
+        *(f"({number}, '{value}')".replace("''", "\\'") if value else f"({number}, '')" for number, value in rows)
+    )
     table.run("DELETE FROM {t} WHERE id < 0")
     yield table.now()
 

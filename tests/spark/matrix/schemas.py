@@ -46,9 +46,7 @@ ALTERED: Final = {
     "… of another type": Evolution(
         "id INT, item STRING", "(1, 'apple')", ("DROP COLUMN item", "ADD COLUMN item INT"), "(2, 7)"
     ),
-    "column renamed": Evolution(
-        "id INT, item STRING", "(1, 'apple')", ("RENAME COLUMN item TO fruit",), "(2, 'pear')"
-    ),
+    "column renamed": Evolution("id INT, item STRING", "(1, 'apple')", ("RENAME COLUMN item TO fruit",), "(2, 'pear')"),
     "two names exchanged": Evolution(
         "a STRING, b STRING",
         "('a1', 'b1')",

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.errors import PySparkException
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from sfn.pointer.document import Document, render, render_ordinal
 from sfn.pointer.location import canonical
@@ -84,7 +84,9 @@ class Table:
         iceberg = self.lake.iceberg
         schema = iceberg.Schema(self.lake.array(iceberg.types.Types.NestedField, *fields))
         named = iceberg.catalog.TableIdentifier.parse(".".join((*self.namespace, self.name)))
-        self.lake.catalog(self._catalog).createTable(named, schema, iceberg.PartitionSpec.unpartitioned(), dict(properties or {}))
+        self.lake.catalog(self._catalog).createTable(
+            named, schema, iceberg.PartitionSpec.unpartitioned(), dict(properties or {})
+        )
 
     def insert(self, *rows: str, branch: str = "") -> None:
         """Commit rows, in one file for each partition."""

@@ -46,7 +46,9 @@ def manifests(table: Table) -> Iterable[Look]:
 
 def expired(table: Table) -> Iterable[Look]:
     kept = _commits(table)[-1]
-    table.run("DELETE FROM {t} WHERE id = 1", f"CALL {{system}}.expire_snapshots(table => {{q}}, {_NOW}, retain_last => 2)")
+    table.run(
+        "DELETE FROM {t} WHERE id = 1", f"CALL {{system}}.expire_snapshots(table => {{q}}, {_NOW}, retain_last => 2)"
+    )
     yield table.now()
     yield table.at_snapshot(kept, "as of a snapshot that is left")
 
@@ -55,7 +57,9 @@ def cleaned(table: Table) -> Iterable[Look]:
     """A file that is nobody's goes; the SFN file is nobody's of Iceberg's, too, and stays."""
     _commits(table)
     table.publish()
-    yesterday = datetime.fromtimestamp(int(table.java.currentSnapshot().timestampMillis()) / 1000, UTC) - timedelta(days=2)
+    yesterday = datetime.fromtimestamp(int(table.java.currentSnapshot().timestampMillis()) / 1000, UTC) - timedelta(
+        days=2
+    )
     told = f"older_than => TIMESTAMP'{yesterday:%Y-%m-%d %H:%M:%S}'"
     table.run(f"CALL {{system}}.remove_orphan_files(table => {{q}}, {told})")
     yield table.now()
