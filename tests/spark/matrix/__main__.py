@@ -1,0 +1,38 @@
+"""`python -m tests.spark.matrix`: measure anew what engines on Spark read; writes it down for the test and the page."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sfn.demo.fixture import RestCatalogServer, locate
+from tests.integration.measuring import write_down
+from tests.spark.matrix.matrix import EXPECTED, FEATURES, measured
+from tests.spark.matrix.rendering import pages
+from tests.spark.running import running, settings
+
+
+def main() -> None:
+    """Measure."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", help="part of a title: what is measured of it is printed, no more")
+    only = parser.parse_args().only
+    features = [one for one in FEATURES if only is None or any(part in one.title for part in only)]
+    with TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        for part in ("catalog", "spark", "matrix"):
+            (folder / part).mkdir()
+        with (
+            RestCatalogServer(folder / "catalog", locate()) as catalog,
+            running(folder / "spark", settings(folder / "spark", catalog.uri)) as spark,
+        ):
+            found = measured(spark, folder / "matrix", features)
+    if only is not None:
+        print(found.text())
+    else:
+        write_down(found.text(), EXPECTED, pages(found))
+
+
+if __name__ == "__main__":
+    main()

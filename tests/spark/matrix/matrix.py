@@ -1,0 +1,117 @@
+"""All that was measured: each engine, of each look at each table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, Self
+
+from pyspark.sql import SparkSession
+
+import sfn.spark
+from sfn.spark.reading import ENGINES
+from tests.spark.matrix import (
+    changes,
+    equality,
+    formats,
+    imported,
+    kinds,
+    partitions,
+    places,
+    refs,
+    schemas,
+    upkeep,
+)
+from tests.spark.matrix.feature import Feature
+from tests.spark.matrix.lake import founded
+from tests.spark.matrix.outcome import checked, outcome
+from tests.spark.matrix.table import Look, Table
+
+EXPECTED: Final = Path(__file__).with_name("expected.json")
+PACKAGES: Final = ("pyspark", "pyiceberg", "pyarrow")
+_THEMES: Final = (formats, kinds, schemas, partitions, changes, equality, refs, upkeep, places, imported)
+FEATURES: Final[Sequence[Feature]] = tuple(feature for theme in _THEMES for feature in theme.FEATURES)
+AT_A_TIME: Final = 4
+"""Tables that are written and read beside each other: much of their time they wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """What was measured.
+
+    Attributes:
+        versions: of the packages it was measured with.
+        cells: outcomes by row and engine.
+    """
+
+    versions: Mapping[str, str]
+    cells: Mapping[str, Mapping[str, str]]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls(**json.loads(text))
+
+    def text(self) -> str:
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Cells, and what names each."""
+        yield from ((f"the version of {package}", number) for package, number in self.versions.items())
+        for title, row in self.cells.items():
+            yield from ((f"{title}, by {engine}", cell) for engine, cell in row.items())
+
+
+def installed() -> dict[str, str]:
+    """The versions of what reads."""
+    return {package: version(package) for package in PACKAGES}
+
+
+def measured(spark: SparkSession, folder: Path, features: Sequence[Feature] = FEATURES) -> Matrix:
+    """Write each table, and let each engine read it.
+
+    Args:
+        spark: has the real catalog as `lake`, with no namespace `matrix` in it.
+        folder: an empty one.
+
+    Raises:
+        ExceptionGroup: what kept tables from being written.
+    """
+    lake = founded(spark, folder)
+
+    def rows(number: int, feature: Feature) -> dict[str, dict[str, str]]:
+        try:
+            return _rows(spark, feature, Table(lake, feature.name or f"t{number}", feature.namespace, feature.catalog))
+        except Exception as error:
+            error.add_note(f"in {feature.title!r}")
+            raise
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        futures = [pool.submit(rows, number, feature) for number, feature in enumerate(features)]
+    wrong = [error for future in futures if isinstance(error := future.exception(), Exception)]
+    if wrong:
+        raise ExceptionGroup(f"{len(wrong)} of {len(features)} tables", wrong)
+    return Matrix(installed(), {title: row for future in futures for title, row in future.result().items()})
+
+
+def _rows(spark: SparkSession, feature: Feature, table: Table) -> dict[str, dict[str, str]]:
+    looks = list(feature.write(table))
+    table.publish()
+    return {
+        feature.title if not look.title else f"{feature.title}: {look.title}": _row(spark, table, look)
+        for look in looks
+    }
+
+
+def _row(spark: SparkSession, table: Table, look: Look) -> dict[str, str]:
+    seen = {
+        engine.name: outcome(
+            partial(sfn.spark.read, spark, table.directory, engine=engine.name, **look.asked), look.truth
+        )
+        for engine in ENGINES
+    }
+    return checked(seen, look.truth)
