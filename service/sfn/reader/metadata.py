@@ -38,10 +38,18 @@ class Ref(msgspec.Struct, rename="kebab", frozen=True):
 
 
 class Listed(msgspec.Struct, rename="kebab", frozen=True):
-    """A snapshot, and where its manifests are listed; an old table has no such list."""
+    """A snapshot, its schema, and where its manifests are listed; an old table has neither."""
 
     snapshot_id: int
     manifest_list: str | None = None
+    schema_id: int | None = None
+
+
+class Became(msgspec.Struct, rename="kebab", frozen=True):
+    """An entry of the snapshot-log: which snapshot became current when."""
+
+    timestamp_ms: _Milliseconds
+    snapshot_id: int
 
 
 class Logged(msgspec.Struct, rename="kebab", frozen=True):
@@ -61,6 +69,8 @@ class Metadata(msgspec.Struct, rename="kebab", frozen=True):
     refs: dict[str, Ref] | None = None
     metadata_log: list[Logged] | None = None
     snapshots: list[Listed] | None = None
+    snapshot_log: list[Became] | None = None
+    current_schema_id: int | None = None
 
     def head(self, ref: str) -> int | None:
         """The snapshot of a branch or tag; None for branch `main` of an empty table.

@@ -8,13 +8,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from sfn.errors import CommitNotFound
-from sfn.pointer.document import render_ordinal
+from sfn.errors import MalformedMetadata, NotSupported
+from sfn.pointer.location import canonical
+from sfn.reader import metadata
 from sfn.reader import resolve as reading
 from sfn.reader.files import finish
 from sfn.reader.resolve import Resolved
 from sfn.reader.table import at_ref, loaded
 from sfn.spark.asked import Asked, Moment, Ordinal, Ref, SnapshotId
+from sfn.spark.moments import check_known, current_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,11 @@ def pin(asked: Asked) -> Pinned:
     """The state that is asked for, looked up now.
 
     Raises:
-        Unreadable: see `sfn.errors` for its kinds; CommitNotFound where the table has no such snapshot.
+        NotSupported: the metadata has what PyIceberg does not know.
+        Unreadable: see `sfn.errors` for its other kinds; CommitNotFound where the table has no such snapshot.
     """
     found = finish(reading.answer(asked.opening.storage(), asked.question, asked.opening))
-    whole = loaded(found)
+    whole = _whole(asked, found)
     match asked.state:
         case Ref(name):
             at = at_ref(whole, name, found.metadata_location)
@@ -51,36 +54,32 @@ def pin(asked: Asked) -> Pinned:
         case SnapshotId(number):
             return _at(found, whole, number)
         case Moment(milliseconds):
-            return _at(found, whole, _current_at(found, whole, milliseconds))
+            log = [(entry.timestamp_ms, entry.snapshot_id) for entry in whole.snapshot_log]
+            return _at(found, whole, current_at(log, milliseconds, found.metadata_location))
+
+
+def _whole(asked: Asked, found: Resolved) -> TableMetadata:
+    try:
+        return loaded(found)
+    except MalformedMetadata as error:
+        # Only if that is not what it is: else this says so.
+        finish(metadata.contents(asked.opening.storage(), canonical(found.metadata_location)))
+        # PyIceberg's own words name the type, in the third line of four.
+        said = " ".join(f"{error.__cause__}".splitlines()[2:3]).strip().partition(" [type=")[0]
+        raise NotSupported(
+            found.metadata_location,
+            expected="metadata of which PyIceberg knows everything",
+            found=f"what it does not know: {said}" if said else error.found,
+            remedy="engine='iceberg' may read it",
+        ) from error
 
 
 def _head(whole: TableMetadata) -> Snapshot | None:
     return None if whole.current_snapshot_id is None else whole.snapshot_by_id(whole.current_snapshot_id)
 
 
-def _current_at(found: Resolved, whole: TableMetadata, milliseconds: int) -> int:
-    """The snapshot that was the table's own at a time, by its history."""
-    earlier = [entry for entry in whole.snapshot_log if entry.timestamp_ms <= milliseconds]
-    if not earlier:
-        first = min((entry.timestamp_ms for entry in whole.snapshot_log), default=None)
-        raise CommitNotFound(
-            found.metadata_location,
-            expected=f"a snapshot at or before {render_ordinal(milliseconds)}",
-            found="none" if first is None else f"the first of {render_ordinal(first)}",
-            remedy="ask for a later time; expired snapshots are gone",
-        )
-    return earlier[-1].snapshot_id
-
-
 def _at(found: Resolved, whole: TableMetadata, number: int) -> Pinned:
-    snapshot = whole.snapshot_by_id(number)
-    if snapshot is None:
-        known = ", ".join(str(one.snapshot_id) for one in whole.snapshots[-10:]) or "none"
-        raise CommitNotFound(
-            found.metadata_location,
-            expected=f"a snapshot {number}",
-            found=f"the newest: {known}",
-            remedy="ask for one of these; expired snapshots are gone",
-        )
+    check_known(number, [one.snapshot_id for one in whole.snapshots], found.metadata_location)
+    (snapshot,) = (one for one in whole.snapshots if one.snapshot_id == number)
     schema = next((one for one in whole.schemas if one.schema_id == snapshot.schema_id), whole.schema())
     return Pinned(found, whole, snapshot, schema)

@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema, index_by_id
 
 from sfn.errors import NotSupported
 from sfn.spark.files.history import History
+from sfn.spark.files.manifests import is_data
 from sfn.spark.files.nested import Extent, extent
 from sfn.spark.files.schema import unmappable
 
@@ -64,11 +65,9 @@ def check_files(where: str, files: Iterable[DataFile]) -> None:
 def _odd(file: DataFile) -> str:
     if file.key_metadata is not None:
         return "an encrypted file"
-    match file.content:
-        case DataFileContent.DATA:
-            return "" if file.file_format is FileFormat.PARQUET else f"data in {file.file_format.value} files"
-        case DataFileContent.POSITION_DELETES:
-            known = (FileFormat.PARQUET, FileFormat.PUFFIN)
-            return "" if file.file_format in known else f"position deletes in {file.file_format.value} files"
-        case DataFileContent.EQUALITY_DELETES:
-            return "equality deletes"
+    if is_data(file):
+        return "" if file.file_format is FileFormat.PARQUET else f"data in {file.file_format.value} files"
+    if file.content is DataFileContent.EQUALITY_DELETES:
+        return "equality deletes"
+    known = (FileFormat.PARQUET, FileFormat.PUFFIN)
+    return "" if file.file_format in known else f"position deletes in {file.file_format.value} files"

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent, ManifestEntry
+from pyiceberg.manifest import ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
@@ -19,6 +19,7 @@ from pyiceberg.transforms import IdentityTransform
 from sfn.errors import SfnError
 from sfn.reader.table import unread
 from sfn.spark.files.features import refused
+from sfn.spark.files.manifests import is_data
 
 _MOST: Final = 100
 """Footers that are read of a table."""
@@ -36,13 +37,13 @@ def in_doubt(entries: Iterable[ManifestEntry], whole: TableMetadata, schema: Sch
     is_mapped = TableProperties.DEFAULT_NAME_MAPPING in whole.properties
     columns = {field.field_id for field in schema.fields}
     by_spec = {number: _identities(spec) & columns for number, spec in whole.specs().items()}
-    chosen: dict[tuple[int, int], tuple[str, set[int]]] = {}
+    chosen: dict[tuple[int | None, int], tuple[str, set[int]]] = {}
     for entry in entries:
         file = entry.data_file
-        if file.content is DataFileContent.DATA:
+        if is_data(file):
             uncounted = by_spec[file.spec_id] - (file.value_counts or {}).keys()
             if is_mapped or uncounted:
-                chosen.setdefault((entry.sequence_number or 0, file.spec_id), (file.file_path, uncounted))
+                chosen.setdefault((entry.snapshot_id, file.spec_id), (file.file_path, uncounted))
     return dict(chosen.values())
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile, read_manifest_list
 from pyiceberg.table.snapshots import Snapshot
 
 from sfn.errors import SfnError
@@ -14,6 +14,11 @@ from sfn.reader.table import unread
 
 _WIDTH: Final = 16
 """Manifests that are read at a time."""
+
+
+def is_data(file: DataFile) -> bool:
+    """Whether it holds rows; files of version 1, which had no deletes, tell no content."""
+    return file.content not in {DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES}
 
 
 def live(io: FileIO, snapshot: Snapshot, where: str) -> list[ManifestEntry]:

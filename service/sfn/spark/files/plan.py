@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry
+from pyiceberg.manifest import FileFormat, ManifestEntry
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 
+from sfn.spark.files.manifests import is_data
 from sfn.spark.files.vectors import Vector
 
 
@@ -59,7 +60,7 @@ def planned(entries: Iterable[ManifestEntry], vectors: Mapping[str, Vector]) -> 
     index, twice = DeleteFileIndex(), ""
     for entry in entries:
         file = entry.data_file
-        if file.content is DataFileContent.DATA:
+        if is_data(file):
             twice = file.file_path if file.file_path in data else twice
             data[file.file_path] = entry
         elif file.file_format is FileFormat.PARQUET:

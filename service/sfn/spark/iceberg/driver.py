@@ -12,12 +12,9 @@ from typing import Final
 from sfn.alone import Beside
 from sfn.facade import Namespace, Place
 from sfn.facade.trees import tree
-from sfn.pointer.location import canonical, store_of
-from sfn.reader.documents import Found
-from sfn.reader.resolve import Pointer
-from sfn.reader.timeline import Then
+from sfn.pointer.location import store_of
 from sfn.spark.asked import Asked
-from sfn.spark.pinned import Pinned
+from sfn.spark.iceberg.settled import Settled
 from sfn.wiring.facades import Folders
 
 NAMESPACE: Final[Namespace] = ("tables",)
@@ -41,14 +38,11 @@ class Pins:
         with self._lock:
             return self._places.get(name) if namespace == NAMESPACE else None
 
-    def add(self, asked: Asked, pinned: Pinned) -> str:
+    def add(self, asked: Asked, state: Settled) -> str:
         """The name under which a table is shown from now on."""
-        found = pinned.found
-        key = canonical(found.metadata_location)
-        pointer = Pointer(key, Then(Found(found.sfn_file, found.document)))
-        place = Place(tree(store_of(key), asked.options), asked.question, pointer)
+        place = Place(tree(store_of(state.pointer.key), asked.options), asked.question, state.pointer)
         # A number alone would tell nobody who reads a plan which table it is.
-        name = f"{'.'.join((*found.document.namespace, found.document.name))}@{next(self._numbers)}"
+        name = f"{state.name}@{next(self._numbers)}"
         with self._lock:
             self._places[name] = place
             while len(self._places) > REMEMBERED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from sfn.errors import NotSupported
@@ -12,7 +13,7 @@ from sfn.pointer.naming import MAIN
 from sfn.spark.asked import Asked, Moment, Ordinal, Ref, SnapshotId
 from sfn.spark.iceberg import driver, runtime
 from sfn.spark.iceberg.remote import Remote
-from sfn.spark.pinned import Pinned, pin
+from sfn.spark.iceberg.settled import settled
 
 PINNED, FACADE = "sfn_pinned", "sfn_facade"
 """What Spark calls the catalog in the driver, and one elsewhere."""
@@ -43,12 +44,26 @@ class IcebergEngine:
             remote = Remote(uri, spark.conf.get(TOKEN, "") or "")
             name = remote.check(asked)
             _configure(spark, FACADE, remote)
-            return _elsewhere(spark.read, asked).table(_quoted(FACADE, "dir", name))
-        pinned = pin(asked)
+            return _table(_elsewhere(spark.read, asked), asked, FACADE, "dir", name)
+        state = settled(asked)
         own = driver.driver()
         _configure(spark, PINNED, Remote(own.facade.url, own.facade.token))
-        name = own.pins.add(asked, pinned)
-        return _here(spark.read, asked, pinned).table(_quoted(PINNED, *driver.NAMESPACE, name))
+        name = own.pins.add(asked, state)
+        reader = spark.read if state.version is None else spark.read.option("versionAsOf", state.version)
+        return _table(reader, asked, PINNED, *driver.NAMESPACE, name)
+
+
+def _table(reader: DataFrameReader, asked: Asked, *names: str) -> DataFrame:
+    """The rows of a table.
+
+    Raises:
+        NotSupported: it has a column of a type that Spark has not.
+    """
+    try:
+        return reader.table(".".join(f"`{name.replace('`', '``')}`" for name in names))
+    except UnsupportedOperationException as error:
+        found = str(error).partition("\n")[0]
+        raise NotSupported(asked.directory, expected="columns of types that Spark has", found=found) from error
 
 
 def _configure(spark: SparkSession, catalog: str, facade: Remote) -> None:
@@ -59,25 +74,6 @@ def _configure(spark: SparkSession, catalog: str, facade: Remote) -> None:
     }
     for key, value in (properties | own).items():
         spark.conf.set(f"{_KEY}{catalog}{key}", value)
-
-
-def _here(reader: DataFrameReader, asked: Asked, pinned: Pinned) -> DataFrameReader:
-    """The state of a table whose metadata file is settled."""
-    snapshot = pinned.snapshot
-    if snapshot is None or isinstance(asked.state, Ordinal) or asked.state == Ref(MAIN):
-        return reader
-    # A branch has the table's schema, a tag that of its snapshot: Iceberg tells them by the name.
-    name = asked.state.name if isinstance(asked.state, Ref) else ""
-    if name and not name.isdecimal():
-        return reader.option("versionAsOf", name)
-    if name and snapshot.schema_id != pinned.schema.schema_id:
-        raise NotSupported(
-            pinned.found.metadata_location,
-            expected="a branch that can be told from a snapshot's id",
-            found=f"branch {name}, with another schema than its snapshot",
-            remedy="use engine='files' or engine='sfn'",
-        )
-    return reader.option("versionAsOf", f"{snapshot.snapshot_id}")
 
 
 def _elsewhere(reader: DataFrameReader, asked: Asked) -> DataFrameReader:
@@ -96,7 +92,3 @@ def _timestamp(milliseconds: int) -> str:
     digits = render_ordinal(milliseconds)
     day, time = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}", digits[9:]
     return f"{day} {time[:2]}:{time[2:4]}:{time[4:6]}.{time[6:]} UTC"
-
-
-def _quoted(*names: str) -> str:
-    return ".".join(f"`{name.replace('`', '``')}`" for name in names)

@@ -1,0 +1,91 @@
+"""Which metadata file has a table's state, and what of it Iceberg's runtime is asked for.
+
+Nothing of a table that only that runtime understands is looked into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfn.errors import NotSupported
+from sfn.pointer.location import canonical
+from sfn.pointer.naming import MAIN
+from sfn.reader import metadata
+from sfn.reader import resolve as reading
+from sfn.reader.documents import Found
+from sfn.reader.files import finish
+from sfn.reader.metadata import Metadata
+from sfn.reader.resolve import Pointer, Resolved
+from sfn.reader.timeline import Then
+from sfn.spark.asked import Asked, Moment, Ordinal, Ref, SnapshotId
+from sfn.spark.moments import check_known, current_at
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A table in one state.
+
+    Attributes:
+        pointer: its metadata file, and the document that names it.
+        name: its identifier, for people.
+        version: a snapshot's id, a branch or a tag, as Iceberg's option `versionAsOf` takes it; None: as it is there.
+    """
+
+    pointer: Pointer
+    name: str
+    version: str | None
+
+
+def settled(asked: Asked) -> Settled:
+    """The state that is asked for, looked up now.
+
+    Raises:
+        Unreadable: see `sfn.errors` for its kinds.
+        NotSupported: a branch that Iceberg would take for a snapshot's id.
+    """
+    storage = asked.opening.storage()
+    found = finish(reading.answer(storage, asked.question, asked.opening))
+    key = canonical(found.metadata_location)
+    if isinstance(asked.state, Ordinal) or asked.state == Ref(MAIN):
+        return _settled(found, key, None)
+    contents = finish(metadata.contents(storage, key))
+    if contents is None:
+        raise metadata.gone(key, found.document, found.sfn_file, found.document.written_at + found.age)
+    return _settled(found, key, _version(asked, found, contents))
+
+
+def _version(asked: Asked, found: Resolved, contents: Metadata) -> str | None:
+    match asked.state:
+        case Ref(name):
+            return _named(name, found, contents)
+        case SnapshotId(number):
+            check_known(number, [one.snapshot_id for one in contents.snapshots or ()], found.metadata_location)
+            return f"{number}"
+        case Moment(milliseconds):
+            log = [(entry.timestamp_ms, entry.snapshot_id) for entry in contents.snapshot_log or ()]
+            number = current_at(log, milliseconds, found.metadata_location)
+            check_known(number, [one.snapshot_id for one in contents.snapshots or ()], found.metadata_location)
+            return f"{number}"
+        case Ordinal():
+            return None
+
+
+def _named(name: str, found: Resolved, contents: Metadata) -> str:
+    """A branch has the table's schema, a tag that of its snapshot: Iceberg tells them by the name."""
+    if not name.isdecimal():
+        return name
+    ref = (contents.refs or {})[name]
+    schemas = {one.snapshot_id: one.schema_id for one in contents.snapshots or ()}
+    if ref.type == "branch" and schemas.get(ref.snapshot_id) != contents.current_schema_id:
+        raise NotSupported(
+            found.metadata_location,
+            expected="a branch that can be told from a snapshot's id",
+            found=f"branch {name}, with another schema than its snapshot",
+            remedy="use engine='files' or engine='sfn'",
+        )
+    return f"{ref.snapshot_id}"
+
+
+def _settled(found: Resolved, key: str, version: str | None) -> Settled:
+    name = ".".join((*found.document.namespace, found.document.name))
+    return Settled(Pointer(key, Then(Found(found.sfn_file, found.document))), name, version)

@@ -1,0 +1,52 @@
+"""Which snapshot of a table is meant, by its id or by a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from sfn.errors import CommitNotFound
+from sfn.pointer.document import render_ordinal
+
+_NAMED = 10
+
+
+def current_at(log: Iterable[tuple[int, int]], milliseconds: int, where: str) -> int:
+    """The snapshot that was the table's own at a time.
+
+    Args:
+        log: its history: when each became current, in Unix milliseconds, and which that was.
+        where: the metadata file.
+
+    Raises:
+        CommitNotFound: the history begins later.
+    """
+    entries = list(log)
+    earlier = [number for at, number in entries if at <= milliseconds]
+    if not earlier:
+        first = min((at for at, _ in entries), default=None)
+        raise CommitNotFound(
+            where,
+            expected=f"a snapshot at or before {render_ordinal(milliseconds)}",
+            found="none" if first is None else f"the first of {render_ordinal(first)}",
+            remedy="ask for a later time; expired snapshots are gone",
+        )
+    return earlier[-1]
+
+
+def check_known(number: int, known: Collection[int], where: str) -> None:
+    """Refuse the id of a snapshot that a table does not have.
+
+    Args:
+        known: those that it has, the oldest first.
+        where: the metadata file.
+
+    Raises:
+        CommitNotFound: it has none of this id.
+    """
+    if number not in known:
+        raise CommitNotFound(
+            where,
+            expected=f"a snapshot {number}",
+            found=f"the newest: {', '.join(map(str, list(known)[-_NAMED:])) or 'none'}",
+            remedy="ask for one of these; expired snapshots are gone",
+        )
