@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
@@ -21,11 +22,16 @@ def published(catalog: Catalog, identifier: str, naming: Naming = IDENTIFIER) ->
     return beside(catalog.load_table(identifier), identifier, naming)
 
 
-def beside(table: Table, identifier: str, naming: Naming = IDENTIFIER) -> str:
-    """As `published`."""
+def beside(table: Table, identifier: str, naming: Naming = IDENTIFIER, late: int = 0) -> str:
+    """As `published`.
+
+    Args:
+        late: milliseconds of its Ordinal after the metadata's own time, as where the one before had the same.
+    """
     path = Path(table.location().removeprefix("file://"))
     place = Directory(path, naming=naming)
     doc = _document(place, table, identifier)
+    doc = replace(doc, ordinal=doc.ordinal + late)
     place.sfn_file(identifier).write_bytes(render(doc))
     if naming is ORDINAL:
         *namespace, name = identifier.split(".")

@@ -56,10 +56,14 @@ class Changing:
         return [one.snapshot_id for one in between(self.snapshots[start], after, only_appends=only_appends)]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def fixture_namespace(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE lake.changes")
+
+
 @pytest.fixture(name="changing", scope="module")
 def fixture_changing(spark: SparkSession, catalog: RestCatalogServer) -> Changing:
     changing = Changing(spark, catalog.client(), "changes.t")
-    spark.sql("CREATE NAMESPACE lake.changes")
     changing.run(
         "CREATE TABLE {} (id BIGINT) USING iceberg",
         "INSERT INTO {} VALUES (1)",

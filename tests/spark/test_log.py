@@ -36,7 +36,8 @@ class Committed:
 
     def publish(self) -> str:
         self.locations.append(self.table.metadata_location)
-        return beside(self.table, "n.t", self.naming)
+        # Where a log tells, Ordinals are those of documents only as long as these lead.
+        return beside(self.table, "n.t", self.naming, late=0 if self.naming is ORDINAL else 1)
 
     def commit(self, times: int = 1) -> None:
         for _ in range(times):

@@ -39,12 +39,16 @@ def fixture_made(tmp_path_factory: pytest.TempPathFactory) -> RealTable:
     return real_table(tmp_path_factory.mktemp("made"))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def fixture_namespace(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE lake.source")
+
+
 def shown(frame: DataFrame) -> list[str]:
     return sorted(map(repr, frame.collect()))
 
 
 def test_every_type_is_what_iceberg_makes_of_it(spark: SparkSession, catalog: RestCatalogServer) -> None:
-    spark.sql("CREATE NAMESPACE lake.source")
     spark.sql(f"CREATE TABLE lake.source.types ({TYPES}) USING iceberg")
     spark.sql(f"INSERT INTO lake.source.types SELECT {VALUES} FROM RANGE(0, 20, 1, 2)")
     spark.sql("INSERT INTO lake.source.types (i) VALUES (99)")

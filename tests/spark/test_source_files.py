@@ -6,22 +6,44 @@ import math
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import date, time
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import to_json
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimeType, UUIDType
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimeType,
+    UUIDType,
+)
 from pyspark.sql import datasource as spark
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType as SparkLong
 from pyspark.sql.types import StringType as SparkString
 
 from sfn.errors import NotSupported, Unsafe
+from sfn.spark.source.project import Projection
 from sfn.spark.source.reader import Files
 from sfn.spark.source.rows import Rows
+from sfn.spark.source.scan import grouped
+from sfn.spark.source.types import spark_schema
 from tests.spark.beside import beside
 from tests.spark.rows_read import partitions, rows_read
 
@@ -160,10 +182,11 @@ def test_values_that_only_the_partition_has_are_read(catalog: SqlCatalog) -> Non
     assert rows_read(beside(table, "n.t")) == [{"id": 1, "day": date(2026, 1, 1)}]
 
 
-def test_small_files_are_read_together(catalog: SqlCatalog) -> None:
-    directory = made(catalog, *(pa.table({"id": [number]}) for number in range(10)))
-    assert sorted(partitions(directory)) == [2, 8]
-    assert sorted(row["id"] for row in rows_read(directory)) == list(range(10))
+def test_small_files_are_read_together() -> None:
+    mebibytes = [1, 200, 64, 1, *[2] * 40]
+    tasks = [FileScanTask(DataFile.from_args(file_size_in_bytes=size << 20)) for size in mebibytes]
+    groups = [[task.file.file_size_in_bytes >> 20 for task in group] for group in grouped(tasks)]
+    assert groups == [[200], [64, *[2] * 16], [*[2] * 24, 1, 1]]
 
 
 def test_an_empty_table_has_no_rows(catalog: SqlCatalog) -> None:
@@ -180,3 +203,21 @@ def test_data_elsewhere_is_not_opened(catalog: SqlCatalog, tmp_path: Path) -> No
         rows_read(directory, allowed=f"{directory}/metadata")
     assert rows_read(directory, allowed=f"{directory}, {tmp_path}/elsewhere") == [{"id": 1}]
     assert rows_read(directory) == [{"id": 1}]
+
+
+def test_a_column_that_was_added_has_its_default() -> None:
+    file = Schema(NestedField(1, "id", LongType()))
+    defaults: dict[str, tuple[PrimitiveType, Any]] = {
+        "day": (DateType(), date(2026, 1, 1)),
+        "price": (DecimalType(9, 2), Decimal("1.20")),
+    }
+    defaults |= {"key": (UUIDType(), UUID(int=7)), "number": (DoubleType(), 5), "raw": (FixedType(2), b"\0\xff")}
+    fields = [
+        NestedField(number, name, kind, initial_default=to_json(kind, value))
+        for number, (name, (kind, value)) in enumerate(defaults.items(), 2)
+    ]
+    columns = Schema(*fields)
+    schema = to_arrow_schema(spark_schema(columns, "m"))
+    projected = Projection(file, columns, schema, {}).project(pa.record_batch({"id": [1, 2]}))
+    expected = {"day": date(2026, 1, 1), "price": Decimal("1.20"), "key": str(UUID(int=7)), "number": 5.0}
+    assert projected.to_pylist() == [{**expected, "raw": b"\0\xff"}] * 2

@@ -19,10 +19,10 @@ from sfn.spark.source.settled import Settled
 
 _READ: Final = {FileFormat.PARQUET, FileFormat.ORC}
 _READ_DELETES: Final = {*_READ, FileFormat.PUFFIN}
-_GROUP: Final = 32 << 20
-"""Bytes of data files that one task of Spark's reads, where they are small."""
+_GROUP: Final = 128 << 20
+"""Bytes of data files that one task of Spark's reads, where they are small (Iceberg's `read.split.target-size`)."""
 _OPENING: Final = 4 << 20
-"""What opening a file costs, in bytes that could be read meanwhile (Iceberg's `read.split.open-file-cost`)."""
+"""What opening a file counts as, in bytes (Iceberg's `read.split.open-file-cost`)."""
 
 
 def planned(settled: Settled, which: BooleanExpression = AlwaysTrue()) -> list[FileScanTask]:  # noqa: B008 - frozen
