@@ -61,7 +61,7 @@ def fixture_truth(spark: SparkSession) -> Shown:
         ("SELECT 1L AS id, double('NaN') AS n, map('a', 1, 'b', 2) AS m", f"{WRONG}: columns"),
         ("SELECT int(NULL) AS id, double('NaN') AS n, map('a', 1, 'b', 2) AS m", f"{WRONG}: columns"),
         ("SELECT 2 AS id, double('NaN') AS n, map('a', 1, 'b', 2) AS m", f"{WRONG}: rows"),
-        ("SELECT 1 AS id, 0D AS n, map('a', 1, 'b', 2) AS m WHERE false", f"{WRONG}: rows []"),
+        ("SELECT 1 AS id, double('NaN') AS n, map('a', 1, 'b', 2) AS m WHERE false", f"{WRONG}: rows []"),
         ("SELECT raise_error('no') AS id", f"{WRONG}: SparkRuntimeException"),
     ],
 )
