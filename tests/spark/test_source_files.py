@@ -167,7 +167,7 @@ def test_a_type_that_spark_lacks_is_refused_by_name(catalog: SqlCatalog) -> None
     table = catalog.create_table("n.t", schema)
     table.append(pa.table({"id": [1], "at": pa.array([time(1)], pa.time64("us"))}))
     directory = beside(table, "n.t")
-    with pytest.raises(NotSupported, match=r"found at of type time; leave the column out"):
+    with pytest.raises(NotSupported, match=r"found the type time, of column 'at'; leave the column out"):
         rows_read(directory)
     assert rows_read(directory, columns="id") == [{"id": 1}]
 

@@ -13,13 +13,14 @@ from sfn.spark.files.history import History
 from sfn.spark.files.manifests import is_data
 from sfn.spark.files.nested import Extent, extent
 from sfn.spark.files.schema import unmappable
+from sfn.spark.kinds import in_files
 
 
 def refused(where: str, found: str) -> NotSupported:
     """The refusal of a table.
 
     Args:
-        where: its metadata file.
+        where: its metadata file, or the file of its that is meant.
         found: what it has.
     """
     return NotSupported(
@@ -66,8 +67,8 @@ def _odd(file: DataFile) -> str:
     if file.key_metadata is not None:
         return "an encrypted file"
     if is_data(file):
-        return "" if file.file_format is FileFormat.PARQUET else f"data in {file.file_format.value} files"
+        return "" if file.file_format is FileFormat.PARQUET else in_files("data", file)
     if file.content is DataFileContent.EQUALITY_DELETES:
         return "equality deletes"
     known = (FileFormat.PARQUET, FileFormat.PUFFIN)
-    return "" if file.file_format in known else f"position deletes in {file.file_format.value} files"
+    return "" if file.file_format in known else in_files("position deletes", file)

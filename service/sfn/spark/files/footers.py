@@ -75,9 +75,9 @@ def check(io: FileIO, files: Mapping[str, set[int]], where: str) -> None:
         raise unread(where, error) from error
     for (path, needed), there in zip(files.items(), found, strict=True):
         if not there:
-            raise refused(where, f"a file without field ids, which a name mapping is for: {path}")
+            raise refused(path, "a file without field ids, which a name mapping is for")
         if needed - there:
-            raise refused(where, f"a file without the column that it is partitioned by: {path}")
+            raise refused(path, "a file without the column that it is partitioned by")
 
 
 def _identities(spec: PartitionSpec) -> set[int]:

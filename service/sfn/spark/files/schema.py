@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyiceberg import types as iceberg
 from pyspark.sql import types as spark
 
+from sfn.spark.kinds import PLAIN
+
 FIELD_ID: Final = "parquet.field.id"
 """Where Spark looks for the id of a field, in its metadata."""
 
-_PRIMITIVES: Final[dict[type[iceberg.IcebergType], spark.DataType]] = {
-    iceberg.BooleanType: spark.BooleanType(),
-    iceberg.IntegerType: spark.IntegerType(),
-    iceberg.LongType: spark.LongType(),
-    iceberg.FloatType: spark.FloatType(),
-    iceberg.DoubleType: spark.DoubleType(),
-    iceberg.DateType: spark.DateType(),
-    iceberg.TimestampType: spark.TimestampNTZType(),
-    iceberg.TimestamptzType: spark.TimestampType(),
-    iceberg.StringType: spark.StringType(),
-    iceberg.BinaryType: spark.BinaryType(),
-    iceberg.FixedType: spark.BinaryType(),
-    iceberg.UUIDType: spark.BinaryType(),  # sixteen bytes, which are spelled out once they are read
-}
+# Sixteen bytes, which are spelled out once they are read.
+_PRIMITIVES: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = {**PLAIN, iceberg.UUIDType: spark.BinaryType()}
 
 
 def as_read(field: iceberg.NestedField, name: str) -> spark.StructField:

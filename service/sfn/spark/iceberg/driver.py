@@ -63,7 +63,16 @@ class Driver:
         self.facade = Beside(Folders(shelf=self.pins, directories=False))
 
 
-@cache
+_STARTING: Final = threading.Lock()
+
+
 def driver() -> Driver:
     """The one of this process, started when it is first asked for; it ends with the process."""
+    # Two threads that ask at once would else start two, and a session knows the address of one.
+    with _STARTING:
+        return _only()
+
+
+@cache
+def _only() -> Driver:
     return Driver()

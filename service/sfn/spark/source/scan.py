@@ -7,14 +7,16 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask, IncrementalAppendScan
 
 from sfn.errors import NotSupported, SfnError
 from sfn.reader.table import unread
+from sfn.spark.kinds import in_files
 from sfn.spark.source.conform import parts
 from sfn.spark.source.datafile import batches
+from sfn.spark.source.orc import misread
 from sfn.spark.source.settled import Settled
 
 _READ: Final = {FileFormat.PARQUET, FileFormat.ORC}
@@ -103,14 +105,13 @@ def _plan(settled: Settled, which: BooleanExpression) -> Iterable[FileScanTask]:
 def _check(settled: Settled, tasks: Iterable[FileScanTask]) -> None:
     for task in tasks:
         if task.file.file_format not in _READ:
-            raise _refusal(settled, "data files of Parquet or ORC", f"{_format(task.file)} data files")
+            raise _refusal(settled, "data in Parquet or ORC files", in_files("data", task.file))
+        if task.file.file_format is FileFormat.ORC and (found := misread(task.file, settled.schema)):
+            raise _refusal(settled, "what PyArrow reads of ORC files", in_files(found, task.file))
         for delete in task.delete_files:
             if delete.file_format not in _READ_DELETES:
-                raise _refusal(settled, "delete files of Parquet, ORC or Puffin", f"{_format(delete)} delete files")
-
-
-def _format(file: DataFile) -> str:
-    return str(file.file_format.value).title() if file.file_format is not FileFormat.ORC else "ORC"
+                expected = "position deletes in Parquet, ORC or Puffin files"
+                raise _refusal(settled, expected, in_files("position deletes", delete))
 
 
 def _has_equality_deletes(settled: Settled) -> bool:

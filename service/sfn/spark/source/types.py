@@ -10,21 +10,8 @@ from pyiceberg.schema import Schema
 from pyspark.sql import types as spark
 
 from sfn.errors import NotSupported, nearest
+from sfn.spark.kinds import PLAIN, of_type
 
-_PLAIN: Final[dict[type[iceberg.IcebergType], spark.DataType]] = {
-    iceberg.BooleanType: spark.BooleanType(),
-    iceberg.IntegerType: spark.IntegerType(),
-    iceberg.LongType: spark.LongType(),
-    iceberg.FloatType: spark.FloatType(),
-    iceberg.DoubleType: spark.DoubleType(),
-    iceberg.DateType: spark.DateType(),
-    iceberg.TimestampType: spark.TimestampNTZType(),
-    iceberg.TimestamptzType: spark.TimestampType(),
-    iceberg.StringType: spark.StringType(),
-    iceberg.UUIDType: spark.StringType(),
-    iceberg.FixedType: spark.BinaryType(),
-    iceberg.BinaryType: spark.BinaryType(),
-}
 _NOWHERE: Final = (iceberg.TimeType, iceberg.TimestampNanoType, iceberg.TimestamptzNanoType)
 """Types that Iceberg's own library refuses as well."""
 
@@ -82,8 +69,8 @@ def _type(kind: iceberg.IcebergType, path: str, where: str) -> spark.DataType:
             return spark.MapType(key, _type(kind.value_type, f"{path}.value", where), not kind.value_required)
         case iceberg.DecimalType():
             return spark.DecimalType(kind.precision, kind.scale)
-        case _ if type(kind) in _PLAIN:
-            return _PLAIN[type(kind)]
+        case _ if type(kind) in PLAIN:
+            return PLAIN[type(kind)]
         case _:
             raise _unknown(kind, path, where)
 
@@ -93,5 +80,5 @@ def _unknown(kind: iceberg.IcebergType, path: str, where: str) -> NotSupported:
     if not isinstance(kind, _NOWHERE):
         remedy = f"read it with engine='iceberg', or {remedy}"
     return NotSupported(
-        where, expected="columns of types that PySpark's data source has", found=f"{path} of type {kind}", remedy=remedy
+        where, expected="columns of types that PySpark's data source has", found=of_type(kind, path), remedy=remedy
     )
