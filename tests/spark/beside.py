@@ -8,6 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from sfn.pointer.document import Document, State, render
+from sfn.pointer.location import canonical
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming, Whose
 from tests.unit.directory import Directory
 
@@ -23,7 +24,7 @@ def published(catalog: Catalog, identifier: str, naming: Naming = IDENTIFIER) ->
 
 def beside(table: Table, identifier: str, naming: Naming = IDENTIFIER) -> str:
     """As `published`."""
-    path = Path(table.location().removeprefix("file://"))
+    path = Path(canonical(table.location()).removeprefix("file://"))
     place = Directory(path, naming=naming)
     doc = _document(place, table, identifier)
     place.sfn_file(identifier).write_bytes(render(doc))
@@ -36,7 +37,7 @@ def beside(table: Table, identifier: str, naming: Naming = IDENTIFIER) -> str:
 
 def dropped(table: Table, identifier: str, naming: Naming = IDENTIFIER) -> None:
     """Write what the service leaves of a dropped table."""
-    place = Directory(Path(table.location().removeprefix("file://")), naming=naming)
+    place = Directory(Path(canonical(table.location()).removeprefix("file://")), naming=naming)
     doc = _document(place, table, identifier, state=State.DROPPED)
     place.sfn_file(identifier).write_bytes(render(doc))
 
