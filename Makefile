@@ -24,10 +24,10 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars rck spark servers catalog demo test coverage lint format simulate fuzz faults bench soak lock clean
+.PHONY: help venv jars rck spark servers catalog demo test coverage lint format simulate fuzz faults bench bench-spark soak lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.lock pins it
 	@:
@@ -110,6 +110,9 @@ faults: jars servers ## the tests that kill, pause, starve and cut off real proc
 # Alone on the machine, or the figures are of something else.
 bench: servers ## measure against the goals, into build/bench.json (parts of it: make bench BENCH='accept --runs 1')
 	@$(BIN)/python -m tests.bench $(BENCH)
+
+bench-spark: spark ## measure reads on Spark against the goals, into the same file (less of it: make bench-spark BENCH='--rows 100000 --runs 1')
+	@$(BIN)/python -m tests.bench.spark $(BENCH)
 
 soak: venv ## ten minutes of load: memory and files stay bounded (SFN_SOAK_SECONDS for less)
 	@$(BIN)/python -m tests.bench soak --soak-seconds "$${SFN_SOAK_SECONDS:-600}"

@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from sfn.pointer.document import Document, State, render
+from sfn.pointer.location import canonical
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming, Whose
 from tests.unit.directory import Directory
 
@@ -28,7 +29,7 @@ def beside(table: Table, identifier: str, naming: Naming = IDENTIFIER, late: int
     Args:
         late: milliseconds of its Ordinal after the metadata's own time, as where the one before had the same.
     """
-    path = Path(table.location().removeprefix("file://"))
+    path = Path(canonical(table.location()).removeprefix("file://"))
     place = Directory(path, naming=naming)
     doc = _document(place, table, identifier)
     doc = replace(doc, ordinal=doc.ordinal + late)
@@ -42,7 +43,7 @@ def beside(table: Table, identifier: str, naming: Naming = IDENTIFIER, late: int
 
 def dropped(table: Table, identifier: str, naming: Naming = IDENTIFIER) -> None:
     """Write what the service leaves of a dropped table."""
-    place = Directory(Path(table.location().removeprefix("file://")), naming=naming)
+    place = Directory(Path(canonical(table.location()).removeprefix("file://")), naming=naming)
     doc = _document(place, table, identifier, state=State.DROPPED)
     place.sfn_file(identifier).write_bytes(render(doc))
 

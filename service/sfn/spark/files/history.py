@@ -39,8 +39,9 @@ def history(every: Sequence[Schema], last_column_id: int) -> History:
     for schema in every:
         for field in schema.fields:
             for path, one in walked(field):
-                ids.setdefault(path, set()).add(one.field_id)
-                ids.setdefault(tuple(make_compatible_name(name) for name in path), set()).add(one.field_id)
+                in_files = tuple(make_compatible_name(name) for name in path)
+                for spelled in {folded(path), folded(in_files)}:
+                    ids.setdefault(spelled, set()).add(one.field_id)
                 if not one.field_type.is_primitive:
                     leaves.setdefault(one.field_id, []).append(innermost(one))
     numbers = {schema.schema_id for schema in every}
@@ -50,10 +51,15 @@ def history(every: Sequence[Schema], last_column_id: int) -> History:
 
 def walked(field: NestedField, above: Path = ()) -> Iterator[tuple[Path, NestedField]]:
     """A column and all within it, with their paths."""
-    path = (*above, field.name.lower())
+    path = (*above, field.name)
     yield path, field
     for inner in _inner(field.field_type):
         yield from walked(inner, path)
+
+
+def folded(path: Path) -> Path:
+    """The path in lower case."""
+    return tuple(name.lower() for name in path)
 
 
 def innermost(field: NestedField) -> set[int]:

@@ -12,7 +12,7 @@ from typing import Final
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from sfn.spark.files.history import History, walked
+from sfn.spark.files.history import History, folded, walked
 
 OWN: Final = "_sfn_"
 """What names begin with that are no column's."""
@@ -29,4 +29,4 @@ def read_by(schema: Schema, past: History) -> dict[int, str]:
 def _is_unmistakable(field: NestedField, past: History) -> bool:
     if not past.is_whole or field.name.lower().startswith(OWN):
         return False
-    return all(past.ids.get(path) == {one.field_id} for path, one in walked(field))
+    return all(past.ids.get(folded(path)) == {one.field_id} for path, one in walked(field))

@@ -1,0 +1,202 @@
+"""`python -m tests.bench.spark`: how long Spark takes to read a table by its directory, beside Iceberg's own library.
+
+A part of its own, since it needs PySpark, which not everybody has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import geometric_mean, median
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from pyiceberg.table import StaticTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from rich.console import Console
+
+from sfn.clock import SystemClock
+from sfn.spark import read
+from tests.bench.record import ROOT, Figure, Goal, Record, Run, Unmeasured
+from tests.bench.table import say, shown
+from tests.spark.beside import beside
+from tests.spark.running import running, settings
+
+ROWS: Final = 10_000_000
+FILES: Final = 100
+RUNS: Final = 9
+WARM_UP: Final = 3
+"""Runs before those that count: the JVM compiles."""
+
+_TABLE: Final = "bench.orders"
+_NO_CATALOG: Final = "http://127.0.0.1:9"
+_WIDE: Final = 140
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is measured."""
+
+    runs: int = RUNS
+    rows: int = ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An engine that is measured.
+
+    Attributes:
+        figure: its name in the record.
+        engine: what it is chosen by.
+        goal: for its time over that of Iceberg's library.
+    """
+
+    figure: str
+    engine: str
+    goal: Goal
+
+
+ENGINES: Final = (Measured("files_engine_vs_jvm", "files", Goal("ratio", "<=", 1.1)),)
+
+Query = Callable[[DataFrame], object]
+Rows = Callable[[], DataFrame]
+
+QUERIES: Final[Mapping[str, Query]] = {
+    "count": lambda rows: rows.count(),
+    "sum": lambda rows: rows.agg(f.sum("amount")).collect(),
+    "hash": lambda rows: rows.agg(f.bit_xor(f.xxhash64(*rows.columns))).collect(),
+    "filter": lambda rows: rows.where("region = 'region-3'").agg(f.count("*"), f.sum("id")).collect(),
+}
+
+
+def measure(extent: Extent, folder: Path, tell: Callable[[str], None]) -> list[Figure]:
+    """Ask each query of each engine and of Iceberg's library in turn, a number of times.
+
+    Each time the table is opened anew, and what was found is compared.
+    """
+    with _session(folder) as spark:
+        directory = _written(spark, folder, extent.rows)
+        return [_figure(spark, directory, one, extent, tell) for one in ENGINES]
+
+
+def _figure(spark: SparkSession, directory: str, one: Measured, extent: Extent, tell: Callable[[str], None]) -> Figure:
+    ours = partial(read, spark, directory, engine=one.engine)
+    theirs = partial(spark.table, f"lake.{_TABLE}")
+    runs: list[dict[str, Run]] = []
+    for number in range(WARM_UP + extent.runs):
+        tell(f"{one.engine}: run {number + 1}/{WARM_UP + extent.runs}")
+        runs.append({name: _compared(ours, theirs, query, number) for name, query in QUERIES.items()})
+    counted = runs[WARM_UP:]
+    each = {name: [run[name] for run in counted] for name in QUERIES}
+    return Figure(
+        name=one.figure,
+        unit="s",
+        runs=[
+            Run(
+                geometric_mean([run.value for run in queries.values()]),
+                geometric_mean([run.compared or 0 for run in queries.values()]),
+            )
+            for queries in counted
+        ],
+        compared_with="Iceberg's own library, with a catalog in a directory",
+        goal=one.goal,
+        short=extent.rows < ROWS or extent.runs < RUNS,
+        note=f"geometric mean of {len(QUERIES)} queries of {extent.rows} rows; "
+        + ", ".join(f"{name} {_ratio(found):.2f}" for name, found in each.items()),
+    )
+
+
+def _ratio(runs: list[Run]) -> float:
+    return median(run.ratio or 0 for run in runs)
+
+
+def _compared(ours: Rows, theirs: Rows, query: Query, number: int) -> Run:
+    """Seconds of each; which one is first changes from run to run."""
+    if number % 2:
+        compared, expected = _timed(theirs, query)
+        value, found = _timed(ours, query)
+    else:
+        value, found = _timed(ours, query)
+        compared, expected = _timed(theirs, query)
+    if found != expected:
+        raise Unmeasured(f"the engines do not agree: {found!r}, and by Iceberg's library {expected!r}")
+    return Run(value, compared)
+
+
+def _timed(rows: Rows, query: Query) -> tuple[float, object]:
+    begun = time.perf_counter()
+    found = query(rows())
+    return time.perf_counter() - begun, found
+
+
+@contextmanager
+def _session(folder: Path) -> Iterator[SparkSession]:
+    """Two processors, and a JVM as it is outside of tests."""
+    (folder / "spark").mkdir(parents=True)
+    told = {
+        **settings(folder / "spark", _NO_CATALOG),
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.sql.catalog.lake.type": "hadoop",
+        "spark.sql.catalog.lake.warehouse": str(folder / "lake"),
+    }
+    del told["spark.sql.catalog.lake.uri"]
+    with running(folder / "spark", told) as spark:
+        yield spark
+
+
+def _written(spark: SparkSession, folder: Path, rows: int) -> str:
+    """The directory of the table: each of its files has one region, in turn."""
+    spark.sql(
+        f"CREATE TABLE lake.{_TABLE} (id BIGINT NOT NULL, customer INT, region STRING, amount DOUBLE, "
+        "price DECIMAL(12, 2), at TIMESTAMP, day DATE, note STRING) USING iceberg TBLPROPERTIES "
+        "('write.parquet.compression-codec' = 'zstd', 'write.distribution-mode' = 'none')"
+    )
+    # Sums of quarters are the same in whatever order they are added.
+    made = spark.range(0, rows, 1, FILES).selectExpr(
+        "id",
+        "CAST(id * 7919 % 100003 AS INT) AS customer",
+        f"'region-' || CAST(id * {FILES} DIV {rows} % 10 AS STRING) AS region",
+        "id * 7919 % 400009 / 4.0D AS amount",
+        "CAST(id * 104729 % 9999991 / 100 AS DECIMAL(12, 2)) AS price",
+        "timestamp_micros(id * 1000003 + 1700000000000000) AS at",
+        "date_add(DATE '2026-01-01', CAST(id % 365 AS INT)) AS day",
+        "'note ' || CAST(id * 31 % 99991 AS STRING) AS note",
+    )
+    made.writeTo(f"lake.{_TABLE}").append()
+    metadata = folder / "lake" / Path(*_TABLE.split(".")) / "metadata"
+    version = (metadata / "version-hint.text").read_text()
+    return beside(StaticTable.from_metadata(f"file://{metadata}/v{version}.metadata.json"), _TABLE)
+
+
+def main() -> int:
+    """Measure, print a table, keep the figures; 1 where a goal is missed or nothing could be measured."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.spark", formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=ROWS, help="of the table")
+    parser.add_argument("--runs", type=int, default=RUNS, help="paired runs")
+    parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")
+    parser.add_argument("--folder", type=Path, help="the disk to measure on; by default that of temporary files")
+    chosen = parser.parse_args()
+    with TemporaryDirectory(dir=chosen.folder) as folder:
+        try:
+            figures = measure(Extent(chosen.runs, chosen.rows), Path(folder), say)
+        except Unmeasured as error:
+            say(f"{error}\n")
+            return 1
+    say("")
+    Record(chosen.record, SystemClock()).add(figures)
+    shown(figures, Console(width=None if sys.stdout.isatty() else _WIDE))
+    return any(figure.kept is False and not figure.short for figure in figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

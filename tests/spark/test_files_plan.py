@@ -1,0 +1,178 @@
+"""What the engine `files` decides before anything is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg import types as iceberg
+from pyiceberg.io import load_file_io
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
+from pyroaring import BitMap64
+
+from sfn.errors import NotSupported
+from sfn.spark.files import features, footers
+from sfn.spark.files.history import history
+from sfn.spark.files.names import read_by
+from sfn.spark.files.nested import Extent, extent
+from sfn.spark.files.plan import planned
+from sfn.spark.files.vectors import Vector, decoded
+
+PATH_ID = 2147483546
+"""Iceberg's id of the column `file_path` of position deletes."""
+
+
+def entry(
+    path: str,
+    sequence: int,
+    content: DataFileContent = DataFileContent.DATA,
+    kind: FileFormat = FileFormat.PARQUET,
+    bounds: dict[int, bytes] | None = None,
+    key: bytes | None = None,
+) -> ManifestEntry:
+    file = DataFile.from_args(
+        content=content,
+        file_path=path,
+        file_format=kind,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=100,
+        lower_bounds=bounds,
+        upper_bounds=bounds,
+        key_metadata=key,
+    )
+    file.spec_id = 0
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED, snapshot_id=1, sequence_number=sequence, data_file=file
+    )
+
+
+def deletes(path: str, sequence: int, of: str | None = None) -> ManifestEntry:
+    bounds = {PATH_ID: of.encode()} if of else None
+    return entry(path, sequence, DataFileContent.POSITION_DELETES, bounds=bounds)
+
+
+def test_a_delete_touches_what_is_not_younger() -> None:
+    data = [entry("old", 1), entry("same", 2), entry("young", 3)]
+    plan = planned([*data, deletes("all", 2)], {})
+    assert [file.path for file in plan.touched] == ["old", "same"]
+    assert [file.path for file in plan.plain] == ["young"]
+    assert [file.path for file in plan.deletes] == ["all"]
+
+
+def test_a_delete_of_one_file_touches_that_one() -> None:
+    plan = planned([entry("a", 1), entry("b", 1), deletes("of a", 2, "a"), deletes("of none", 2, "c")], {})
+    assert [file.path for file in plan.touched] == ["a"]
+    assert [file.path for file in plan.deletes] == ["of a"]
+
+
+def test_a_vector_touches_its_file_unless_this_is_younger() -> None:
+    vectors = {"old": Vector(BitMap64([1]), 2), "young": Vector(BitMap64([1]), 2)}
+    plan = planned([entry("old", 2), entry("young", 3), entry("other", 1)], vectors)
+    assert [file.path for file in plan.touched] == ["old"]
+
+
+def test_a_file_that_is_listed_twice_is_noticed() -> None:
+    assert planned([entry("a", 1), entry("a", 2)], {}).twice == "a"
+    assert planned([entry("a", 1), entry("b", 2)], {}).twice == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "found"),
+    [
+        (entry("a", 1, DataFileContent.EQUALITY_DELETES), "equality deletes"),
+        (entry("a", 1, kind=FileFormat.AVRO), "data in AVRO files"),
+        (entry("a", 1, DataFileContent.POSITION_DELETES, kind=FileFormat.ORC), "position deletes in ORC files"),
+        (entry("a", 1, key=b"k"), "an encrypted file"),
+    ],
+)
+def test_files_that_are_refused(file: ManifestEntry, found: str) -> None:
+    with pytest.raises(NotSupported, match=f"found {found}; engine='iceberg'"):
+        features.check_files("m.json", [file.data_file])
+
+
+@pytest.mark.parametrize(
+    ("field", "found"),
+    [
+        (NestedField(1, "a", iceberg.TimeType()), "the type time, of column 'a'"),
+        (NestedField(1, "a", iceberg.TimestampNanoType()), "the type timestamp_ns, of column 'a'"),
+        (NestedField(1, "a", ListType(2, iceberg.UUIDType())), "a uuid within another column, of column 'a'"),
+        (NestedField(1, "a", LongType(), initial_default=7), "an initial default, of column 'a'"),
+        (NestedField(1, "ID", LongType()), "columns that differ in case alone: 'id'"),
+    ],
+)
+def test_columns_that_are_refused(field: NestedField, found: str) -> None:
+    schema = Schema(field, NestedField(9, "id", LongType()))
+    with pytest.raises(NotSupported, match=f"found {found}; engine='iceberg'"):
+        features.check_schema("m.json", schema, history([schema], 9), case_sensitive=False)
+
+
+def column(number: int, name: str, kind: iceberg.IcebergType | None = None) -> NestedField:
+    return NestedField(number, name, kind or LongType())
+
+
+def test_a_column_is_read_by_its_name_where_no_other_had_it() -> None:
+    first = Schema(column(1, "id"), column(2, "a"), column(3, "b-c"), schema_id=0)
+    then = Schema(column(1, "id"), column(2, "renamed"), column(4, "A"), column(5, "b_x2Dc"), schema_id=1)
+    names = read_by(then, history([first, then], 5))
+    # The file has `b-c` as `b_x2Dc`.
+    assert names == {1: "id", 2: "renamed", 4: "_sfn_4", 5: "_sfn_5"}
+
+
+def test_no_name_is_sure_where_a_schema_is_gone() -> None:
+    then = Schema(column(1, "id"), schema_id=1)
+    assert read_by(then, history([then], 1)) == {1: "_sfn_1"}
+    assert read_by(then, history([Schema(column(1, "id"), schema_id=0), then], 2)) == {1: "_sfn_1"}
+
+
+def test_names_of_our_own_are_no_columns() -> None:
+    schema = Schema(column(1, "_sfn_row"), schema_id=0)
+    assert read_by(schema, history([schema], 1)) == {1: "_sfn_1"}
+
+
+def of(*fields: NestedField) -> NestedField:
+    return column(1, "s", StructType(*fields))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "expected"),
+    [
+        (of(column(2, "a")), of(column(2, "b")), Extent.AS_ASKED),
+        (of(column(2, "a")), of(column(2, "a"), column(3, "b")), Extent.WHOLE),
+        (of(column(2, "a"), column(3, "b")), of(column(2, "a")), Extent.WHOLE),
+        (of(column(2, "a")), of(column(3, "b")), Extent.NOTHING),
+        (column(1, "s"), column(1, "t", IntegerType()), Extent.AS_ASKED),
+        (
+            column(1, "s", MapType(2, StringType(), 3, StructType(column(4, "a")))),
+            column(1, "s", MapType(2, StringType(), 3, StructType(column(5, "a")))),
+            Extent.NOTHING,
+        ),
+    ],
+)
+def test_how_much_of_a_column_is_read(then: NestedField, now: NestedField, expected: Extent) -> None:
+    numbers = {one for schema in (Schema(then), Schema(now)) for one in schema.field_ids}
+    filler = [column(one, f"f{one}") for one in range(1, max(numbers) + 1) if one not in numbers]
+    past = history([Schema(then, *filler, schema_id=0), Schema(now, schema_id=1)], max(numbers))
+    assert extent(now, past) is expected
+
+
+def test_a_vector_that_is_damaged_is_noticed() -> None:
+    with pytest.raises(ValueError, match="damaged"):
+        decoded(b"\0\0\0\4\xd1\xd3\x39\x64\0\0\0\0")
+
+
+def test_a_file_without_the_column_that_it_is_partitioned_by_is_refused(tmp_path: Path) -> None:
+    field = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})
+    pq.write_table(pa.table({"id": [1]}, schema=pa.schema([field])), tmp_path / "a.parquet")
+    path = f"file://{tmp_path}/a.parquet"
+    io = load_file_io({}, path)
+    footers.check(io, {path: {1}}, "m.json")
+    with pytest.raises(NotSupported, match="without the column that it is partitioned by"):
+        footers.check(io, {path: {1, 2}}, "m.json")
+    with pytest.raises(NotSupported, match="more than 100 commits"):
+        footers.check(io, {f"{path}{number}": set() for number in range(101)}, "m.json")
