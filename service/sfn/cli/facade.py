@@ -88,7 +88,7 @@ def _root(text: str) -> str:
         SfnError: it is none, or no folder of this machine.
     """
     from sfn.errors import NoDirectory, SfnError
-    from sfn.pointer.location import sound
+    from sfn.pointer.location import scheme_of, sound
     from sfn.reader.files import directory_url
 
     try:
@@ -96,6 +96,9 @@ def _root(text: str) -> str:
         sound(url)
     except ValueError as error:
         raise SfnError("ROOT", expected=str(error), found="another") from None
+    if scheme_of(url) == "local":
+        # fsspec's other name for this machine follows links wherever they lead.
+        raise SfnError(text, expected="a path or a file: URL", found="another spelling of this machine's files")
     if url.startswith("file://") and not Path(url.removeprefix("file://") or "/").is_dir():
         raise NoDirectory(text, expected="a folder below which tables lie", found="none", remedy="check the path")
     return url

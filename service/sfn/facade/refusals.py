@@ -25,7 +25,8 @@ NO_TABLE: Final = "NoSuchTableException"
 NO_NAMESPACE: Final = "NoSuchNamespaceException"
 NO_VIEW: Final = "NoSuchViewException"
 
-_ABSENT: Final = (CommitNotFound, Dropped, NameTaken, NotFound)
+ABSENT: Final = (CommitNotFound, Dropped, NameTaken, NotFound)
+"""A reader finds no table where it was told to look."""
 
 
 class Missing(Rejected):
@@ -50,7 +51,7 @@ def told(error: SfnError) -> tuple[HTTPStatus, str | None]:
             return HTTPStatus.NOT_FOUND, error.kind
         case Rejected():
             return HTTPStatus(error.status), None
-        case _ if isinstance(error, _ABSENT):
+        case _ if isinstance(error, ABSENT):
             return HTTPStatus.NOT_FOUND, NO_TABLE
         case Unsafe() | NotPermitted():
             return HTTPStatus.FORBIDDEN, None
