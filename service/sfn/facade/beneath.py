@@ -1,7 +1,8 @@
 """Files below one folder of this machine. Nothing outside of it is ever opened, whatever is planted inside.
 
-A path is opened name by name, each in the folder that is open already and without following links (`openat` with
-`O_NOFOLLOW`): what somebody swaps meanwhile leads nowhere else. A link that stays inside is resolved by hand.
+A path without links is opened at once where the system can refuse them (`openat2`). Every other one is opened name by
+name, each in the folder that is open already and without following links (`openat` with `O_NOFOLLOW`): what somebody
+swaps meanwhile leads nowhere else. A link that stays inside is resolved by hand.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import islice
 from typing import Final
 
 from sfn.errors import TooManyFiles, Unsafe
+from sfn.facade import openat2
 from sfn.pointer.location import below
 from sfn.reader.files import Entries
 from sfn.reader.local import FLAGS, MISSING, content, refusal
@@ -101,6 +103,8 @@ class Beneath:
             Unsafe: it lies outside, or a link leads there.
         """
         left = self._names(key)
+        if (descriptor := openat2.opened(key.removeprefix(_SCHEME), flags)) is not None:
+            return descriptor
         for _ in range(_DETOURS + 1):
             found = self._stepped(left, flags, key)
             if isinstance(found, int):
