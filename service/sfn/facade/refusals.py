@@ -15,7 +15,7 @@ from sfn.errors import (
     NotPermitted,
     Rejected,
     SfnError,
-    Trouble,
+    Transient,
     Unreachable,
     Unreadable,
     Unsafe,
@@ -59,7 +59,7 @@ def told(error: SfnError) -> tuple[HTTPStatus, str | None]:
             return HTTPStatus.BAD_REQUEST, None
         case NotInstalled():
             return HTTPStatus.INTERNAL_SERVER_ERROR, None
-        case Unreachable() | Trouble():
+        case Unreachable() | Transient():
             return HTTPStatus.SERVICE_UNAVAILABLE, None
         case Unreadable() | SfnError():
             return HTTPStatus.INTERNAL_SERVER_ERROR, None
