@@ -35,7 +35,7 @@ def _level(text: str) -> Level:
 def facade(
     roots: Annotated[
         list[str],
-        typer.Argument(metavar="ROOT…", help="Folders or URLs below which tables lie; nothing else is ever opened."),
+        typer.Argument(metavar="ROOT", help="Folders or URLs below which tables lie; nothing else is ever opened."),
     ],
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port; 0 is any free one.")] = 8087,
