@@ -102,4 +102,12 @@ def test_without_a_token_in_its_file_it_does_not_start(root: Path, tmp_path: Pat
 def test_a_port_that_is_taken_is_told(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         status, text = refused(root, "--port", str(taken.getsockname()[1]))
-    assert (status, "Address already in use" in text) == (1, True), text
+    assert (status, "Address already in use" in text, "set --host and --port" in text) == (1, True, True), text
+
+
+def test_who_lets_everybody_read_is_told_so(root: Path, tmp_path: Path) -> None:
+    with facing(tmp_path, root, "--host", "0.0.0.0") as facade:  # noqa: S104 - it is what is told
+        assert facade.records("everybody who reaches it may read")
+    with facing(tmp_path, root, "--host", "::1") as facade:
+        assert facade.client.get(f"{facade.uri}/v1/config").status_code == httpx.codes.OK
+        assert not facade.records("everybody who reaches it may read")

@@ -53,7 +53,7 @@ async def test_what_is_published_is_shown_to_readers(world: Lake) -> None:
         assert (await get(daemon, "/iceberg/v1/config")).json()["overrides"] == {"prefix": "prod"}
         with anyio.fail_after(20):
             # A row is settled after its file is there, and a listing is kept for a moment.
-            while await listed(daemon) != ["items", "orders"]:
+            while await listed(daemon) != ["items", "orders"]:  # noqa: ASYNC110 - no event crosses processes
                 await anyio.sleep(0.1)
         first = await get(daemon, f"{PREFIX}/sales/tables/orders")
         again = await get(daemon, f"{PREFIX}/sales/tables/orders", **{"If-None-Match": first.headers["etag"]})

@@ -131,7 +131,7 @@ def check(key: str, root: str) -> None:
     Raises:
         Unsafe: it is.
     """
-    if not below(key.removesuffix("/"), root):
+    if not below(key.removesuffix("/"), root) or not {".", ".."}.isdisjoint(key.split("/")):
         raise Unsafe(key, expected=f"a place below {root}", found="one outside")
 
 
