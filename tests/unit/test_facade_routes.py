@@ -132,7 +132,7 @@ def test_whatever_is_asked_is_understood_or_refused(path: str, query: str) -> No
 def test_pages_are_all_of_it_once_and_in_order(names: set[str], size: int) -> None:
     found: list[str] = []
     asked = f"pageSize={size}"
-    while True:
+    for _ in range(len(names) + 1):
         listing = route("GET", "/v1/namespaces", asked)
         assert isinstance(listing, Namespaces)
         some, token = paged(names, listing.page)
