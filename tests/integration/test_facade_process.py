@@ -29,8 +29,9 @@ def fixture_root(tmp_path: Path) -> Path:
 def test_it_shows_tables_below_its_roots_until_it_is_told_to_end(root: Path, tmp_path: Path) -> None:
     other = tmp_path.resolve() / "v"
     place = shown(other / "items", "sales.items")
-    with facing(tmp_path, root, f"file:{other}/") as facade:
+    with facing(tmp_path, root, f"file:{other}/", "--host", "::1") as facade:
         said = facade.records("listening")[0]
+        assert not facade.records("everybody who reaches it may read")
         assert said["roots"] == [f"file://{root}", f"file://{other}"]
         assert facade.client.get(f"{facade.uri}/v1/config").json()["overrides"] == {"prefix": "sfn"}
         names = facade.client.get(f"{facade.uri}/v1/sfn/namespaces/sales/tables").json()["identifiers"]
@@ -90,11 +91,9 @@ def test_it_speaks_tls(root: Path, tmp_path: Path) -> None:
         assert facade.end() == 0
 
 
-@pytest.mark.parametrize("content", [None, "", "two words"])
-def test_without_a_token_in_its_file_it_does_not_start(root: Path, tmp_path: Path, content: str | None) -> None:
+def test_without_a_token_in_its_file_it_does_not_start(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "tokens"
-    if content is not None:
-        file.write_text(content)
+    file.write_text("# none yet\n")
     status, text = refused(root, "--port", "0", "--token-file", file)
     assert (status, str(file) in text) == (1, True), text
 
@@ -108,6 +107,3 @@ def test_a_port_that_is_taken_is_told(root: Path) -> None:
 def test_who_lets_everybody_read_is_told_so(root: Path, tmp_path: Path) -> None:
     with facing(tmp_path, root, "--host", "0.0.0.0") as facade:  # noqa: S104 - it is what is told
         assert facade.records("everybody who reaches it may read")
-    with facing(tmp_path, root, "--host", "::1") as facade:
-        assert facade.client.get(f"{facade.uri}/v1/config").status_code == httpx.codes.OK
-        assert not facade.records("everybody who reaches it may read")

@@ -114,8 +114,6 @@ async def test_files_below_a_root_of_their_own_are_found(world: Lake) -> None:
         assert [path.name for path in metadata.iterdir() if not path.name.endswith(".json")] == []
 
 
-async def test_there_is_none_without_a_token_or_its_role(world: Lake) -> None:
-    async with serving(configure(world)) as daemon:
-        assert (await get(daemon, "/iceberg/v1/config")).status_code == httpx.codes.NOT_FOUND
+async def test_there_is_none_without_its_role(world: Lake) -> None:
     async with serving(configure(world, FACADE), {"SFN_ROLES": "receiver,worker"}) as daemon:
         assert (await get(daemon, "/iceberg/v1/config")).status_code == httpx.codes.NOT_FOUND

@@ -210,7 +210,7 @@ def measured(most: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("is_compressed", [True, False])
 async def test_giant_metadata_is_refused_in_little_memory(ground: Ground, is_compressed: bool) -> None:
-    giant = b'{"x":"' + b" " * (256 << 20)
+    giant = b'{"x":"' + b" " * (64 << 20)
     file = ground.place.path / "metadata" / "00001-a.metadata.json"
     file.write_bytes(gzip.compress(giant, 1) if is_compressed else giant)
     del giant

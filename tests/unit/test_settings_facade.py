@@ -8,8 +8,13 @@ import pytest
 
 from sfn.clock import SystemClock
 from sfn.errors import Broken
+from sfn.facade.app import Receive, Scope, Send
+from sfn.inbox.memory import MemoryInbox
 from sfn.settings.roles import ALL, Role, roles_of
+from sfn.store.router import Router
+from sfn.telemetry.metrics import Metrics
 from sfn.wiring.admission import admission
+from sfn.wiring.facades import faced
 from tests.unit.settings_ground import CATALOG, Ground
 
 STORES = f'{CATALOG}[stores.a]\nprefix = "/w"\n[stores.b]\nprefix = "s3://bucket/x"\n'
@@ -68,6 +73,19 @@ def test_its_readers_are_known_by_their_tokens_alone(ground: Ground, tmp_path: P
     (tmp_path / "tokens").write_text("op")
     with pytest.raises(Broken):
         admission(ground.load(text.format(key)), SystemClock())
+
+
+async def test_without_one_the_listener_is_as_it_was(ground: Ground) -> None:
+    async def others(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        """Whatever else the listener answers."""
+
+    readers = Metrics(version="1", catalogs=["prod"]).readers
+    for settings in (None, ground.load(STORES)):
+        assert faced(settings, MemoryInbox(), Router({}), None, readers)(others) is others
+    assert (
+        faced(ground.load(f"{STORES}[facade]\nopen = true\n"), MemoryInbox(), Router({}), None, readers)(others)
+        is not others
+    )
 
 
 def test_it_is_a_role() -> None:
