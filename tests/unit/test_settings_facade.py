@@ -15,6 +15,7 @@ from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.admission import admission
 from sfn.wiring.facades import faced
+from tests.promises.inboxes import TERMS, HandClock
 from tests.unit.settings_ground import CATALOG, Ground
 
 STORES = f'{CATALOG}[stores.a]\nprefix = "/w"\n[stores.b]\nprefix = "s3://bucket/x"\n'
@@ -80,12 +81,10 @@ async def test_without_one_the_listener_is_as_it_was(ground: Ground) -> None:
         """Whatever else the listener answers."""
 
     readers = Metrics(version="1", catalogs=["prod"]).readers
+    inbox, opened = MemoryInbox(TERMS, HandClock()), ground.load(f"{STORES}[facade]\nopen = true\n")
     for settings in (None, ground.load(STORES)):
-        assert faced(settings, MemoryInbox(), Router({}), None, readers)(others) is others
-    assert (
-        faced(ground.load(f"{STORES}[facade]\nopen = true\n"), MemoryInbox(), Router({}), None, readers)(others)
-        is not others
-    )
+        assert faced(settings, inbox, Router({}), None, readers)(others) is others
+    assert faced(opened, inbox, Router({}), None, readers)(others) is not others
 
 
 def test_it_is_a_role() -> None:

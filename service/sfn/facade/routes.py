@@ -6,6 +6,7 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, TypeAlias
 from urllib.parse import parse_qs, unquote_to_bytes
@@ -115,6 +116,7 @@ class OneView:
 Route: TypeAlias = Configuration | Namespaces | OneNamespace | Tables | OneTable | Views | OneView
 
 
+@lru_cache(256)
 def route(method: str, path: str, query: str) -> Route:
     """The question.
 
