@@ -41,6 +41,6 @@ def _rows(options: dict[str, str]) -> Rows:
     try:
         from sfn.spark.source.rows import Rows
     except ImportError as error:
-        remedy = "pip install 'iceberg-sfn[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
+        remedy = "pip install '.[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
         raise ImportError(f'format("sfn") lacks a package in {sys.executable}: {error}; {remedy}') from error
     return Rows(options)

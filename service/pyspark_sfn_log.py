@@ -44,6 +44,6 @@ def _timeline(options: dict[str, str]) -> Timeline:
     try:
         from sfn.spark.source.timeline import Timeline
     except ImportError as error:
-        remedy = "pip install 'iceberg-sfn[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
+        remedy = "pip install '.[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
         raise ImportError(f'format("sfn-log") lacks a package in {sys.executable}: {error}; {remedy}') from error
     return Timeline(options)

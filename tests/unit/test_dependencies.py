@@ -18,6 +18,7 @@ DEMO = sorted(PACKAGE.glob("demo/*.py"))
 DRIVER = [PACKAGE / "inbox" / "postgres" / "driver.py"]
 NATS = sorted(PACKAGE.glob("receiver/pull/nats/*.py"))
 LIBRARY = sorted(PACKAGE.glob("catalog/library/*.py"))
+SPARK = [*PACKAGE.glob("spark/**/*.py"), *PACKAGE.parent.glob("pyspark_sfn*.py")]
 TABLES = [PACKAGE / "reader" / f"{name}.py" for name in ("fileio", "table", "walk")]
 CLOUDS = {
     "s3": ([PACKAGE / "aws.py", *sorted(PACKAGE.glob("store/s3/*.py"))], "botocore"),
@@ -26,7 +27,7 @@ CLOUDS = {
 }
 """What is there for an extra, and what that brings by fsspec's driver."""
 OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | set(DRIVER) | set(NATS)
-SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(TABLES) - OPTIONAL)
+SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(SPARK) - set(TABLES) - OPTIONAL)
 
 BY_NAME = {"httptools", "uvloop"}
 """uvicorn and anyio are told to use them."""
@@ -36,6 +37,8 @@ SESSIONS = {"requests"}
 """PyIceberg's, in the same way, to the demo."""
 BENEATH = {"botocore", "sqlalchemy"}
 """What PyIceberg's extras bring to speak to AWS and to databases."""
+WITH_SPARK = {"py4j", "pyroaring"}
+"""Parts of PySpark and of PyIceberg."""
 EXTENSIONS = {"duckdb_extension_avro", "duckdb_extension_httpfs", "duckdb_extension_iceberg"}
 """Files that DuckDB loads."""
 
@@ -93,6 +96,12 @@ def test_an_inbox_in_postgresql_needs_what_one_module_of_it_imports() -> None:
 def test_reading_tables_needs_what_is_imported_for_it() -> None:
     by_name = {"pyarrow"}
     assert declared(PROJECT["optional-dependencies"]["read"]) == (imported(TABLES) - imported(SERVICE)) | by_name
+
+
+def test_reading_on_spark_needs_what_it_imports_beside() -> None:
+    by_name = {"pandas"}  # PySpark is content with versions that it does not run with
+    needed = (imported(SPARK) - imported(SERVICE) - WITH_SPARK) | by_name
+    assert declared(PROJECT["optional-dependencies"]["spark"]) == needed
 
 
 def test_the_demo_needs_what_it_imports_beside() -> None:

@@ -9,7 +9,7 @@
     sfn.spark.view(spark, "/warehouse/sales/orders", "snapshots")
     spark.readStream.format("sfn-log").load("/warehouse/sales/orders")
 
-It needs `pip install 'iceberg-sfn[spark]'`; nothing of the service imports it. What lies here is imported when it is
+It needs `pip install '.[spark]'`; nothing of the service imports it. What lies here is imported when it is
 first used: each of Spark's Python processes imports this package on the way to a data source.
 """
 

@@ -16,7 +16,7 @@ SPARK: Final = "4.1"
 OLDEST_JAVA, NEWEST_JAVA = 17, 21
 """Spark 4.1 needs the first; after the second one Java has no security manager, which its Hadoop asks for."""
 
-_EXTRA: Final = "pip install 'iceberg-sfn[spark]'"
+_EXTRA: Final = "pip install '.[spark]'"
 _NEWEST_PANDAS: Final = 3
 _PATIENCE: Final = 60.0
 
