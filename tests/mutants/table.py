@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.facades import FACADES
 from tests.mutants.gateways import GATEWAYS
 from tests.mutants.intents import INTENTS
 from tests.mutants.mutant import Mutant, broken
@@ -254,6 +255,7 @@ TABLE = (
         f"{DIRECTED}::test_trouble_of_a_catalog_spends_no_tables_budget",
         "assert row.attempt <= 1",
     ),
+    *FACADES,
     *GATEWAYS,
     *INTENTS,
     *NAMINGS,

@@ -43,8 +43,8 @@ def test_the_table_is_served_as_it_is_but_for_the_guard() -> None:
     found = json.loads(answer)
     assert found["metadata-location"] == doc().metadata_file_path
     assert found["config"] == {}
-    assert found["metadata"]["properties"] == {"owner": "shop", **GUARD}
     assert found["metadata"]["properties"]["gc.enabled"] == "false"
+    assert found["metadata"]["properties"] == {"owner": "shop", **GUARD}
     assert "storage-credentials" not in found
 
 

@@ -1,0 +1,56 @@
+"""The mutants of the facade: what the SFN file says now, of tables below one root, and nobody cleans up by it."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+ANSWERS = "tests/unit/test_facade_answers.py"
+BENEATH = "tests/unit/test_facade_beneath.py"
+LOADING = "tests/unit/test_facade_loading.py"
+ROUTES = "tests/unit/test_facade_routes.py"
+SERVED = "tests/unit/test_facade_served.py"
+
+FACADES = (
+    Mutant(
+        "16-metadata-lacks-the-guard",
+        16,
+        f"{SERVED}::test_the_table_is_served_as_it_is_but_for_the_guard",
+        'assert found["metadata"]["properties"]["gc.enabled"] == "false"',
+    ),
+    Mutant(
+        "16-location-is-not-checked",
+        16,
+        f"{SERVED}::test_a_location_elsewhere_is_refused[/wide]",
+        'with pytest.raises(Unsafe, match="for the table")',
+    ),
+    Mutant(
+        "16-tag-is-of-every-uuid",
+        16,
+        f"{LOADING}::test_each_choice_of_snapshots_has_a_tag_of_its_own",
+        "assert tag(doc, ALL) != tag(ground.place.document(guid=OTHER_UUID), ALL)",
+    ),
+    Mutant(
+        "16-pointer-is-remembered",
+        16,
+        f"{LOADING}::test_a_commit_is_told_of_at_once",
+        "assert isinstance(found, Loaded)",
+    ),
+    Mutant(
+        "16-commits-are-no-method",
+        16,
+        f"{ROUTES}::test_nothing_can_be_changed_and_commits_are_forbidden[POST-/v1/p/namespaces/a/tables/t-403]",
+        "assert refused.value.status == status",
+    ),
+    Mutant(
+        "16-commits-are-not-sent",
+        16,
+        f"{ANSWERS}::test_the_configuration_names_the_catalog_and_what_may_be_asked",
+        'assert len(answer.json["endpoints"]) == 7',
+    ),
+    Mutant(
+        "16-links-lead-outside",
+        16,
+        f"{BENEATH}::test_a_link_that_leads_outside_is_refused[plain-/etc/passwd]",
+        "with pytest.raises(Unsafe)",
+    ),
+)
