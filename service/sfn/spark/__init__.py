@@ -23,15 +23,16 @@ from sfn.spark.environment import check_packages
 if TYPE_CHECKING:
     from sfn.spark.changing import changes
     from sfn.spark.reading import read
-    from sfn.spark.session import session
+    from sfn.spark.starting import session
     from sfn.spark.views import view
 
 __all__ = ["changes", "read", "session", "view"]
 
+# None of these modules is called as what it has: once imported, it would itself be found under that name.
 _WHERE: Final = {
     "changes": "sfn.spark.changing",
     "read": "sfn.spark.reading",
-    "session": "sfn.spark.session",
+    "session": "sfn.spark.starting",
     "view": "sfn.spark.views",
 }
 

@@ -50,13 +50,25 @@ def check_java(home: str | None) -> None:
         raise NotInstalled(
             "Java", expected=expected, found=f"none in JAVA_HOME, {home}" if home else "none", remedy=remedy
         )
-    told = subprocess.run(  # noqa: S603 - the Java that Spark itself would start
-        [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_PATIENCE
-    )
-    found = re.search(r'version "(\d+)', told.stderr)
+    told = _told(java)
+    found = re.search(r'version "(\d+)', told)
     if found is None or not OLDEST_JAVA <= int(found[1]) <= NEWEST_JAVA:
-        said = (told.stderr.strip() or "nothing").splitlines()[0]
+        said = (told.strip() or "nothing").splitlines()[0]
         raise NotInstalled(java, expected=expected, found=said, remedy=remedy)
+
+
+def _told(java: str) -> str:
+    """What a Java says of its version; why it does not, if it can't be started."""
+    try:
+        ended = subprocess.run(  # noqa: S603 - the Java that Spark itself would start
+            [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PATIENCE
+        )
+    except OSError as error:
+        # It may be another processor's.
+        return f"one that can't be started: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return f"one that says nothing in {_PATIENCE:.0f} s"
+    return ended.stderr.decode(errors="replace")
 
 
 def _version(package: str) -> str | None:
