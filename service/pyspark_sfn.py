@@ -39,8 +39,13 @@ class DefaultSource(DataSource):
 
 def _rows(options: dict[str, str]) -> Rows:
     try:
+        from sfn.errors import SfnError
         from sfn.spark.source.rows import Rows
     except ImportError as error:
         remedy = "pip install '.[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
         raise ImportError(f'format("sfn") lacks a package in {sys.executable}: {error}; {remedy}') from error
-    return Rows(options)
+    try:
+        return Rows(options)
+    except (SfnError, ValueError) as error:
+        # Spark shows all the way to it, before it.
+        raise error.with_traceback(None) from None

@@ -42,8 +42,13 @@ class DefaultSource(DataSource):
 
 def _timeline(options: dict[str, str]) -> Timeline:
     try:
+        from sfn.errors import SfnError
         from sfn.spark.source.timeline import Timeline
     except ImportError as error:
         remedy = "pip install '.[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
         raise ImportError(f'format("sfn-log") lacks a package in {sys.executable}: {error}; {remedy}') from error
-    return Timeline(options)
+    try:
+        return Timeline(options)
+    except (SfnError, ValueError) as error:
+        # Spark shows all the way to it, before it.
+        raise error.with_traceback(None) from None

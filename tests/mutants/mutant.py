@@ -13,7 +13,8 @@ class Mutant:
         patch: file name without `.patch`.
         rule: number of the design's rule; 13 is "the timeline lacks no commit and every branch follows", 14 "nothing of
             ours grows old enough to be cleaned away", 15 "a commit through a gateway is asked for until its outcome is
-            known", 16 "the facade shows what the SFN file says now, of tables below one root, and lets nobody clean up".
+            known", 16 "the facade shows what the SFN file says now, of tables below one root, and lets nobody clean
+            up".
         killer: the test that must fail.
         promise: what its failure must say: the failed assertion, or the kind of promise that was broken first.
     """

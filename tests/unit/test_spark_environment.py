@@ -83,7 +83,7 @@ def test_packages_of_other_versions_are_told(
 @pytest.mark.parametrize("name", sfn.spark.__all__)
 def test_whoever_asks_for_anything_is_told_first(installed: dict[str, str], name: str) -> None:
     del installed["pyspark"]
-    with pytest.raises(NotInstalled, match="pyspark: expected version 4.1, found none"):
+    with pytest.raises(NotInstalled, match=r"pyspark: expected version 4\.1, found none"):
         getattr(sfn.spark, name)
 
 

@@ -82,9 +82,12 @@ class Remote:
             raise Unreachable(self.uri, expected="a facade that answers", found=said, remedy=_SET) from error
         if answer.status_code == HTTPStatus.OK:
             return answer.content
-        kind = _REFUSALS.get(answer.status_code, Unreachable)
-        remedy = _SET if answer.status_code == HTTPStatus.UNAUTHORIZED else ""
-        raise kind(self.uri, expected="the table", found=f"{answer.status_code}: {_said(answer)}", remedy=remedy)
+        said = _said(answer)
+        kind = _REFUSALS.get(answer.status_code, Unreachable) if said else Unreachable
+        # What a facade says has a remedy.
+        remedy = _SET if not said or answer.status_code == HTTPStatus.UNAUTHORIZED else ""
+        found = f"{answer.status_code}: {said or answer.reason_phrase}"
+        raise kind(self.uri, expected="the table" if said else "a facade", found=found, remedy=remedy)
 
 
 def _decoded(content: bytes, kind: type[_Configuration]) -> _Configuration:
@@ -95,7 +98,8 @@ def _decoded(content: bytes, kind: type[_Configuration]) -> _Configuration:
 
 
 def _said(answer: httpx.Response) -> str:
+    """What a catalog says; empty where something else answers."""
     try:
         return msgspec.json.decode(answer.content, type=_Refusal).error.message
     except msgspec.DecodeError:
-        return answer.reason_phrase
+        return ""

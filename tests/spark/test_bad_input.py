@@ -1,0 +1,230 @@
+"""What is asked for in vain ends in one line that says what to do."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+import sfn.spark
+from sfn.alone import Beside
+from sfn.errors import (
+    CommitNotFound,
+    NotFound,
+    NotInstalled,
+    NotPermitted,
+    NotSupported,
+    SfnError,
+    Stale,
+    Unreachable,
+    WrongTable,
+)
+from sfn.spark.iceberg import runtime
+from sfn.wiring.facades import Folders
+from tests.unit.directory import OTHER_UUID
+from tests.unit.real_table import RealTable, real_table
+
+ENGINES = ("iceberg", "files", "sfn")
+URI, TOKEN = "spark.sfn.facade.uri", "spark.sfn.facade.token"
+
+
+@pytest.fixture(name="made", scope="module")
+def fixture_made(tmp_path_factory: pytest.TempPathFactory) -> RealTable:
+    return real_table(tmp_path_factory.mktemp("made"))
+
+
+@contextmanager
+def told(spark: SparkSession, **options: str) -> Iterator[None]:
+    """A session of which more is set."""
+    names = {name.replace("_", "."): value for name, value in options.items()}
+    for name, value in names.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in names:
+            spark.conf.unset(name)
+
+
+def refusal(kind: type[Exception], action: Callable[[], object]) -> str:
+    with pytest.raises(Exception, match=r".") as refused:
+        action()
+    assert type(refused.value) is kind
+    assert "\n" not in f"{refused.value}"
+    # A facade elsewhere says its own.
+    assert not isinstance(refused.value, SfnError) or refused.value.remedy or "; " in refused.value.found
+    return f"{refused.value}"
+
+
+def as_source(spark: SparkSession, directory: str, source: str = "sfn") -> str:
+    """What the last line of a refusal of the data source says; what stands before is Spark's."""
+    with pytest.raises(AnalysisException) as refused:
+        spark.read.format(source).load(directory).collect()
+    *before, last = f"{refused.value}".strip().removesuffix("SQLSTATE: 38000").strip().splitlines()
+    assert len([line for line in before if line.startswith("  File")]) <= 2, before
+    return last
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+def test_a_directory_without_an_sfn_file_is_told(engine: str, spark: SparkSession, tmp_path: Path) -> None:
+    text = refusal(NotFound, lambda: sfn.spark.read(spark, tmp_path, engine=engine))
+    assert f"{tmp_path}/metadata/_sfn/" in text
+    assert text.endswith("expected an SFN file, found none; check the directory")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_metadata_that_is_gone_is_told_with_its_age(engine: str, spark: SparkSession, tmp_path: Path) -> None:
+    made = real_table(tmp_path)
+    Path(made.pointer.removeprefix("file://")).unlink()
+    text = refusal(Stale, lambda: sfn.spark.read(spark, made.directory, engine=engine))
+    assert re.search(r"2026-08-21T12:00:00\.000Z, .* ago, found no such file; see whether the service", text)
+    last = as_source(spark, made.directory)
+    assert last.startswith("sfn.errors.Stale: ")
+    assert last.endswith(text[-50:])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_another_tables_metadata_is_told(engine: str, spark: SparkSession, tmp_path: Path) -> None:
+    made = real_table(tmp_path)
+    made.place.write(metadata_file_path=made.pointer, guid=OTHER_UUID)
+    text = refusal(WrongTable, lambda: sfn.spark.read(spark, made.directory, engine=engine))
+    assert f"expected table-uuid {OTHER_UUID}" in text
+    assert "the table was made anew, or the file is forged: `sfn verify`" in text
+
+
+def test_the_data_source_says_it_last_and_alone_if_spark_lets_it(spark: SparkSession, tmp_path: Path) -> None:
+    for line in (as_source(spark, str(tmp_path)), as_source(spark, str(tmp_path / "none"))):
+        assert line.startswith("sfn.errors.NotFound: ")
+        assert line.endswith("check the directory")
+    with (
+        told(spark, spark_sql_execution_pyspark_udf_hideTraceback_enabled="true"),
+        pytest.raises(AnalysisException) as refused,
+    ):
+        spark.read.format("sfn-log").load(str(tmp_path)).collect()
+    first, *others = f"{refused.value}".splitlines()
+    assert ": sfn.errors.NotFound: " in first
+    assert first.endswith("check the directory")
+    assert [line.strip() for line in others] == ["SQLSTATE: 38000"]
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_facade_that_does_not_answer_is_told(spark: SparkSession, made: RealTable) -> None:
+    uri = f"http://127.0.0.1:{closed_port()}/iceberg"
+    for address in (uri, "http://[", "ftp://127.0.0.1/"):
+        with told(spark, spark_sfn_facade_uri=address):
+            text = refusal(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
+        assert text.startswith(f"{address}: expected a facade that answers, found ")
+        assert text.endswith(f"set {URI} and {TOKEN}, or unset them: then the driver has a facade itself")
+
+
+def test_a_facade_elsewhere_says_what_it_does_not_show(spark: SparkSession, made: RealTable, tmp_path: Path) -> None:
+    facade = Beside(Folders([f"file://{Path(made.directory).parent}"]))
+    try:
+        with told(spark, spark_sfn_facade_uri=facade.url, spark_sfn_facade_token="not-it"):  # noqa: S106 - it is wrong
+            text = refusal(NotPermitted, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
+            assert "401: a reader's token is needed" in text
+            assert f"set {URI} and {TOKEN}" in text
+        with told(spark, spark_sfn_facade_uri=facade.url, spark_sfn_facade_token=facade.token):
+            text = refusal(NotPermitted, lambda: sfn.spark.read(spark, tmp_path, engine="iceberg"))
+            assert f"403: 'file://{tmp_path}': expected a directory below file://{Path(made.directory).parent}" in text
+            assert "have the facade started with a root that covers it" in text
+            none = Path(made.directory).parent / "none"
+            text = refusal(NotFound, lambda: sfn.spark.read(spark, none, engine="iceberg"))
+            assert "check the directory" in text
+            text = refusal(NotSupported, lambda: sfn.spark.read(spark, made.directory, uuid=OTHER_UUID, engine="iceberg"))
+            assert f"unset {URI}" in text
+        with told(spark, spark_sfn_facade_uri=facade.url.removesuffix("/iceberg")):
+            text = refusal(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
+            assert f"expected a facade, found 404: Not Found; set {URI}" in text
+    finally:
+        facade.stop()
+
+
+class Jvm:
+    """As much of a JVM as is asked for Iceberg's runtime.
+
+    Args:
+        jar: where its class comes from; None: there is none.
+    """
+
+    def __init__(self, jar: str | None) -> None:
+        self.scala = SimpleNamespace(
+            util=SimpleNamespace(Properties=SimpleNamespace(versionNumberString=lambda: "2.13.17"))
+        )
+        utils = SimpleNamespace(classForName=self._class)
+        self.org = SimpleNamespace(apache=SimpleNamespace(spark=SimpleNamespace(util=SimpleNamespace(Utils=utils))))
+        self._jar = jar
+
+    def _class(self, name: str, *_: bool) -> object:
+        if self._jar is None:
+            raise Py4JJavaError("ClassNotFoundException", SimpleNamespace(_target_id="", _gateway_client=None))
+        location = SimpleNamespace(toString=lambda: self._jar)
+        source = SimpleNamespace(getLocation=lambda: location)
+        return SimpleNamespace(getProtectionDomain=lambda: SimpleNamespace(getCodeSource=lambda: source))
+
+
+def session(jvm: object) -> Any:  # noqa: ANN401 - it has what is asked of a session alone
+    return SimpleNamespace(version="4.1.4", _jvm=jvm)
+
+
+@pytest.mark.parametrize(
+    ("jar", "found"),
+    [
+        (None, "no class of Iceberg's"),
+        ("file:/j/iceberg-spark-runtime-4.0_2.13-1.11.0.jar", "iceberg-spark-runtime-4.0_2.13-1.11.0.jar"),
+        ("file:/j/iceberg-spark-runtime-4.1_2.12-1.11.0.jar", "iceberg-spark-runtime-4.1_2.12-1.11.0.jar"),
+    ],
+)
+def test_a_runtime_that_is_missing_or_another_ones_is_told(jar: str | None, found: str) -> None:
+    text = refusal(NotInstalled, lambda: runtime.check(session(Jvm(jar))))
+    assert f"expected Iceberg's runtime for Spark 4.1 and Scala 2.13, found {found}; start the session with" in text
+    assert "spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0" in text
+    assert runtime.missing(session(Jvm(jar))) == found
+
+
+def test_a_runtime_that_fits_or_is_called_as_somebody_likes_is_taken(spark: SparkSession) -> None:
+    for one in ("iceberg-spark-runtime-4.1_2.13-1.11.0.jar", "ours.jar"):
+        runtime.check(session(Jvm(f"file:/j/{one}")))
+    runtime.check(spark)
+
+
+def test_spark_connect_is_told_what_can_be_used_there() -> None:
+    text = refusal(NotInstalled, lambda: runtime.check(session(None)))
+    assert text.endswith("found Spark Connect; use a classic session, or engine='sfn'")
+
+
+def test_a_jar_that_is_not_there_is_told(tmp_path: Path, spark: SparkSession) -> None:
+    text = refusal(NotInstalled, lambda: sfn.spark.session(jar=tmp_path / "none.jar"))
+    assert text.startswith(f"{tmp_path}/none.jar: expected the file of Iceberg's runtime, found none; fetch ")
+    assert "leave `jar` out: then Spark does" in text
+
+
+def test_arguments_that_have_no_such_form_are_told(spark: SparkSession, made: RealTable) -> None:
+    def said(**more: Any) -> str:  # noqa: ANN401 - any arguments
+        return refusal(ValueError, lambda: sfn.spark.read(spark, made.directory, **more))
+
+    assert said(engine="icebreg").endswith("'icebreg'; did you mean iceberg?")
+    assert said(ref="audit", as_of="v1").startswith("either ref or as_of, not both")
+    assert "a datetime with a time zone" in said(as_of=datetime(2026, 11, 25))  # noqa: DTZ001 - it is what is refused
+    assert "a snapshot's id, a time, an Ordinal" in said(as_of=True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_snapshot_that_is_none_is_told_with_those_that_are(engine: str, spark: SparkSession, made: RealTable) -> None:
+    text = refusal(CommitNotFound, lambda: sfn.spark.read(spark, made.directory, as_of=7, engine=engine))
+    assert f"{made.audit}; ask for one of these" in text

@@ -1,0 +1,106 @@
+"""The engine `iceberg` and its facade in the driver; and that a DataFrame of whichever engine stays what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import sfn.spark
+from sfn.demo.fixture import RestCatalogServer
+from sfn.errors import Ambiguous, NotSupported
+from sfn.pointer.document import render, render_ordinal
+from sfn.pointer.naming import ORDINAL
+from sfn.spark.iceberg.driver import driver
+from tests.spark.beside import beside, published
+from tests.unit.directory import Directory
+
+ENGINES = ("iceberg", "files", "sfn")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fixture_namespace(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE lake.driven")
+
+
+def ids(found: DataFrame) -> list[int]:
+    return sorted(row.id for row in found.select("id").collect())
+
+
+def test_a_frame_stays_settled_after_a_commit(spark: SparkSession, catalog: RestCatalogServer) -> None:
+    spark.sql("CREATE TABLE lake.driven.settled (id BIGINT) USING iceberg")
+    spark.sql("INSERT INTO lake.driven.settled VALUES (1)")
+    with catalog.client() as client:
+        directory = published(client, "driven.settled")
+        frames = {engine: sfn.spark.read(spark, directory, engine=engine) for engine in ENGINES}
+        spark.sql("INSERT INTO lake.driven.settled VALUES (2)")
+        spark.sql("ALTER TABLE lake.driven.settled ADD COLUMN more STRING")
+        published(client, "driven.settled")
+    assert {engine: ids(frame) for engine, frame in frames.items()} == dict.fromkeys(ENGINES, [1])
+    assert {engine: ids(sfn.spark.read(spark, directory, engine=engine)) for engine in ENGINES} == dict.fromkeys(
+        ENGINES, [1, 2]
+    )
+
+
+def test_of_a_directory_that_tables_share_one_is_named(
+    spark: SparkSession, catalog: RestCatalogServer, tmp_path: Path
+) -> None:
+    shared = Directory(tmp_path / "shared")
+    with catalog.client() as client:
+        for number in (1, 2):
+            spark.sql(f"CREATE TABLE lake.driven.t{number} (id BIGINT) USING iceberg")
+            spark.sql(f"INSERT INTO lake.driven.t{number} VALUES ({number})")
+            table = client.load_table(f"driven.t{number}")
+            more = {"guid": str(table.metadata.table_uuid), "metadata_file_path": table.metadata_location}
+            doc = shared.document(f"driven.t{number}", **more)
+            shared.sfn_file(f"driven.t{number}").write_bytes(render(doc))
+    for engine in ENGINES:
+        assert ids(sfn.spark.read(spark, shared.path, table="driven.t2", engine=engine)) == [2]
+        with pytest.raises(Ambiguous):
+            sfn.spark.read(spark, shared.path, engine=engine)
+
+
+def test_the_whole_table_is_read_as_it_was_at_an_ordinal(spark: SparkSession, catalog: RestCatalogServer) -> None:
+    spark.sql("CREATE TABLE lake.driven.then (id BIGINT) USING iceberg")
+    ordinals = []
+    with catalog.client() as client:
+        for statement in ("INSERT INTO {} VALUES (1)", "ALTER TABLE {} ADD COLUMN more STRING"):
+            spark.sql(statement.format("lake.driven.then"))
+            table = client.load_table("driven.then")
+            directory = beside(table, "driven.then", ORDINAL)
+            ordinals.append(render_ordinal(table.metadata.last_updated_ms))
+    first, second = (sfn.spark.read(spark, directory, as_of=one, engine="iceberg") for one in ordinals)
+    # A change of schema is a commit, and no snapshot.
+    assert (first.columns, second.columns) == (["id"], ["id", "more"])
+    assert (ids(first), ids(second)) == ([1], [1])
+
+
+def test_a_branch_called_by_digits_is_no_snapshot(spark: SparkSession, catalog: RestCatalogServer) -> None:
+    spark.sql("CREATE TABLE lake.driven.digits (id BIGINT) USING iceberg")
+    spark.sql("INSERT INTO lake.driven.digits VALUES (1)")
+    spark.sql("ALTER TABLE lake.driven.digits CREATE BRANCH `2026`")
+    spark.sql("INSERT INTO lake.driven.digits VALUES (2)")
+    with catalog.client() as client:
+        directory = published(client, "driven.digits")
+        for engine in ENGINES:
+            assert ids(sfn.spark.read(spark, directory, ref="2026", engine=engine)) == [1]
+        spark.sql("ALTER TABLE lake.driven.digits ADD COLUMN more STRING")
+        published(client, "driven.digits")
+    # Now its schema is another than its snapshot's.
+    with pytest.raises(NotSupported, match=r"branch 2026, .*; use engine='files' or engine='sfn'"):
+        sfn.spark.read(spark, directory, ref="2026", engine="iceberg")
+    for engine in ("files", "sfn", "auto"):
+        found = sfn.spark.read(spark, directory, ref="2026", engine=engine)
+        assert (found.columns, ids(found)) == (["id", "more"], [1])
+
+
+def test_the_drivers_facade_refuses_who_has_not_its_token() -> None:
+    facade = driver().facade
+    url = f"{facade.url}/v1/config"
+    for fields in ({}, {"Authorization": "Bearer another"}, {"Authorization": f"Basic {facade.token}"}):
+        assert httpx.get(url, headers=fields).status_code == 401
+    assert httpx.get(url, headers={"Authorization": f"Bearer {facade.token}"}).status_code == 200
+    assert facade.url.startswith("http://127.0.0.1:")
+    assert len(facade.token) > 30
