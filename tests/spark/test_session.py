@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 
+import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
+from sfn.spark import starting
 
 
 def test_a_table_is_written_and_read_as_it_was(spark: SparkSession, catalog: RestCatalogServer) -> None:

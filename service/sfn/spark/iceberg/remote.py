@@ -14,6 +14,7 @@ from sfn.errors import NotFound, NotPermitted, NotSupported, Unreachable, Unread
 from sfn.facade.directories import NAMESPACE
 from sfn.spark.asked import Asked, Ordinal
 
+_CONFIG: Final = "config"
 _PATIENCE: Final = 30.0
 _SET: Final = "set spark.sfn.facade.uri and spark.sfn.facade.token, or unset them: then the driver has a facade itself"
 _REFUSALS: Final[dict[int, type[Unreadable]]] = {
@@ -68,7 +69,7 @@ class Remote:
         name = asked.directory + (f"#{'.'.join(asked.table)}" if asked.table else "")
         fields = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         with httpx.Client(headers=fields, timeout=_PATIENCE) as client:
-            prefix = _decoded(self._asked(client, "config"), _Configuration).overrides.prefix
+            prefix = _decoded(self._asked(client, _CONFIG), _Configuration).overrides.prefix
             path = f"{quote(prefix, safe='')}/namespaces/{NAMESPACE[0]}/tables/{quote(name, safe='')}"
             self._asked(client, f"{path}?snapshots=refs")
         return name
@@ -84,10 +85,11 @@ class Remote:
             return answer.content
         said = _said(answer)
         kind = _REFUSALS.get(answer.status_code, Unreachable) if said else Unreachable
-        # What a facade says has a remedy.
-        remedy = _SET if not said or answer.status_code == HTTPStatus.UNAUTHORIZED else ""
         found = f"{answer.status_code}: {said or answer.reason_phrase}"
-        raise kind(self.uri, expected="the table" if said else "a facade", found=found, remedy=remedy)
+        if not said or path == _CONFIG:
+            raise kind(self.uri, expected="a facade that answers", found=found, remedy=_SET)
+        # What a facade says of a table has a remedy.
+        raise kind(self.uri, expected="the table", found=found)
 
 
 def _decoded(content: bytes, kind: type[_Configuration]) -> _Configuration:
