@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from sfn.receiver.certificate import Certificate
 from sfn.receiver.listening import bound
 from sfn.receiver.server import Server
 from sfn.receiver.tokens import TokenFile, Tokens, match
+from sfn.settings.listener import is_loopback
 from sfn.telemetry.logs import Level
 from sfn.wiring.facades import Folders, over
 
@@ -86,14 +87,16 @@ def run(folders: Folders, door: Door, level: Level) -> int:
 
 async def _serve(folders: Folders, door: Door) -> None:
     # Before all else, as in the daemon: uvicorn would swallow the signals.
-    with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals, bound(door.host, door.port, "facade") as listener:
+    with (
+        anyio.open_signal_receiver(SIGTERM, SIGINT) as signals,
+        bound(door.host, door.port, "facade", "set --host and --port") as listener,
+    ):
         file = None if door.token_file is None else TokenFile(door.token_file)
         tokens = Tokens({}, file)
         admits = None if file is None else partial(_shown, tokens)
         pair = None if door.certificate is None or door.key is None else Certificate(door.certificate, door.key)
         server = Server(application(replace(folders, admits=admits)), pair)
-        port = listener.getsockname()[1]
-        _log.info("listening", url=f"{door.scheme}://{door.host}:{port}{PATH}", port=port, roots=list(folders.roots))
+        _announce(door, listener.getsockname()[1], folders.roots)
         async with anyio.create_task_group() as tasks:
             if file is not None:
                 tasks.start_soon(file.watch)
@@ -101,6 +104,17 @@ async def _serve(folders: Folders, door: Door) -> None:
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
         _log.info("ended")
+
+
+def _announce(door: Door, port: int, roots: Sequence[str]) -> None:
+    """Log where it listens, and what nobody may have meant."""
+    if not is_loopback(door.host):
+        if door.token_file is None:
+            _log.warning("everybody who reaches it may read", remedy="set --token-file")
+        elif door.certificate is None:
+            _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front")
+    host = f"[{door.host}]" if ":" in door.host and not door.host.startswith("[") else door.host
+    _log.info("listening", url=f"{door.scheme}://{host}:{port}{PATH}", port=port, roots=list(roots))
 
 
 async def _heed(signals: AsyncIterator[Signals], server: Server) -> None:

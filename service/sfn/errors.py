@@ -3,6 +3,7 @@
     SfnError(where, expected, found, remedy)
     ├ Misconfigured         the settings are wrong: nothing is started (`sfn.settings`)
     ├ Rejected(status)      the sender's fault: answered with that HTTP status
+    │   └ Missing           the facade has no such table, namespace or view (`sfn.facade.refusals`)
     ├ NotKnown              the service that a command asks has no such thing (`sfn.cli.service`)
     ├ Contradicted          that service knows better (`sfn.cli.service`)
     ├ Away                  a source of events can't be had now: it is asked for ever (`sfn.receiver.pull`)

@@ -18,6 +18,7 @@ from tests.bench import (
     accept,
     backlog,
     coalescing,
+    facing,
     filling,
     freshness,
     fsyncs,
@@ -81,6 +82,7 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
         "publish": partial(publishing.measure, chosen.runs),
         "store": partial(storing.measure, chosen.runs, storing.ROUNDS),
         "gateway": partial(passing.measure, passing.Extent(chosen.runs, chosen.passing_commits, chosen.seconds)),
+        "facade": partial(facing.measure, facing.Extent(chosen.runs, chosen.seconds)),
         "filling": partial(filling.measure, filling.COMMITS),
         "soak": partial(soak.measure, chosen.soak_seconds),
     }
@@ -94,13 +96,13 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     timed = ["accept", "postgres", "freshness", "fsyncs", "coalescing", "backlog", "resolve", "publish", "store"]
-    names = [*timed, "gateway", "filling", "soak"]
+    names = [*timed, "gateway", "facade", "filling", "soak"]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; without any all but the last")
     parser.add_argument("--runs", type=int, default=whole.runs, help="paired runs")
     parser.add_argument(
-        "--seconds", type=int, default=whole.seconds, help="of each run of accept, postgres and gateway"
+        "--seconds", type=int, default=whole.seconds, help="of each run of accept, postgres, gateway and facade"
     )
-    parser.add_argument("--warm-up", type=int, default=whole.warm_up, help="seconds before each of those")
+    parser.add_argument("--warm-up", type=int, default=whole.warm_up, help="seconds before each of accept and postgres")
     parser.add_argument("--commits", type=int, default=fresh.commits, help="of each run of freshness")
     parser.add_argument("--passing-commits", type=int, default=passing.COMMITS, help="of each run of gateway")
     parser.add_argument("--events", type=int, default=coalescing.EVENTS, help="of coalescing")

@@ -1,4 +1,4 @@
-"""What the accept is compared with: the same request, answered the same, with nothing done."""
+"""What the accept, and a reader's question, are compared with: requests that are answered with nothing done."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ fastapi, reading = FastAPI(), FastAPI()
 @fastapi.post("/v1/events", status_code=202, response_model=None)
 async def accept() -> dict[str, int]:
     """A route that does nothing: neither the token is looked at nor the body."""
+    return _ANSWER
+
+
+@fastapi.get("/v1/nothing", response_model=None)
+async def nothing() -> dict[str, int]:
+    """A route that does nothing either: what a reader's question is compared with."""
     return _ANSWER
 
 

@@ -167,6 +167,22 @@ def uvicorn(application: str, folder: Path, environ: Mapping[str, str] | None = 
 
 
 @contextmanager
+def facade(root: Path, folder: Path) -> Iterator[str]:
+    """Where `sfn facade` answers, which shows the tables below a root.
+
+    Raises:
+        Unmeasured: it did not start, or did not end well.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "facade.log"
+    with _process([sys.executable, "-m", "sfn", "facade", "--port", "0", str(root)], log) as process:
+        _started(lambda: bool(records(log, "listening")), process, log)
+        yield records(log, "listening")[0]["url"]
+        process.terminate(_WITHIN)
+        _ended(process, log)
+
+
+@contextmanager
 def refusing() -> Iterator[str]:
     """The address of a catalog that refuses every connection for as long as the block runs."""
     # Bound, and never listening: nobody else can come to listen there.

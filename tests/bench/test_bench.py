@@ -17,6 +17,7 @@ from tests.bench import (
     accept,
     backlog,
     coalescing,
+    facing,
     filling,
     freshness,
     fsyncs,
@@ -130,6 +131,11 @@ def test_gateway(tmp_path: Path) -> None:
     runtime()
     figures = passing.measure(passing.Extent(runs=1, commits=4, seconds=1), tmp_path, quiet)
     check(figures, {"gateway_commit_p50_vs_direct", "gateway_get_vs_nginx", "gateway_get_vs_nginx_static"})
+
+
+def test_facade(tmp_path: Path) -> None:
+    needs("wrk")
+    check(facing.measure(facing.Extent(runs=1, seconds=1), tmp_path, quiet), {"facade_304_vs_fastapi"})
 
 
 def test_store(tmp_path: Path) -> None:

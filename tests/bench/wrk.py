@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -67,21 +68,24 @@ def load(server: str, seconds: int, *, series: int, warehouse: Path) -> Answers:
     return _counted("events.lua", f"{server}/v1/events", CONNECTIONS, seconds, *arguments)
 
 
-def reads(url: str, seconds: int, connections: int) -> Answers:
+def reads(url: str, seconds: int, connections: int, *fields: str) -> Answers:
     """Ask for one thing again and again.
 
     Args:
         url: of it.
         seconds: for how long.
         connections: at once.
+        fields: of each request's header, as `Name: value`.
 
     Raises:
         Unmeasured: as of `load`.
     """
-    return _counted("gets.lua", url, connections, seconds)
+    return _counted("gets.lua", url, connections, seconds, fields=fields)
 
 
-def _counted(script: str, url: str, connections: int, seconds: int, *arguments: str) -> Answers:
+def _counted(
+    script: str, url: str, connections: int, seconds: int, *arguments: str, fields: Sequence[str] = ()
+) -> Answers:
     command = [
         installed("wrk"),
         *("--threads", "1"),
@@ -89,6 +93,7 @@ def _counted(script: str, url: str, connections: int, seconds: int, *arguments: 
         *("--timeout", "30s"),
         *("--duration", f"{seconds}s"),
         *("--script", str(Path(__file__).with_name(script))),
+        *(word for field in fields for word in ("--header", field)),
         url,
         *arguments,
     ]

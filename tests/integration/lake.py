@@ -56,7 +56,7 @@ class Lake:
         versions = self._tables.setdefault(name, [])
         uuid = self._uuids.setdefault(name, str(uuid4()))
         file = metadata / f"{len(versions):05d}-{uuid4()}.metadata.json"
-        file.write_text(json.dumps({"format-version": 2, "table-uuid": uuid}))
+        file.write_text(json.dumps({"format-version": 2, "table-uuid": uuid, "location": self.location(name)}))
         versions.append(file.as_uri())
         return file.as_uri()
 

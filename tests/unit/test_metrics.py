@@ -33,6 +33,7 @@ EXPOSED = {
     "sfn_catalog_reached": ("catalog",),
     "sfn_dead_letters": ("catalog", "reason"),
     "sfn_events_received_total": ("dialect", "result"),
+    "sfn_facade_requests_total": ("status",),
     "sfn_fenced_writes_total": (),
     "sfn_gateway_requests_total": ("answer", "gateway", "kind"),
     "sfn_gateway_seconds_bucket": ("gateway", "kind", "le"),

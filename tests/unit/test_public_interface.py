@@ -27,6 +27,7 @@ def test_the_names_are_these() -> None:
         "NotInstalled",
         "NotPermitted",
         "NotRelative",
+        "NotSupported",
         "RefNotFound",
         "Resolved",
         "SfnError",

@@ -12,12 +12,12 @@ from tests.unit.settings_ground import CATALOG, Ground
 
 
 def test_roles_are_named_with_commas() -> None:
-    assert roles_of("receiver, worker,gateway,admin") == ALL
+    assert roles_of("receiver, worker,gateway, facade,admin") == ALL
     assert roles_of("worker") == {Role.WORKER}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("wroker", "did you mean worker?"), ("", "some of receiver, worker, gateway, admin")]
+    ("text", "said"), [("wroker", "did you mean worker?"), ("", "some of receiver, worker, gateway, facade, admin")]
 )
 def test_what_is_no_role_is_named(text: str, said: str) -> None:
     with pytest.raises(SfnError) as refused:

@@ -39,11 +39,11 @@ def test_a_variable_that_fits_nowhere_is_named(ground: Ground) -> None:
         (
             "[stores.a]\nprefix = '/w'\nTOKEN = 1",
             "sfn.toml: [stores.a] TOKEN:",
-            "token is a key of [catalogs.NAME] and [admin]",
+            "token is a key of [catalogs.NAME] and [facade] and [admin]",
         ),
         ("[inbox]\nuri = 'x'", "sfn.toml: [inbox] uri:", "did you mean url? uri is a key of [catalogs.NAME]"),
         ("[catalogs]\nuri = 'x'", "sfn.toml: [catalogs] uri: expected a table", "uri is a key of [catalogs.NAME]"),
-        ("[facade]\nx = 1", "sfn.toml: facade:", "this version supports"),
+        ("[fassade]\nx = 1", "sfn.toml: fassade:", "did you mean facade?"),
     ],
 )
 def test_an_unknown_key_names_its_place_and_the_nearest_one(

@@ -35,7 +35,7 @@ def _level(text: str) -> Level:
 def facade(
     roots: Annotated[
         list[str],
-        typer.Argument(metavar="ROOT…", help="Folders or URLs below which tables lie; nothing else is ever opened."),
+        typer.Argument(metavar="ROOT", help="Folders or URLs below which tables lie; nothing else is ever opened."),
     ],
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port; 0 is any free one.")] = 8087,
@@ -88,7 +88,7 @@ def _root(text: str) -> str:
         SfnError: it is none, or no folder of this machine.
     """
     from sfn.errors import NoDirectory, SfnError
-    from sfn.pointer.location import sound
+    from sfn.pointer.location import scheme_of, sound
     from sfn.reader.files import directory_url
 
     try:
@@ -96,6 +96,9 @@ def _root(text: str) -> str:
         sound(url)
     except ValueError as error:
         raise SfnError("ROOT", expected=str(error), found="another") from None
+    if scheme_of(url) == "local":
+        # fsspec's other name for this machine follows links wherever they lead.
+        raise SfnError(text, expected="a path or a file: URL", found="another spelling of this machine's files")
     if url.startswith("file://") and not Path(url.removeprefix("file://") or "/").is_dir():
         raise NoDirectory(text, expected="a folder below which tables lie", found="none", remedy="check the path")
     return url

@@ -39,11 +39,13 @@ class Place:
             that lie there.
         question: what the reader of SFN files is asked; leads nowhere outside of that root.
         pinned: the answer, where it was given before and is to stay.
+        rivals: other directories whose SFN files have the same name for their table.
     """
 
     tree: Tree
     question: Question
     pinned: Pointer | None = None
+    rivals: tuple[str, ...] = ()
 
 
 class Shelf(Protocol):
@@ -57,10 +59,14 @@ class Shelf(Protocol):
         """
         ...
 
-    async def find(self, namespace: Namespace, name: str) -> Place | None:
+    async def find(self, namespace: Namespace, name: str, *, anew: bool = False) -> Place | None:
         """One of them; None where there is none.
 
+        Args:
+            anew: it is not any more where it was known to lie.
+
         Raises:
+            Ambiguous: several directories have a table of that name.
             Unreadable, Trouble: nobody can tell.
         """
         ...

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
+import anyio
 import msgspec
 import structlog
 
@@ -14,12 +16,14 @@ from sfn import iceberg_errors
 from sfn.errors import Ambiguous, Rejected, SfnError
 from sfn.facade import Namespace, Place, Shelf, Tree, directories, routes
 from sfn.facade.loading import Loaded, Loading, Unchanged
-from sfn.facade.refusals import NO_NAMESPACE, NO_TABLE, NO_VIEW, Missing, told
+from sfn.facade.refusals import ABSENT, NO_NAMESPACE, NO_TABLE, NO_VIEW, Missing, told
 from sfn.facade.routes import READS
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+T = TypeVar("T")
+
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PATH: Final = "/iceberg"
@@ -28,7 +32,18 @@ PATH: Final = "/iceberg"
 _BELOW: Final = f"{PATH}/".encode()
 _JSON: Final = (b"content-type", b"application/json")
 _CLOSE: Final = (b"connection", b"close")
-"""With what is not read: a body that nobody takes must not stand before the next request."""
+_CHALLENGE: Final = (b"www-authenticate", b"Bearer")
+_MORE: Final = {
+    HTTPStatus.METHOD_NOT_ALLOWED: [(b"allow", b"GET, HEAD")],
+    HTTPStatus.SERVICE_UNAVAILABLE: [(b"retry-after", b"1")],
+}
+"""Fields of refusals."""
+_BODY: Final = 1 << 20
+"""Bytes of a request's body that are passed over so that the connection can go on."""
+_PART: Final = 1 << 18
+"""Bytes of an answer that are sent at a time."""
+_PATIENCE: Final = 30.0
+"""Seconds that a client has to send such a body, and to take each part of an answer."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -89,16 +104,18 @@ class Facade:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self._answer(scope)
         self._terms.counted(answer.status)
-        is_bare = answer.status in {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
-        length = () if is_bare else ((b"content-length", b"%d" % len(answer.body)),)
-        await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.fields, *length]})
-        await send({"type": "http.response.body", "body": answer.body})
+        fields = list(answer.fields)
+        if scope["method"] not in READS and not await _passed_over(receive):
+            fields.append(_CLOSE)
+        if answer.status not in {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}:
+            fields.append((b"content-length", b"%d" % len(answer.body)))
+        await send({"type": "http.response.start", "status": answer.status, "headers": fields})
+        await _sent(answer.body, send)
 
     async def _answer(self, scope: Scope) -> Answer:
         method, fields = scope["method"], scope["headers"]
-        closing = () if method in READS else (_CLOSE,)
         if self._terms.admits is not None and not self._terms.admits(_value(fields, b"authorization")):
-            return _error(HTTPStatus.UNAUTHORIZED, "a reader's token is needed", (_CHALLENGE, *closing))
+            return _error(HTTPStatus.UNAUTHORIZED, "a reader's token is needed", [_CHALLENGE])
         path = scope["raw_path"].decode("latin-1").removeprefix(PATH)
         try:
             asked = routes.route(method, path, scope["query_string"].decode("latin-1"))
@@ -107,10 +124,11 @@ class Facade:
             status, kind = told(error)
             if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 _log.warning("not served", path=path, status=int(status), error=str(error))
-            more = [(b"allow", b"GET, HEAD")] if status == HTTPStatus.METHOD_NOT_ALLOWED else []
-            if status == HTTPStatus.SERVICE_UNAVAILABLE:
-                more.append((b"retry-after", b"1"))
-            return _error(status, str(error), (*more, *closing), kind)
+            return _error(status, str(error), _MORE.get(status, ()), kind)
+        except Exception:  # noqa: BLE001 - it is logged
+            # Whatever a client asks or somebody planted ends no connection, and is answered as clients know it.
+            _log.exception("not served", path=path)
+            return _error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is an error of the service; its log says more")
 
     async def _answered(self, asked: routes.Route, method: str, fields: Sequence[tuple[bytes, bytes]]) -> Answer:
         match asked:
@@ -125,11 +143,11 @@ class Facade:
             case routes.Tables():
                 return _json(await self._tables(asked))
             case routes.OneTable():
-                place = await self._place(asked)
                 if method == "HEAD":
-                    await self._loading.find(place)
+                    await self._of_table(asked, self._loading.find)
                     return Answer(HTTPStatus.NO_CONTENT)
-                return _table(await self._loading.load(place, asked.snapshots, _tags(fields)))
+                load = partial(self._loading.load, snapshots=asked.snapshots, known=_tags(fields))
+                return _table(await self._of_table(asked, load))
             case routes.Views():
                 await self._check_namespace(asked.prefix, asked.namespace)
                 return _json({"identifiers": []})
@@ -150,10 +168,9 @@ class Facade:
             Ambiguous: there are several, and none was named.
         """
         known = sorted(self._terms.shelves)
-        if name and name not in known:
-            raise Rejected(
-                what, status=HTTPStatus.NOT_FOUND, expected=f"one of {', '.join(known)}", found=repr(name[:64])
-            )
+        if not known or (name and name not in known):
+            expected, found = f"one of {', '.join(known)}" if known else "a catalog", repr((name or "")[:64])
+            raise Rejected(what, status=HTTPStatus.NOT_FOUND, expected=expected, found=found)
         if not name and len(known) > 1:
             remedy = f"set the client's property {what}"
             raise Ambiguous(what, expected=f"one of {', '.join(known)}", found="none", remedy=remedy)
@@ -188,16 +205,24 @@ class Facade:
         named = [{"namespace": asked.namespace, "name": name} for name in names]
         return {"identifiers": named, "next-page-token": more}
 
-    async def _place(self, asked: routes.OneTable) -> Place:
+    async def _of_table(self, asked: routes.OneTable, ask: Callable[[Place], Awaitable[T]]) -> T:
+        """What is asked of a table: where it is gone from its place, of where it lies by now."""
+        place = await self._place(asked)
+        try:
+            return await ask(place)
+        except ABSENT:
+            other = await self._place(asked, anew=True)
+            if other == place:
+                raise
+        return await ask(other)
+
+    async def _place(self, asked: routes.OneTable, *, anew: bool = False) -> Place:
         if self._terms.directories and directories.is_directory(asked.namespace, asked.name):
             return directories.place(asked.name, self._terms.directories)
-        place = await self._shelf(asked.prefix).find(asked.namespace, asked.name)
+        place = await self._shelf(asked.prefix).find(asked.namespace, asked.name, anew=anew)
         if place is None:
             raise Missing(_dotted(asked.namespace, asked.name), NO_TABLE, expected="a table with an SFN file")
         return place
-
-
-_CHALLENGE: Final = (b"www-authenticate", b"Bearer")
 
 
 def _table(found: Loaded | Unchanged) -> Answer:
@@ -211,7 +236,37 @@ def _json(document: dict[str, Any]) -> Answer:
     return Answer(HTTPStatus.OK, msgspec.json.encode(document), (_JSON,))
 
 
-def _error(status: int, message: str, fields: Sequence[tuple[bytes, bytes]], kind: str | None = None) -> Answer:
+async def _passed_over(receive: Receive) -> bool:
+    """Whether a request's body has come to its end, so that the next request may follow; nobody looks at it.
+
+    A connection that is closed before its client has sent all may cost that client the answer.
+    """
+    left = _BODY
+    with anyio.move_on_after(_PATIENCE):
+        while left >= 0:
+            message = await receive()
+            if not message.get("more_body", False):
+                return bool(message["type"] == "http.request")
+            left -= len(message["body"])
+    return False
+
+
+async def _sent(body: bytes, send: Send) -> None:
+    """Send a body, in parts: of one that a client is slow to take no copy lies in the connection's buffer."""
+    if len(body) <= _PART:
+        await send({"type": "http.response.body", "body": body})
+        return
+    for at in range(0, len(body), _PART):
+        with anyio.move_on_after(_PATIENCE) as waiting:
+            part, is_last = body[at : at + _PART], at + _PART >= len(body)
+            await send({"type": "http.response.body", "body": part, "more_body": not is_last})
+        if waiting.cancelled_caught:
+            # The server ends a connection whose answer is not whole.
+            _log.info("a reader takes no more", sent=at, of=len(body))
+            return
+
+
+def _error(status: int, message: str, fields: Sequence[tuple[bytes, bytes]] = (), kind: str | None = None) -> Answer:
     return Answer(status, iceberg_errors.document(status, message, kind), (_JSON, *fields))
 
 

@@ -1,21 +1,28 @@
 """Files below one folder of this machine. Nothing outside of it is ever opened, whatever is planted inside.
 
-A path is opened name by name, each in the folder that is open already and without following links (`openat` with
-`O_NOFOLLOW`): what somebody swaps meanwhile leads nowhere else. A link that stays inside is resolved by hand.
+A path without links is opened at once where the system can refuse them (`openat2`). Every other one is opened name by
+name, each in the folder that is open already and without following links (`openat` with `O_NOFOLLOW`): what somebody
+swaps meanwhile leads nowhere else. A link that stays inside is resolved by hand.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
-from sfn.errors import Unsafe
+from sfn.errors import TooManyFiles, Unsafe
+from sfn.facade import openat2
 from sfn.pointer.location import below
 from sfn.reader.files import Entries
 from sfn.reader.local import FLAGS, MISSING, content, refusal
+
+MOST_LISTED: Final = 100_000
+"""Files of a folder whose names are looked at."""
 
 _SCHEME: Final = "file://"
 _DETOURS: Final = 40
@@ -46,34 +53,47 @@ class Beneath:
                 return content(descriptor, most, start)
             finally:
                 os.close(descriptor)
-        except MISSING:
-            return None
         except (OSError, ValueError) as error:
+            if _is_missing(error):
+                return None
             raise refusal(key, error) from error
 
     def entries(self, prefix: str) -> Entries:
-        """As `Tree.entries`. Links are shown as what they lead to, if that is inside."""
+        """As `Tree.entries`. Links are shown as what they lead to, if that is inside; what is hidden is not.
+
+        Raises:
+            TooManyFiles: there are more than `MOST_LISTED`.
+        """
         try:
             descriptor = self._opened(prefix.removesuffix("/"), _FOLDER)
             try:
                 with os.scandir(descriptor) as found:
-                    kinds = [(entry.name, self._is_folder(prefix, entry)) for entry in found if _is_text(entry.name)]
+                    listed = list(islice(found, MOST_LISTED + 1))
+                    links = {entry.name for entry in listed if entry.is_symlink()}
+                    files = [entry.name for entry in listed if entry.is_file(follow_symlinks=False)]
+                    folders = [entry.name for entry in listed if entry.is_dir(follow_symlinks=False)]
             finally:
                 os.close(descriptor)
-        except MISSING:
-            return Entries()
         except (OSError, ValueError) as error:
+            if _is_missing(error):
+                return Entries()
             raise refusal(prefix, error) from error
-        files = tuple(name for name, is_folder in kinds if is_folder is False)
-        return Entries(files, tuple(name for name, is_folder in kinds if is_folder))
+        if len(listed) > MOST_LISTED:
+            expected, remedy = f"at most {MOST_LISTED:,} files", "move out of the folder what is not ours"
+            raise TooManyFiles(prefix, expected=expected, found="more", remedy=remedy)
+        files += [name for name in links if self._leads_to(prefix + name, _FILE)]
+        linked = [name for name in links - set(files) if self._leads_to(prefix + name, _FOLDER)]
+        return Entries(_shown(files), _shown([*folders, *linked]), _shown(linked))
 
-    def _is_folder(self, prefix: str, entry: os.DirEntry[str]) -> bool | None:
-        if not entry.is_symlink():
-            return entry.is_dir(follow_symlinks=False)
-        with suppress(OSError, Unsafe):
-            os.close(self._opened(f"{prefix}{entry.name}", _FOLDER))
-            return True
-        return None
+    def _leads_to(self, key: str, flags: int) -> bool:
+        """Whether a link leads to a file, or a folder, that is inside."""
+        with suppress(OSError, ValueError, Unsafe):
+            descriptor = self._opened(key, flags)
+            try:
+                return stat.S_ISREG(os.fstat(descriptor).st_mode) is (flags == _FILE)
+            finally:
+                os.close(descriptor)
+        return False
 
     def _opened(self, key: str, flags: int) -> int:
         """A descriptor of what lies at a key.
@@ -83,6 +103,8 @@ class Beneath:
             Unsafe: it lies outside, or a link leads there.
         """
         left = self._names(key)
+        if (descriptor := openat2.opened(key.removeprefix(_SCHEME), flags)) is not None:
+            return descriptor
         for _ in range(_DETOURS + 1):
             found = self._stepped(left, flags, key)
             if isinstance(found, int):
@@ -146,6 +168,15 @@ def _link(name: str, folder: int) -> str | None:
         return os.readlink(name, dir_fd=folder)
     except OSError:
         return None
+
+
+def _is_missing(error: OSError | ValueError) -> bool:
+    """Whether there is nothing, nor can be: no file has a longer name than its system allows."""
+    return isinstance(error, MISSING) or (isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG)
+
+
+def _shown(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if not name.startswith(".") and _is_text(name))
 
 
 def _is_text(name: str) -> bool:

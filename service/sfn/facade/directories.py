@@ -13,6 +13,8 @@ from sfn.reader.blocking import identifier_of
 from sfn.reader.resolve import Question
 
 NAMESPACE: Final[Namespace] = ("dir",)
+LONGEST: Final = 4_096
+"""Characters of a directory's name: what is looked at is remembered for a while, and no path is longer."""
 
 
 def is_directory(namespace: Namespace, name: str) -> bool:
@@ -30,6 +32,8 @@ def place(name: str, trees: Mapping[str, Tree]) -> Place:
     Raises:
         Unsafe: it lies below none of them, or its path does not lead where it seems to.
     """
+    if len(name) > LONGEST:
+        raise Unsafe(f"{name[:64]!r}…", expected=f"a directory of at most {LONGEST:,} characters", found="a longer one")
     directory, _, table = name.partition("#")
     try:
         url = sound(directory.rstrip("/") or "/")

@@ -19,6 +19,7 @@ from sfn.pointer.document import Document
 from sfn.pointer.hearsay import spelled
 from sfn.reader import metadata
 from sfn.reader.resolve import Pointer, pointer
+from sfn.reader.trust import Trust
 
 REMEMBERED: Final = 64 << 20
 """Bytes of answers that are kept: a metadata file never changes."""
@@ -27,7 +28,11 @@ AT_ONCE: Final = 2
 _TAG: Final = 16
 """Bytes of an entity tag."""
 
-Bodies: TypeAlias = OrderedDict[str, bytes]
+_ENTRY: Final = 1 << 10
+"""Bytes that one more answer takes beside its own."""
+
+Key: TypeAlias = tuple[str, Trust]
+"""An answer's entity tag, and where the table may lie: what one may be shown, another may not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Loading:
 
     def __init__(self, clock: Clock, limit: int) -> None:
         self._clock, self._limit = clock, limit
-        self._bodies: Bodies = OrderedDict()
+        self._bodies: OrderedDict[Key, bytes] = OrderedDict()
         self._size = 0
         self._places = anyio.Semaphore(AT_ONCE)
 
@@ -92,12 +97,13 @@ class Loading:
         etag = tag(at.then.found.doc, snapshots)
         if not known.isdisjoint({etag, "*"}):
             return Unchanged(etag)
-        if (body := self._remembered(etag)) is not None:
+        key = etag, place.question.trust
+        if (body := self._remembered(key)) is not None:
             return Loaded(etag, body)
         async with self._places:
             # Another one may have read it meanwhile.
-            body = self._remembered(etag) or await self._read(place, at, snapshots)
-            self._remember(etag, body)
+            body = self._remembered(key) or await self._read(place, at, snapshots)
+            self._remember(key, body)
         return Loaded(etag, body)
 
     async def _read(self, place: Place, at: Pointer, snapshots: Snapshots) -> bytes:
@@ -107,18 +113,18 @@ class Loading:
             raise metadata.gone(at.key, doc, said_by, self._clock.now())
         return await to_thread.run_sync(partial(served, content, doc, at.key, said_by, place.question.trust, snapshots))
 
-    def _remembered(self, etag: str) -> bytes | None:
-        if (body := self._bodies.get(etag)) is not None:
-            self._bodies.move_to_end(etag)
+    def _remembered(self, key: Key) -> bytes | None:
+        if (body := self._bodies.get(key)) is not None:
+            self._bodies.move_to_end(key)
         return body
 
-    def _remember(self, etag: str, body: bytes) -> None:
-        if etag in self._bodies or len(body) > REMEMBERED:
+    def _remember(self, key: Key, body: bytes) -> None:
+        if key in self._bodies or len(body) + _ENTRY > REMEMBERED:
             return
-        self._bodies[etag] = body
-        self._size += len(body)
+        self._bodies[key] = body
+        self._size += len(body) + _ENTRY
         while self._size > REMEMBERED:
-            self._size -= len(self._bodies.popitem(last=False)[1])
+            self._size -= len(self._bodies.popitem(last=False)[1]) + _ENTRY
 
 
 def tag(doc: Document, snapshots: Snapshots) -> str:

@@ -15,7 +15,7 @@ from sfn.errors import (
     NotPermitted,
     Rejected,
     SfnError,
-    Trouble,
+    Transient,
     Unreachable,
     Unreadable,
     Unsafe,
@@ -25,7 +25,8 @@ NO_TABLE: Final = "NoSuchTableException"
 NO_NAMESPACE: Final = "NoSuchNamespaceException"
 NO_VIEW: Final = "NoSuchViewException"
 
-_ABSENT: Final = (CommitNotFound, Dropped, NameTaken, NotFound)
+ABSENT: Final = (CommitNotFound, Dropped, NameTaken, NotFound)
+"""A reader finds no table where it was told to look."""
 
 
 class Missing(Rejected):
@@ -50,7 +51,7 @@ def told(error: SfnError) -> tuple[HTTPStatus, str | None]:
             return HTTPStatus.NOT_FOUND, error.kind
         case Rejected():
             return HTTPStatus(error.status), None
-        case _ if isinstance(error, _ABSENT):
+        case _ if isinstance(error, ABSENT):
             return HTTPStatus.NOT_FOUND, NO_TABLE
         case Unsafe() | NotPermitted():
             return HTTPStatus.FORBIDDEN, None
@@ -58,7 +59,7 @@ def told(error: SfnError) -> tuple[HTTPStatus, str | None]:
             return HTTPStatus.BAD_REQUEST, None
         case NotInstalled():
             return HTTPStatus.INTERNAL_SERVER_ERROR, None
-        case Unreachable() | Trouble():
+        case Unreachable() | Transient():
             return HTTPStatus.SERVICE_UNAVAILABLE, None
         case Unreadable() | SfnError():
             return HTTPStatus.INTERNAL_SERVER_ERROR, None

@@ -6,6 +6,7 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, TypeAlias
 from urllib.parse import parse_qs, unquote_to_bytes
@@ -115,6 +116,7 @@ class OneView:
 Route: TypeAlias = Configuration | Namespaces | OneNamespace | Tables | OneTable | Views | OneView
 
 
+@lru_cache(256)
 def route(method: str, path: str, query: str) -> Route:
     """The question.
 
@@ -126,9 +128,9 @@ def route(method: str, path: str, query: str) -> Route:
         Rejected: 405 for everything that would change something, 403 for commits, 404 for what no catalog is asked, 400
             for what no client should ask.
     """
-    segments = [_text(segment) for segment in path.removeprefix("/").split("/")]
+    segments = path.removeprefix("/").split("/")
     if method not in READS:
-        is_commit = method == "POST" and segments[-2:-1] == ["tables"]
+        is_commit = method == "POST" and segments[-4:-3] == ["namespaces"] and segments[-2] == "tables"
         raise Rejected(
             f"{method} {path}",
             status=HTTPStatus.FORBIDDEN if is_commit else HTTPStatus.METHOD_NOT_ALLOWED,
@@ -137,7 +139,7 @@ def route(method: str, path: str, query: str) -> Route:
             remedy="ask the table's own catalog for it",
         )
     asked = _parameters(query)
-    match segments:
+    match [_text(segment) for segment in segments]:
         case ["v1", "config"]:
             return Configuration(asked.get("warehouse"))
         case ["v1", "namespaces", *rest]:

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from sfn.errors import DENIED, NotPermitted, SfnError, Trouble, Unaccepted, Unreachable, Unsafe
 from sfn.facade import Tree
-from sfn.facade.beneath import Beneath
+from sfn.facade.beneath import MOST_LISTED, Beneath
 from sfn.pointer.location import below, scheme_of
 from sfn.reader.files import Entries, finish
 from sfn.reader.remote import FsspecFiles
@@ -19,8 +19,6 @@ from sfn.threads import Late, Threads
 
 T = TypeVar("T")
 
-MOST_LISTED: Final = 100_000
-"""Files of a folder whose names are looked at."""
 AT_ONCE: Final = 16
 """Files of a tree that are looked at at the same time."""
 ANSWERED_WITHIN: Final = 30.0
@@ -133,7 +131,7 @@ def check(key: str, root: str) -> None:
     Raises:
         Unsafe: it is.
     """
-    if not below(key.removesuffix("/"), root):
+    if not below(key.removesuffix("/"), root) or not {".", ".."}.isdisjoint(key.split("/")):
         raise Unsafe(key, expected=f"a place below {root}", found="one outside")
 
 

@@ -8,8 +8,9 @@ from typing import Final
 
 import structlog
 
-from sfn.errors import TooManyFiles, Unreadable
+from sfn.errors import TooManyFiles, Unreachable, Unreadable
 from sfn.facade import Namespace, Place, Scan, Tree
+from sfn.facade.roster import root_of
 from sfn.pointer.document import Document
 from sfn.pointer.naming import EXTENSION, HEAD, MAIN
 from sfn.reader.documents import read
@@ -40,12 +41,14 @@ def walked(trees: Mapping[str, Tree]) -> Scan:
 async def _walked(trees: Mapping[str, Tree]) -> AsyncIterator[tuple[Namespace, str, Place]]:
     for root, tree in trees.items():
         async for directory, doc in _Walk(root, tree).tables():
-            question = Question(directory, (*doc.namespace, doc.name), allowed=(root,))
-            yield doc.namespace, doc.name, Place(tree, question)
+            # What lies below a root inside of this one is that root's.
+            if root_of(directory, trees) == root:
+                question = Question(directory, (*doc.namespace, doc.name), allowed=(root,))
+                yield doc.namespace, doc.name, Place(tree, question)
 
 
 class _Walk:
-    """One walk below one root."""
+    """One walk below one root. What can't be read hides no other table; what does not answer may hide any."""
 
     def __init__(self, root: str, tree: Tree) -> None:
         self._root, self._tree = root, tree
@@ -56,50 +59,64 @@ class _Walk:
         left = [(self._root, 0)]
         while left:
             directory, depth = left.pop()
-            try:
-                found = await self._entries(f"{directory}/")
-                folders = await self._folders(directory, found)
-            except TooManyFiles:
-                raise
-            except Unreadable as refusal:
-                # One folder that nobody may read hides no other.
-                _log.warning("folder not looked into", folder=directory, error=str(refusal))
+            found = await self._entries(f"{directory}/")
+            if found is None:
                 continue
-            if folders is None and depth < DEEPEST:
-                left += [(f"{directory}/{name}", depth + 1) for name in found.folders if name[0] not in "._"]
-            for folder in folders or ():
+            inside = await self._entries(f"{directory}/{_METADATA}/") if _METADATA in found.folders else Entries()
+            if inside is None:
+                continue
+            for folder in _places(directory, found, inside):
                 async for doc in self._documents(folder):
                     yield directory, doc
-
-    async def _folders(self, directory: str, found: Entries) -> list[str] | None:
-        """Where a table's SFN files may be; None for no table's directory, below which there may be some."""
-        places = [f"{directory}/{_OURS}/"] if _OURS in found.folders else []
-        is_tables = bool(places)
-        if any(name.endswith(EXTENSION) for name in found.files):
-            places.append(f"{directory}/")
-        if _METADATA in found.folders:
-            inside = await self._entries(f"{directory}/{_METADATA}/")
-            # A namespace may be called so, too.
-            is_tables |= any(name.endswith(".metadata.json") for name in inside.files)
-            if _OURS in inside.folders:
-                places.insert(0, f"{directory}/{_METADATA}/{_OURS}/")
-        return places if places or is_tables else None
+            if depth < DEEPEST and not _is_tables(inside):
+                # A link leads to where the walk comes anyway, or back to where it was.
+                names = [name for name in found.folders if name[0] not in "._" and name not in found.links]
+                left += [(f"{directory}/{name}", depth + 1) for name in names]
 
     async def _documents(self, folder: str) -> AsyncIterator[Document]:
-        for name in sorted((await self._entries(folder)).files):
+        found = await self._entries(folder)
+        for name in sorted(found.files if found is not None else ()):
             if not name.endswith(_LEADS):
                 continue
             try:
                 start = await read(self._tree, folder + name)
+            except Unreachable:
+                raise
             except Unreadable as refusal:
                 _log.warning("file not shown", file=folder + name, error=str(refusal))
                 continue
             if start is not None and start.doc.live and start.doc.ref == MAIN:
                 yield start.doc
 
-    async def _entries(self, prefix: str) -> Entries:
+    async def _entries(self, prefix: str) -> Entries | None:
+        """What lies in a folder; None for one that nobody is shown."""
         self._looked_into += 1
         if self._looked_into > MOST:
             remedy = "name the folders below that hold the tables"
             raise TooManyFiles(self._root, expected=f"at most {MOST:,} folders", found="more", remedy=remedy)
-        return await self._tree.entries(prefix)
+        try:
+            return await self._tree.entries(prefix)
+        except Unreachable:
+            raise
+        except Unreadable as refusal:
+            _log.warning("folder not looked into", folder=prefix, error=str(refusal))
+            return None
+
+
+def _places(directory: str, found: Entries, inside: Entries) -> list[str]:
+    """Where SFN files may be.
+
+    Args:
+        inside: what is in its `metadata`.
+    """
+    places = [f"{directory}/{_METADATA}/{_OURS}/"] if _OURS in inside.folders else []
+    if _OURS in found.folders:
+        places.append(f"{directory}/{_OURS}/")
+    if any(name.endswith(EXTENSION) for name in found.files):
+        places.append(f"{directory}/")
+    return places
+
+
+def _is_tables(inside: Entries) -> bool:
+    """Whether a directory is a table's own: what is below is data. A namespace may be called `metadata`, too."""
+    return _OURS in inside.folders or any(name.endswith(".metadata.json") for name in inside.files)

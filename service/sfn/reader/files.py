@@ -52,10 +52,15 @@ class Storage(Files, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What lies directly in a folder: names without slashes, in any order."""
+    """What lies directly in a folder: names without slashes, in any order.
+
+    Attributes:
+        links: those of the folders that lie elsewhere.
+    """
 
     files: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,10 +155,14 @@ async def whole(files: Files, key: str, longest: int = LONGEST) -> bytes | None:
         async for part in inflated(parts(files, key, first, PART), PART):
             kept += part
             if len(kept) > longest:
-                raise malformed(key, f"at most {longest >> 20} MiB of JSON", "more")
+                raise malformed(key, f"at most {_mebibytes(longest)} MiB of JSON", "more")
     except zlib.error as error:
         raise malformed(key, "JSON, compressed or not", f"broken compression: {error}") from None
     return bytes(kept)
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.4g}"
 
 
 async def contents(files: Files, key: str) -> Metadata | None:

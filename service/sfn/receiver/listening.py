@@ -14,13 +14,14 @@ BACKLOG: Final = 2048
 
 
 @contextmanager
-def bound(host: str, port: int, section: str = "listener") -> Iterator[socket.socket]:
+def bound(host: str, port: int, section: str = "listener", remedy: str = "") -> Iterator[socket.socket]:
     """A socket that listens on an address; port 0 is any free one.
 
     Args:
         host: an address of this machine, or a name of one.
         port: of it.
         section: that of the settings which says both, for the error.
+        remedy: how else to say another address, for the error.
 
     Raises:
         Broken: the address is taken, not ours, or none.
@@ -39,7 +40,7 @@ def bound(host: str, port: int, section: str = "listener") -> Iterator[socket.so
             f"{section} {host}:{port}",
             expected="a free address of this machine",
             found=error.strerror or type(error).__name__,
-            remedy=f"set {section}.host and {section}.port, or end what listens there",
+            remedy=f"{remedy or f'set {section}.host and {section}.port'}, or end what listens there",
         ) from error
     with listener:
         yield listener

@@ -151,13 +151,13 @@ class Readers:
     """How readers' requests are answered."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        requests = Counter(
+        self._all = Counter(
             "sfn_facade_requests_total",
             "Requests to the facade by its answer: 304 where a reader has the table's metadata already.",
             ("status",),
             registry=registry,
         )
-        self._requests = {status: requests.labels(str(status)) for status in _READ}
+        self._requests = {status: self._all.labels(str(status)) for status in _READ}
 
     def answered(self, status: int) -> None:
         """A request was answered.
@@ -165,7 +165,7 @@ class Readers:
         Args:
             status: HTTP status.
         """
-        self._requests[status].inc()
+        (self._requests.get(status) or self._all.labels(str(status))).inc()
 
 
 class Transaction(Protocol):

@@ -34,7 +34,7 @@ class Pins:
         with self._lock:
             return {NAMESPACE: dict(self._places)}
 
-    async def find(self, namespace: Namespace, name: str) -> Place | None:
+    async def find(self, namespace: Namespace, name: str, *, anew: bool = False) -> Place | None:
         with self._lock:
             return self._places.get(name) if namespace == NAMESPACE else None
 

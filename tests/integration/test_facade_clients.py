@@ -1,0 +1,165 @@
+"""PyIceberg and DuckDB read through `sfn facade`, and can change nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField
+
+from sfn.demo.direct import DirectCatalog
+from tests.integration.facing import Facing, facing
+from tests.integration.pages import ROOT
+from tests.unit.real_table import RealTable, real_table
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
+ORDERS = ("sales", "orders")
+
+
+@dataclass(frozen=True)
+class World:
+    """A real table, and a facade that shows it."""
+
+    made: RealTable
+    root: Path
+    facade: Facing
+
+    def client(self) -> RestCatalog:
+        return DirectCatalog("facade", uri=self.facade.uri)
+
+    def sweep(self, before: set[Path]) -> None:
+        """See that nothing is gone, and that nothing came but manifests that no metadata names; these are removed.
+
+        Both clients write them before they ask, and leave them where the catalog says no.
+        """
+        now = self.files()
+        assert before <= now
+        assert {(path.parent.name, path.suffix) for path in now - before} <= {("metadata", ".avro")}
+        for path in now - before:
+            path.unlink()
+
+    def files(self) -> set[Path]:
+        return {path for path in self.root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(name="world", scope="module")
+def fixture_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("clients").resolve()
+    made = real_table(folder)
+    with facing(folder, folder / "warehouse") as facade:
+        yield World(made, folder / "warehouse", facade)
+
+
+@pytest.fixture(name="catalog")
+def fixture_catalog(world: World) -> RestCatalog:
+    return world.client()
+
+
+def test_pyiceberg_reads(world: World, catalog: RestCatalog) -> None:
+    assert catalog.list_namespaces() == [("dir",), ("sales",)]
+    assert catalog.list_tables("sales") == [ORDERS]
+    assert catalog.table_exists(ORDERS)
+    assert not catalog.table_exists(("sales", "none"))
+    assert catalog.namespace_exists("sales")
+    assert not catalog.namespace_exists("none")
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table(("sales", "none"))
+    table = catalog.load_table(ORDERS)
+    assert table.metadata_location == world.made.pointer
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    assert table.scan(snapshot_id=world.made.tagged).to_arrow()["id"].to_pylist() == [1]
+    assert table.scan("id = 2").to_arrow().num_rows == 1
+    assert table.inspect.snapshots().num_rows == 3
+    by_directory = catalog.load_table(("dir", world.made.directory))
+    assert by_directory.metadata == table.metadata
+
+
+NOT_ASKED = "Server does not support endpoint"
+"""What PyIceberg says of what is not among the endpoints."""
+NO_FORMAT = "not a valid FileFormat"
+FORBIDDEN = "ForbiddenException"
+ROWS = pa.table({"id": [9], "day": ["x"], "note": ["y"]})
+Write = Callable[[RestCatalog, Table], object]
+WRITES: dict[str, tuple[Write, str]] = {
+    "append": (lambda _, table: table.append(ROWS), NO_FORMAT),
+    "overwrite": (lambda _, table: table.overwrite(ROWS), NO_FORMAT),
+    "delete": (lambda _, table: table.delete("id = 1"), FORBIDDEN),
+    "properties": (lambda _, table: table.transaction().set_properties(a="b").commit_transaction(), FORBIDDEN),
+    "tag": (lambda _, table: table.manage_snapshots().create_tag(newest(table), "t").commit(), FORBIDDEN),
+    "create": (lambda catalog, _: catalog.create_table(("sales", "new"), SCHEMA), NOT_ASKED),
+    "register": (lambda catalog, table: catalog.register_table(("sales", "new"), table.metadata_location), NOT_ASKED),
+    "rename": (lambda catalog, _: catalog.rename_table(ORDERS, ("sales", "new")), NOT_ASKED),
+    "drop": (lambda catalog, _: catalog.drop_table(ORDERS), NOT_ASKED),
+    "purge": (lambda catalog, _: catalog.purge_table(ORDERS), NOT_ASKED),
+    "create namespace": (lambda catalog, _: catalog.create_namespace("new"), NOT_ASKED),
+    "drop namespace": (lambda catalog, _: catalog.drop_namespace("sales"), NOT_ASKED),
+    "namespace": (lambda catalog, _: catalog.update_namespace_properties("sales", updates={"a": "b"}), NOT_ASKED),
+}
+
+
+def newest(table: Table) -> int:
+    return max(table.snapshots(), key=lambda one: one.sequence_number or 0).snapshot_id
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_pyiceberg_changes_nothing(world: World, catalog: RestCatalog, write: str) -> None:
+    table, before = catalog.load_table(ORDERS), world.files()
+    change, said = WRITES[write]
+    with pytest.raises(Exception, match=said):
+        change(catalog, table)
+    world.sweep(before)
+    assert world.client().load_table(ORDERS).metadata == table.metadata
+
+
+ENVIRON: dict[str, str] = {}
+"""No variable of the user's: a proxy would be asked for the catalog."""
+
+
+def said(world: World, *statements: str) -> list[object]:
+    """What DuckDB says to each statement; of one that fails the error."""
+    line = [sys.executable, "-m", "tests.integration.duckdb_client", world.facade.uri, *statements]
+    done = subprocess.run(line, cwd=ROOT, env=ENVIRON, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        return [done.stderr]
+    return [json.loads(answer) for answer in done.stdout.splitlines()]
+
+
+def test_duckdb_reads(world: World) -> None:
+    answers = said(
+        world,
+        "SELECT id FROM lake.sales.orders ORDER BY id",
+        f'SELECT count(*) FROM lake.dir."{world.made.directory}"',  # noqa: S608 - a folder of our own
+        "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'sales'",
+    )
+    assert answers == [[[1], [2]], [[2]], [["orders"]]]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO lake.sales.orders VALUES (9, 'x', 'y')",
+        "UPDATE lake.sales.orders SET note = 'y'",
+        "DELETE FROM lake.sales.orders WHERE id = 1",
+        "DROP TABLE lake.sales.orders",
+        "CREATE TABLE lake.sales.new (id BIGINT)",
+        "CREATE SCHEMA lake.new",
+        "DROP SCHEMA lake.sales",
+        "ALTER TABLE lake.sales.orders ADD COLUMN more BIGINT",
+    ],
+)
+def test_duckdb_changes_nothing(world: World, statement: str) -> None:
+    before = world.files()
+    [error] = said(world, statement)
+    assert "expected a read, as this catalog is answered from SFN files" in str(error)
+    world.sweep(before)
+    assert world.client().load_table(ORDERS).metadata_location == world.made.pointer

@@ -1,0 +1,68 @@
+"""A facade that shows the tables below a folder, and requests to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+
+from sfn.clock import SystemClock
+from sfn.facade import Shelf, Tree
+from sfn.facade.app import Facade, Terms
+from sfn.facade.index import Index
+from sfn.facade.loading import Loading
+from sfn.facade.trees import tree
+from sfn.facade.walk import walked
+from tests.unit.faced import HOME, Reply, ask
+
+
+def scope(method: str) -> MutableMapping[str, Any]:
+    path = f"/iceberg{HOME}/sales/tables/orders".encode()
+    return {"type": "http", "method": method, "raw_path": path, "query_string": b"", "headers": []}
+
+
+async def forever() -> MutableMapping[str, Any]:
+    """A body that does not come."""
+    await anyio.sleep_forever()
+    return {}
+
+
+@dataclass
+class Ground:
+    """Tables below a root, and a facade that shows them.
+
+    Attributes:
+        counted: the statuses of its answers.
+    """
+
+    root: Path
+    facade: Facade
+    counted: list[int] = field(default_factory=list)
+
+    async def ask(self, path: str, query: str = "", **more: object) -> Reply:
+        return await ask(self.facade, path, query, **more)  # type: ignore[arg-type]
+
+    async def table(self, name: str, query: str = "", namespace: str = "sales", **more: object) -> Reply:
+        path = f"{HOME}/{quote(namespace, safe='')}/tables/{quote(name, safe='')}"
+        return await self.ask(path, query, **more)
+
+
+def ground(
+    root: Path,
+    shelves: Mapping[str, Shelf] | None = None,
+    directories: bool = True,
+    admits: Callable[[bytes | None], bool] | None = None,
+) -> Ground:
+    trees: dict[str, Tree] = {f"file://{root}": tree(f"file://{root}", {})}
+    counted: list[int] = []
+    terms = Terms(
+        shelves if shelves is not None else {"sfn": Index(walked(trees), 0, 0)},
+        trees if directories else {},
+        admits,
+        counted.append,
+    )
+    return Ground(root, Facade(terms, Loading(SystemClock(), 1 << 20)), counted)

@@ -1,0 +1,112 @@
+"""A facade that is asked without a server, and the directories of tables that it shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sfn.facade import Namespace, Place
+from sfn.facade.app import Application
+from sfn.facade.trees import tree
+from sfn.pointer.document import render
+from sfn.reader.resolve import Question
+from tests.unit.directory import Directory
+
+HOME = "/v1/sfn/namespaces"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+    parts: int
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - JSON
+        return json.loads(self.content)
+
+    @property
+    def kind(self) -> str:
+        """The exception that a client makes of a refusal."""
+        error = self.json["error"]
+        assert error["code"] == self.status
+        assert error["message"]
+        return str(error["type"])
+
+
+async def ask(
+    facade: Application,
+    path: str,
+    query: str = "",
+    *,
+    method: str = "GET",
+    fields: Mapping[str, str] | None = None,
+    body: Sequence[bytes] = (b"",),
+) -> Reply:
+    """What it answers; `path` begins behind the facade's own."""
+    sent: list[MutableMapping[str, Any]] = []
+    left = list(body)
+
+    async def receive() -> MutableMapping[str, Any]:
+        if not left:
+            return {"type": "http.disconnect"}
+        part = left.pop(0)
+        return {"type": "http.request", "body": part, "more_body": bool(left)}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(name.lower().encode(), value.encode()) for name, value in (fields or {}).items()]
+    scope = {"type": "http", "method": method, "raw_path": f"/iceberg{path}".encode(), "headers": headers}
+    await facade({**scope, "query_string": query.encode()}, receive, send)
+    begun, *bodies = sent
+    assert not bodies[-1].get("more_body", False)
+    content = b"".join(part["body"] for part in bodies)
+    told = {name.decode(): value.decode() for name, value in begun["headers"]}
+    if begun["status"] not in {204, 304}:
+        assert int(told["content-length"]) == len(content)
+    return Reply(int(begun["status"]), told, content, len(bodies))
+
+
+def shown(path: Path, identifier: str = "sales.orders", folder: str = "metadata/_sfn", **more: Any) -> Directory:  # noqa: ANN401 - any attribute
+    """A table that a facade can show, at a path."""
+    place = Directory(path, folder)
+    place.metadata(location=f"file:{path}")
+    place.write(identifier, **more)
+    return place
+
+
+def commit(place: Directory, number: int, identifier: str = "sales.orders", **more: Any) -> str:  # noqa: ANN401 - any JSON
+    """One more metadata file, and the SFN file that names it; where it lies."""
+    file = place.metadata(f"{number:05d}-a.metadata.json", **{"location": f"file:{place.path}", **more})
+    doc = place.document(identifier, minutes=number, metadata_file_path=f"file:{file}")
+    place.sfn_file(identifier).write_bytes(render(doc))
+    return f"file:{file}"
+
+
+def placed(root: Path, directory: Path, identifier: str = "sales.orders") -> Place:
+    """Where a table below a root is looked up."""
+    question = Question(f"file://{directory}", tuple(identifier.split(".")), allowed=(f"file://{root}",))
+    return Place(tree(f"file://{root}", {}), question)
+
+
+@dataclass
+class Tables:
+    """A scan of what a test says."""
+
+    found: list[tuple[Namespace, str, Place]] = field(default_factory=list)
+    failure: Exception | None = None
+    scans: int = 0
+
+    async def __call__(self) -> AsyncIterator[tuple[Namespace, str, Place]]:
+        self.scans += 1
+        for one in self.found:
+            yield one
+        if self.failure is not None:
+            raise self.failure

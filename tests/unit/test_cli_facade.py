@@ -1,0 +1,37 @@
+"""What `sfn facade` is told that makes no sense."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sfn.cli import app
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "ROOT"),
+        (["{folder}/none"], "a folder below which tables lie"),
+        (["{folder}/file"], "a folder below which tables lie"),
+        (["{folder}", "{folder}/none"], "a folder below which tables lie"),
+        (["local://{folder}"], "a path or a file: URL"),
+        (["/"], "without empty"),
+        ([""], "a path or a URL of a directory"),
+        (["s3://bucket/%2e%2e/x"], "encoded separator"),
+        (["{folder}", "--tls-key", "{folder}/file"], "found one of them alone"),
+        (["{folder}", "--tls-certificate", "{folder}/file"], "found one of them alone"),
+        (["{folder}", "--metadata-limit", "much"], "found 'much'"),
+        (["{folder}", "--log-level", "loud"], "found 'loud'"),
+        (["{folder}", "--port", "70000"], "65535"),
+        (["{folder}", "--storage-options", "{folder}/file"], "JSON"),
+    ],
+)
+def test_what_makes_no_sense_is_told_before_it_listens(tmp_path: Path, arguments: list[str], said: str) -> None:
+    (tmp_path / "file").touch()
+    told = CliRunner().invoke(app, ["facade", *(one.format(folder=tmp_path) for one in arguments)])
+    plain = " ".join(re.sub(r"\x1b\[[0-9;]*m|│", " ", told.output).split())
+    assert (told.exit_code, said in plain) == (2, True), told.output

@@ -1,0 +1,215 @@
+"""Files of this machine below one folder: links that stay inside are followed, and no other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sfn.errors import NotPermitted, TooManyFiles, Unreachable, Unsafe
+from sfn.facade import beneath
+from sfn.facade.beneath import Beneath
+from sfn.facade.openat2 import opened
+
+SECRET = b"secret of the machine"
+
+
+@pytest.fixture(name="place", params=["plain", "by a link"])
+def fixture_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The root, with a secret beside it; with a link on the way nothing can be opened at once."""
+    folder = tmp_path.resolve()
+    (folder / "real" / "w" / "t").mkdir(parents=True)
+    (folder / "real" / "secret").mkdir()
+    (folder / "real" / "secret" / "x").write_bytes(SECRET)
+    (folder / "real" / "w" / "t" / "x").write_bytes(b"inside")
+    (folder / "link").symlink_to("real")
+    return folder / ("real" if request.param == "plain" else "link") / "w"
+
+
+def read(place: Path, name: str) -> bytes | None:
+    return Beneath(f"file://{place}").read(f"file://{place}/{name}", 100)
+
+
+def listed(place: Path, name: str = "") -> tuple[set[str], set[str], set[str]]:
+    found = Beneath(f"file://{place}").entries(f"file://{place}/{name}")
+    return set(found.files), set(found.folders), set(found.links)
+
+
+@pytest.mark.parametrize("target", ["t", "./t", "t/.", "t/../t", "../w/t/..//t"])
+def test_a_link_that_stays_inside_is_followed(place: Path, target: str) -> None:
+    (place / "to").symlink_to(target)
+    if target.startswith("../w"):
+        # Above the root nothing is looked at, not even to come back.
+        with pytest.raises(Unsafe):
+            read(place, "to/x")
+        return
+    assert read(place, "to/x") == b"inside"
+    assert listed(place, "to/") == ({"x"}, set(), set())
+    assert listed(place) == (set(), {"t", "to"}, {"to"})
+
+
+@pytest.mark.parametrize("is_real", [True, False])
+def test_an_absolute_link_that_stays_inside_is_followed(place: Path, is_real: bool) -> None:
+    target = place.resolve() if is_real else place
+    (place / "to").symlink_to(target / "t")
+    (place / "file").symlink_to(target / "t" / "x")
+    (place / "a").mkdir()
+    (place / "a" / "again").symlink_to("../to")
+    assert read(place, "to/x") == read(place, "file") == read(place, "a/again/x") == b"inside"
+    assert listed(place) == ({"file"}, {"t", "to", "a"}, {"to"})
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "../secret/x",
+        "t/../../secret/x",
+        "{w}/../secret/x",
+        "{w}/t/../../secret/x",
+        "{secret}/x",
+        "/etc/passwd",
+        "..",
+        "../..",
+        "/",
+        "/proc/self/root/etc/passwd",
+    ],
+)
+def test_a_link_that_leads_outside_is_refused(place: Path, target: str) -> None:
+    (place / "to").symlink_to(target.format(w=place, secret=place.parent / "secret"))
+    (place / "t" / "again").symlink_to("../to")
+    for name in ("to", "to/x", "t/again", "t/again/x"):
+        with pytest.raises(Unsafe):
+            read(place, name)
+    with pytest.raises(Unsafe):
+        listed(place, "to/")
+    assert listed(place) == (set(), {"t"}, set())
+
+
+def test_links_in_a_circle_end(place: Path) -> None:
+    (place / "a").symlink_to("b")
+    (place / "b").symlink_to("a")
+    (place / "self").symlink_to("self/self")
+    for name in ("a", "b/x", "self"):
+        with pytest.raises(Unsafe, match="links on the way"):
+            read(place, name)
+    assert listed(place) == (set(), {"t"}, set())
+
+
+def test_a_link_to_nowhere_is_nothing(place: Path) -> None:
+    (place / "to").symlink_to("none/none")
+    (place / "through").symlink_to("t/x/below")
+    assert read(place, "to") is None
+    assert read(place, "through") is None
+    assert listed(place) == (set(), {"t"}, set())
+
+
+@pytest.mark.parametrize("name", ["../secret/x", "t/../../secret/x", "./t/x", "t//x", "t/./x", ".."])
+def test_a_key_with_detours_is_refused(place: Path, name: str) -> None:
+    with pytest.raises(Unsafe):
+        read(place, name)
+
+
+def test_what_can_be_no_path_is_refused(place: Path) -> None:
+    for name in ("t\0/x", "t/\0", "t/\udc80"):
+        with pytest.raises(Unreachable):
+            read(place, name)
+    assert read(place, "n" * 300) is None
+    assert read(place, "/".join(["n" * 200] * 40)) is None
+
+
+def test_pipes_and_devices_are_neither_waited_for_nor_shown(place: Path) -> None:
+    os.mkfifo(place / "pipe")
+    (place / "to").symlink_to("pipe")
+    for name in ("pipe", "to"):
+        with pytest.raises(Unreachable, match="a pipe or a device"):
+            read(place, name)
+    assert listed(place) == (set(), {"t"}, set())
+
+
+def test_what_is_hidden_is_not_shown(place: Path) -> None:
+    (place / ".sfn-swap.tmp").write_bytes(b"half")
+    Path(os.fsdecode(os.fsencode(place) + b"/\xff")).touch()
+    assert listed(place) == (set(), {"t"}, set())
+
+
+def test_a_folder_of_too_many_files_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beneath, "MOST_LISTED", 3)
+    for number in range(3):
+        (place / "t" / f"{number}").touch()
+    with pytest.raises(TooManyFiles):
+        listed(place, "t/")
+    assert listed(place) == (set(), {"t"}, set())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read all")
+def test_what_nobody_may_read_is_told(place: Path) -> None:
+    (place / "t" / "x").chmod(0)
+    with pytest.raises(NotPermitted):
+        read(place, "t/x")
+
+
+def test_no_descriptor_is_left_open(place: Path) -> None:
+    (place / "to").symlink_to("t")
+    (place / "out").symlink_to("../secret")
+
+    def count() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = count()
+    for _ in range(20):
+        read(place, "to/x")
+        read(place, "t/none")
+        listed(place, "to/")
+        for name in ("out/x", "t/../x"):
+            with pytest.raises(Unsafe):
+                read(place, name)
+    assert count() == before
+
+
+@pytest.fixture(name="swapping")
+def fixture_swapping(place: Path) -> Iterator[Path]:
+    """Somebody puts a link to a secret in a folder's place and back, as fast as can be."""
+    (place / "s").mkdir()
+    (place / "s" / "x").write_bytes(b"inside")
+    (place / "evil").symlink_to("../secret")
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            (place / "s").rename(place / "s.kept")
+            (place / "evil").rename(place / "s")
+            (place / "s").rename(place / "evil")
+            (place / "s.kept").rename(place / "s")
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    yield place
+    stop.set()
+    thread.join()
+
+
+def test_what_is_swapped_while_it_is_read_leads_nowhere_else(swapping: Path) -> None:
+    seen = set()
+    for _ in range(1_500):
+        try:
+            seen.add(read(swapping, "s/x"))
+        except Unsafe:
+            seen.add(b"refused")
+    assert seen <= {b"inside", None, b"refused"}
+    assert b"inside" in seen
+
+
+def test_a_path_without_links_is_opened_at_once(tmp_path: Path) -> None:
+    folder = tmp_path.resolve()
+    (folder / "x").write_bytes(b"")
+    (folder / "to").symlink_to("x")
+    descriptor = opened(f"{folder}/x", os.O_RDONLY)
+    assert descriptor is not None
+    os.close(descriptor)
+    assert opened(f"{folder}/to", os.O_RDONLY) is None
+    assert opened(f"{folder}/x\0", os.O_RDONLY) is None
+    with pytest.raises(FileNotFoundError):
+        opened(f"{folder}/none", os.O_RDONLY)

@@ -1,0 +1,107 @@
+"""Which tables a facade knows, and when it looks anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sfn.errors import Ambiguous, NotPermitted, Unreachable
+from sfn.facade.index import Index
+from tests.unit.faced import Tables, placed
+
+AWAY = Unreachable("store", expected="an answer", found="none")
+
+
+@pytest.fixture(name="tables")
+def fixture_tables(tmp_path: Path) -> Tables:
+    return Tables([(("sales",), "orders", placed(tmp_path, tmp_path / "orders"))])
+
+
+async def test_a_listing_is_kept_for_a_while(tables: Tables) -> None:
+    index = Index(tables, 60, 60)
+    for _ in range(3):
+        assert set((await index.tables())["sales",]) == {"orders"}
+        assert await index.find(("sales",), "none") is None
+    assert tables.scans == 1
+    index = Index(tables, 0, 0)
+    for _ in range(2):
+        await index.tables()
+        await index.find(("sales",), "none")
+    assert tables.scans == 5
+
+
+async def test_a_table_that_is_known_is_found_without_a_look_and_another_one_by_a_new_one(
+    tables: Tables, tmp_path: Path
+) -> None:
+    index = Index(tables, 0, 0)
+    place = await index.find(("sales",), "orders")
+    assert place == tables.found[0][2]
+    assert await index.find(("sales",), "orders") is place
+    assert tables.scans == 1
+    tables.found.append((("sales",), "items", placed(tmp_path, tmp_path / "items")))
+    assert await index.find(("sales",), "items") == tables.found[1][2]
+    assert tables.scans == 2
+
+
+async def test_a_table_that_went_elsewhere_is_found_there_by_who_asks_anew(tables: Tables, tmp_path: Path) -> None:
+    index = Index(tables, 60, 0)
+    await index.find(("sales",), "orders")
+    there = placed(tmp_path, tmp_path / "elsewhere")
+    tables.found = [(("sales",), "orders", there)]
+    assert await index.find(("sales",), "orders") != there
+    assert await index.find(("sales",), "orders", anew=True) == there
+    assert await index.find(("sales",), "orders") == there
+
+
+async def test_of_several_directories_of_one_name_none_is_chosen(tables: Tables, tmp_path: Path) -> None:
+    index = Index(tables, 60, 0)
+    for name in ("copy", "orders", *"abcdefgh"):
+        tables.found.append((("sales",), "orders", placed(tmp_path, tmp_path / name)))
+    with pytest.raises(Ambiguous, match=f"{tmp_path}/a, .*/copy, .*/orders") as refused:
+        await index.find(("sales",), "orders")
+    assert str(refused.value).count("file://") == 6
+    assert set((await index.tables())["sales",]) == {"orders"}
+    # Once the copies are gone it is looked for anew, however new the listing is.
+    del tables.found[1:]
+    assert await index.find(("sales",), "orders") == tables.found[0][2]
+
+
+async def test_what_can_t_be_listed_is_told_and_forgets_nothing(tables: Tables) -> None:
+    index = Index(tables, 0, 0)
+    known = await index.find(("sales",), "orders")
+    tables.failure = AWAY
+    with pytest.raises(Unreachable):
+        await index.tables()
+    with pytest.raises(Unreachable):
+        await index.find(("sales",), "none")
+    assert await index.find(("sales",), "orders") is known
+    tables.failure = None
+    assert await index.tables()
+
+
+async def test_a_failure_is_not_tried_again_by_everybody_who_waits(tables: Tables) -> None:
+    index = Index(tables, 60, 60)
+    tables.failure = NotPermitted("store", expected="a right", found="none")
+    for _ in range(5):
+        with pytest.raises(NotPermitted):
+            await index.tables()
+    assert tables.scans == 1
+
+
+async def test_whatever_else_goes_wrong_is_no_answer(tables: Tables) -> None:
+    index = Index(tables, 60, 60)
+    tables.failure = RuntimeError("an error of ours")
+    with pytest.raises(RuntimeError):
+        await index.tables()
+    tables.failure = None
+    assert await index.tables()
+
+
+async def test_those_who_ask_at_once_have_one_look(tables: Tables) -> None:
+    index = Index(tables, 60, 60)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(index.tables)
+    assert tables.scans == 1

@@ -1,0 +1,88 @@
+"""How a facade tells clients of a refusal."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import walk_packages
+
+import sfn
+from sfn import iceberg_errors
+from sfn.errors import (
+    Ambiguous,
+    Broken,
+    Dropped,
+    LocationRefused,
+    Malformed,
+    MalformedMetadata,
+    NotFound,
+    NotInstalled,
+    NotPermitted,
+    Rejected,
+    Scope,
+    SfnError,
+    Stale,
+    Transient,
+    Trouble,
+    Unreachable,
+    Unsafe,
+    WrongTable,
+)
+from sfn.facade.refusals import NO_NAMESPACE, NO_TABLE, Missing, told
+from sfn.telemetry.metrics import Metrics
+
+
+def made(kind: type[SfnError]) -> SfnError:
+    if issubclass(kind, Missing):
+        return kind("x", NO_NAMESPACE, expected="a", found="b")
+    if issubclass(kind, Rejected):
+        return kind("x", status=400, expected="a", found="b")
+    if issubclass(kind, Trouble) and not issubclass(kind, LocationRefused):
+        return kind("x", scope=Scope.STORE, expected="a", found="b")
+    return kind("x", expected="a", found="b")
+
+
+def test_each_refusal_says_what_its_client_is_to_do() -> None:
+    answers = {kind: told(made(kind)) for kind in (
+        *(NotFound, Dropped, Missing, Rejected, Unsafe, NotPermitted, Ambiguous, NotInstalled, Unreachable, Transient),
+        *(Stale, WrongTable, Malformed, MalformedMetadata, Broken, LocationRefused),
+    )}  # fmt: skip
+    assert {kind: (int(status), name) for kind, (status, name) in answers.items()} == {
+        NotFound: (404, NO_TABLE),
+        Dropped: (404, NO_TABLE),
+        Missing: (404, NO_NAMESPACE),
+        Rejected: (400, None),
+        Unsafe: (403, None),
+        NotPermitted: (403, None),
+        Ambiguous: (400, None),
+        NotInstalled: (500, None),
+        Unreachable: (503, None),
+        Transient: (503, None),
+        Stale: (500, None),
+        WrongTable: (500, None),
+        Malformed: (500, None),
+        MalformedMetadata: (500, None),
+        Broken: (500, None),
+        LocationRefused: (500, None),
+    }
+
+
+def test_each_answer_has_a_body_and_a_count() -> None:
+    for kind in (NotFound, Unsafe, Ambiguous, Stale, Unreachable):
+        status, name = told(made(kind))
+        assert iceberg_errors.document(status, "why", name)
+    readers = Metrics(version="1", catalogs=["prod"]).readers
+    for code in (200, 304, 401, 405, 418, 599):
+        readers.answered(code)
+
+
+def test_every_refusal_of_a_reader_is_told() -> None:
+    for module in walk_packages(sfn.reader.__path__, "sfn.reader."):
+        import_module(module.name)
+    kinds, left = set(), [SfnError]
+    while left:
+        kinds.update(left[-1].__subclasses__())
+        left += left.pop().__subclasses__()
+    for kind in kinds:
+        if kind.__module__ == "sfn.errors":
+            status, _ = told(made(kind))
+            assert status in iceberg_errors.TYPES

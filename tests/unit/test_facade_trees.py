@@ -1,0 +1,169 @@
+"""What every tree promises, whatever it is made of: what lies below its root, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from typing_extensions import override
+
+from sfn.errors import NotPermitted, Permanent, Scope, Transient, Trouble, Unreachable, Unsafe
+from sfn.facade import Tree
+from sfn.facade.trees import Stored, tree
+from sfn.store.memory import MemoryStore
+from sfn.store.router import Router
+from tests.promises.stores import plant_file
+
+Plant = Callable[[str, bytes], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A tree, and somebody who plants files.
+
+    Attributes:
+        root: its root, below which nothing lies yet.
+        plant: puts a content at a key.
+        has_folders: it tells them apart.
+    """
+
+    tree: Tree
+    root: str
+    plant: Plant
+    has_folders: bool = True
+
+
+def local(folder: Path) -> Ground:
+    async def plant(key: str, body: bytes) -> None:
+        plant_file(key, body)
+
+    root = f"file://{folder.resolve()}/w"
+    return Ground(tree(root, {}), root, plant)
+
+
+def local_by_a_link(folder: Path) -> Ground:
+    """Here no path can be opened at once."""
+    (folder / "there" / "w").mkdir(parents=True)
+    (folder / "here").symlink_to("there")
+    return local(folder / "here")
+
+
+def linked(folder: Path) -> Ground:
+    (folder / "there").mkdir()
+    (folder / "w").symlink_to("there")
+
+    async def plant(key: str, body: bytes) -> None:
+        plant_file(key, body)
+
+    root = f"file://{folder.resolve()}/w"
+    return Ground(tree(root, {}), root, plant)
+
+
+def memory_by_fsspec(_: Path) -> Ground:
+    async def plant(key: str, body: bytes) -> None:
+        MemoryFileSystem().pipe_file(key, body)
+
+    root = f"memory://{uuid4()}/w"
+    return Ground(tree(root, {}), root, plant)
+
+
+def stored(_: Path) -> Ground:
+    store, root = MemoryStore(), "s3://lake/w"
+
+    async def plant(key: str, body: bytes) -> None:
+        await store.write(key, body, None)
+
+    return Ground(Stored(root, Router({"s3://lake": store})), root, plant, has_folders=False)
+
+
+@pytest.fixture(name="ground", params=[local, local_by_a_link, linked, memory_by_fsspec, stored])
+def fixture_ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
+    made: Ground = request.param(tmp_path)
+    return made
+
+
+async def test_a_file_is_read_from_anywhere_on(ground: Ground) -> None:
+    key = f"{ground.root}/sales/a file%20ä.ver"
+    await ground.plant(key, b"0123456789")
+    assert await ground.tree.read(key, 100) == b"0123456789"
+    assert await ground.tree.read(key, 4) == b"0123"
+    assert await ground.tree.read(key, 4, 8) == b"89"
+    assert await ground.tree.read(key, 4, 10) == b""
+
+
+async def test_what_is_not_there_is_none(ground: Ground) -> None:
+    await ground.plant(f"{ground.root}/sales/orders/x", b"")
+    for name in ("sales/none", "none/none/none", "sales/orders/x/below", "sales/orders", "sales/" + "n" * 300):
+        assert await ground.tree.read(f"{ground.root}/{name}", 10) is None
+    assert await ground.tree.list(f"{ground.root}/none/", 10) == []
+    found = await ground.tree.entries(f"{ground.root}/none/")
+    assert (found.files, found.folders) == ((), ())
+
+
+async def test_what_lies_in_a_folder_is_listed_in_order(ground: Ground) -> None:
+    for name in ("b", "a", "c", "below/d"):
+        await ground.plant(f"{ground.root}/sales/{name}", b"x")
+    keys = await ground.tree.list(f"{ground.root}/sales/", 10)
+    files = [key for key in keys if not key.endswith("below")]
+    assert files == [f"{ground.root}/sales/{name}" for name in "abc"]
+    assert len(await ground.tree.list(f"{ground.root}/sales/", 2)) == 2
+    found = await ground.tree.entries(f"{ground.root}/sales/")
+    assert sorted(found.files) == ["a", "b", "c"]
+    assert found.folders == (("below",) if ground.has_folders else ())
+    assert found.links == ()
+
+
+async def test_nothing_outside_of_the_root_is_read_or_listed(ground: Ground) -> None:
+    above = ground.root.rpartition("/")[0]
+    await ground.plant(f"{ground.root}/x", b"inside")
+    for key in (
+        f"{ground.root}/../other/x",
+        f"{ground.root}/./x",
+        f"{above}/wide",
+        f"{above}/other/x",
+        f"{above}/w2/x",
+        "file:///etc/passwd",
+        "s3://other/w/x",
+    ):
+        with pytest.raises(Unsafe):
+            await ground.tree.read(key, 10)
+    with pytest.raises(Unsafe):
+        await ground.tree.list(f"{above}/", 10)
+    with pytest.raises(Unsafe):
+        await ground.tree.entries(f"{above}/other/")
+
+
+class Failing(MemoryStore):
+    """A store in trouble."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__()
+        self.trouble = trouble
+
+    @override
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        raise self.trouble
+
+    @override
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        raise self.trouble
+
+
+@pytest.mark.parametrize(
+    ("kind", "scope", "told"),
+    [(Transient, Scope.STORE, Unreachable), (Permanent, Scope.STORE, Unreachable)],
+)
+async def test_a_store_s_trouble_is_told_as_a_reader_knows_it(
+    kind: type[Trouble], scope: Scope, told: type[Exception]
+) -> None:
+    trouble = kind("s3://lake/w/x", scope=scope, expected="an answer", found="none")
+    one = Stored("s3://lake/w", Router({"s3://lake": Failing(trouble)}))
+    with pytest.raises(told):
+        await one.read("s3://lake/w/x", 10)
+    with pytest.raises(told):
+        await one.list("s3://lake/w/", 10)
+    assert not issubclass(told, NotPermitted)
