@@ -19,7 +19,7 @@ from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
 FIRST = 100_000
-EACH, OF_REPLICAS = 2, 14
+EACH, OF_REPLICAS = 2, 10
 """Histories of a kind: those of replicas are short."""
 AT_LEAST = 3
 """Operations of a history, whose number is drawn; which they are is a matter of luck where it is short."""

@@ -71,6 +71,7 @@ class Asked:
         uuid: its uuid, instead or as well.
         allowed: canonical prefixes below which files may lead, see `sfn.reader.trust`.
         options: what fsspec's driver is given; may hold secrets.
+        row_filter: rows that it does not hold for may be left out; None for all.
     """
 
     directory: str
@@ -79,6 +80,7 @@ class Asked:
     uuid: str | None = None
     allowed: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    row_filter: str | None = None
 
     @property
     def question(self) -> Question:
@@ -102,6 +104,7 @@ def asked(
     *,
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
+    row_filter: str | None = None,
 ) -> Asked:
     """What a caller asks for; arguments as of `sfn.spark.read`.
 
@@ -117,6 +120,7 @@ def asked(
         None if uuid is None else str(uuid),
         tuple(map(canonical, allowed)),
         dict(storage_options or {}),
+        row_filter,
     )
 
 

@@ -14,6 +14,7 @@ from sfn.errors import NotSupported, nearest
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
 from sfn.spark.files.engine import FilesEngine
+from sfn.spark.filtering import filtered, parsed
 from sfn.spark.iceberg.engine import IcebergEngine
 from sfn.spark.source.engine import SfnEngine
 
@@ -31,6 +32,7 @@ def read(
     as_of: int | str | datetime | None = None,
     engine: str = AUTO,
     *,
+    row_filter: str | None = None,
     uuid: str | UUID | None = None,
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
@@ -47,6 +49,8 @@ def read(
         as_of: another state: a snapshot's id (int), a time (aware datetime), an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), or
             a branch or tag.
         engine: `iceberg`, `files`, `sfn`, or `auto`: the first of them that can.
+        row_filter: which rows, as PyIceberg's `Table.scan` takes it: `files` then opens no file that has none of them,
+            as the other engines do where Spark is told by `where`.
         uuid: the table's uuid, instead of its identifier or as well.
         allowed: prefixes below which files may lead, beside the directory; see `sfn.resolve`.
         storage_options: what fsspec's driver is given for SFN files and metadata. Spark reads data with its own.
@@ -57,9 +61,12 @@ def read(
         Unreadable: see `sfn.errors` for its other kinds.
         ValueError: an argument has no such form.
     """
-    return _chosen(
-        spark, asked(directory, table, uuid, ref, as_of, allowed=allowed, storage_options=storage_options), engine
+    which = None if row_filter is None else parsed(row_filter)
+    what = asked(
+        directory, table, uuid, ref, as_of, allowed=allowed, storage_options=storage_options, row_filter=row_filter
     )
+    rows = _chosen(spark, what, engine)
+    return rows if which is None else filtered(rows, which)
 
 
 def _chosen(spark: SparkSession, what: Asked, engine: str) -> DataFrame:

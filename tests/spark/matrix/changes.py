@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from tests.spark.matrix.feature import Feature
-from tests.spark.matrix.table import Look, Table
+from tests.spark.matrix.table import BEFORE, Look, Table
 
 COLUMNS: Final = "id INT, item STRING"
 ROWS: Final = ("(1, 'apple')", "(2, 'pear')", "(3, NULL)", "(4, 'fig')")
@@ -38,7 +38,7 @@ def changed(table: Table, statement: str, mode: str, version: int = 2, kind: str
     table.run(statement)
     assert bool(table.delete_files()) is (mode == "merge-on-read")
     yield table.now()
-    yield table.at_snapshot(old, "as of the snapshot before")
+    yield table.at_snapshot(old, BEFORE)
 
 
 def overwritten(table: Table) -> Iterable[Look]:
@@ -54,7 +54,7 @@ def replaced(table: Table) -> Iterable[Look]:
     old = table.snapshot
     table.run("CREATE OR REPLACE TABLE {t} USING iceberg AS SELECT 'x' AS id, 1.5D AS price")
     yield table.now()
-    yield table.at_snapshot(old, "as of the snapshot before")
+    yield table.at_snapshot(old, BEFORE)
 
 
 def both(table: Table) -> Iterable[Look]:
@@ -86,7 +86,7 @@ def compacted(table: Table, version: int) -> Iterable[Look]:
     old = table.snapshot
     table.run("CALL {system}.rewrite_data_files(table => {q}, options => map('rewrite-all', 'true'))")
     yield table.now()
-    yield table.at_snapshot(old, "as of the snapshot before")
+    yield table.at_snapshot(old, BEFORE)
 
 
 FEATURES: Final = (

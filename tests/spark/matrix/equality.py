@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.spark.matrix import changes, generic
 from tests.spark.matrix.feature import Feature
-from tests.spark.matrix.table import Look, Table
+from tests.spark.matrix.table import BEFORE, Look, Table
 
 
 def deleted(table: Table, version: int = 2, kind: str = "parquet") -> Iterable[Look]:
@@ -19,7 +19,7 @@ def deleted(table: Table, version: int = 2, kind: str = "parquet") -> Iterable[L
     generic.delete_equal(table, {"id": 2}, {"id": 3}, kind=kind)
     table.insert("(2, 'pear again')")
     yield table.now()
-    yield table.at_snapshot(old, "as of the snapshot before")
+    yield table.at_snapshot(old, BEFORE)
 
 
 def by_null(table: Table) -> Iterable[Look]:
@@ -71,7 +71,7 @@ def compacted(table: Table) -> Iterable[Look]:
     told = "map('rewrite-all', 'true', 'remove-dangling-deletes', 'true', 'use-starting-sequence-number', 'false')"
     table.run(f"CALL {{system}}.rewrite_data_files(table => {{q}}, options => {told})")
     yield table.now()
-    yield table.at_snapshot(old, "as of the snapshot before")
+    yield table.at_snapshot(old, BEFORE)
 
 
 FEATURES: Final = (

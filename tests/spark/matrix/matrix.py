@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Final, Self
 from pyspark.sql import SparkSession
 
 import sfn.spark
+from sfn.spark.engine import Engine
 from sfn.spark.reading import ENGINES
 from tests.spark.matrix import (
     changes,
@@ -30,12 +31,14 @@ from tests.spark.matrix import (
 from tests.spark.matrix.feature import Feature
 from tests.spark.matrix.lake import founded
 from tests.spark.matrix.outcome import checked, outcome
-from tests.spark.matrix.table import Look, Table
+from tests.spark.matrix.table import BEFORE, Look, Table
 
 EXPECTED: Final = Path(__file__).with_name("expected.json")
 PACKAGES: Final = ("pyspark", "pyiceberg", "pyarrow")
 _THEMES: Final = (formats, kinds, schemas, partitions, changes, equality, refs, upkeep, places, imported)
 FEATURES: Final[Sequence[Feature]] = tuple(feature for theme in _THEMES for feature in theme.FEATURES)
+SLOW: Final = "sfn"
+"""An engine that takes three times as long as the others: where time is short it is shown less."""
 AT_A_TIME: Final = 4
 """Tables that are written and read beside each other: much of their time they wait."""
 
@@ -59,6 +62,14 @@ class Matrix:
     def text(self) -> str:
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
+    def of(self, other: Self) -> Self:
+        """Of these cells those that the other has, too."""
+        cells = {
+            title: {engine: cell for engine, cell in row.items() if engine in other.cells.get(title, {})}
+            for title, row in self.cells.items()
+        }
+        return replace(self, cells=cells)
+
     def named(self) -> Iterator[tuple[str, str]]:
         """Cells, and what names each."""
         yield from ((f"the version of {package}", number) for package, number in self.versions.items())
@@ -71,12 +82,15 @@ def installed() -> dict[str, str]:
     return {package: version(package) for package in PACKAGES}
 
 
-def measured(spark: SparkSession, folder: Path, features: Sequence[Feature] = FEATURES) -> Matrix:
+def measured(
+    spark: SparkSession, folder: Path, features: Sequence[Feature] = FEATURES, *, thorough: bool = True
+) -> Matrix:
     """Write each table, and let each engine read it.
 
     Args:
         spark: has the real catalog as `lake`, with no namespace `matrix` in it.
         folder: an empty one.
+        thorough: show all states of a table to `SLOW` too, also what it was one commit ago.
 
     Raises:
         ExceptionGroup: what kept tables from being written.
@@ -85,7 +99,8 @@ def measured(spark: SparkSession, folder: Path, features: Sequence[Feature] = FE
 
     def rows(number: int, feature: Feature) -> dict[str, dict[str, str]]:
         try:
-            return _rows(spark, feature, Table(lake, feature.name or f"t{number}", feature.namespace, feature.catalog))
+            table = Table(lake, feature.name or f"t{number}", feature.namespace, feature.catalog)
+            return _rows(spark, feature, table, thorough=thorough)
         except Exception as error:
             error.add_note(f"in {feature.title!r}")
             raise
@@ -98,20 +113,22 @@ def measured(spark: SparkSession, folder: Path, features: Sequence[Feature] = FE
     return Matrix(installed(), {title: row for future in futures for title, row in future.result().items()})
 
 
-def _rows(spark: SparkSession, feature: Feature, table: Table) -> dict[str, dict[str, str]]:
+def _rows(spark: SparkSession, feature: Feature, table: Table, *, thorough: bool) -> dict[str, dict[str, str]]:
     looks = list(feature.write(table))
     table.publish()
     return {
-        feature.title if not look.title else f"{feature.title}: {look.title}": _row(spark, table, look)
+        feature.title if not look.title else f"{feature.title}: {look.title}": _row(
+            spark, table, look, [one for one in ENGINES if thorough or one.name != SLOW or look.title != BEFORE]
+        )
         for look in looks
     }
 
 
-def _row(spark: SparkSession, table: Table, look: Look) -> dict[str, str]:
+def _row(spark: SparkSession, table: Table, look: Look, engines: Sequence[Engine]) -> dict[str, str]:
     seen = {
         engine.name: outcome(
             partial(sfn.spark.read, spark, table.directory, engine=engine.name, **look.asked), look.truth
         )
-        for engine in ENGINES
+        for engine in engines
     }
     return checked(seen, look.truth)

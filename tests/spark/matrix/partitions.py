@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from tests.spark.matrix.feature import Feature
-from tests.spark.matrix.table import Look, Table
+from tests.spark.matrix.table import BEFORE, Look, Table
 
 COLUMNS: Final = "id INT, item STRING, day DATE, at TIMESTAMP"
 ROWS: Final = (
@@ -61,7 +61,7 @@ def evolved(table: Table) -> Iterable[Look]:
     table.run("ALTER TABLE {t} REPLACE PARTITION FIELD days(at) WITH months(at)")
     table.insert(*MORE)
     yield table.now()
-    yield table.at_snapshot(old, "as of the snapshot before")
+    yield table.at_snapshot(old, BEFORE)
 
 
 def source_renamed(table: Table) -> Iterable[Look]:

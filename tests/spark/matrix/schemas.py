@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.spark.matrix.feature import Feature
-from tests.spark.matrix.table import Look, Table
+from tests.spark.matrix.table import BEFORE, Look, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Evolution:
         if self.after:
             table.insert(self.after)
         yield table.now()
-        yield table.at_snapshot(old, "as of the snapshot before")
+        yield table.at_snapshot(old, BEFORE)
 
 
 ALTERED: Final = {
@@ -129,7 +129,7 @@ def defaulted(table: Table) -> Iterable[Look]:
     update.commit()
     table.insert("(2, struct(2), NULL, 'pear')")
     yield table.now()
-    yield table.at_snapshot(old, "as of the snapshot before")
+    yield table.at_snapshot(old, BEFORE)
 
 
 def defaulted_inside(table: Table) -> Iterable[Look]:

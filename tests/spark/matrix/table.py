@@ -21,6 +21,10 @@ from tests.spark.matrix.shown import Shown
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+BEFORE: Final = "as of the snapshot before"
+"""The title of a look at what the table was one commit ago."""
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """One state of a table.

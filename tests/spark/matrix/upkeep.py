@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tests.spark.matrix.feature import Feature
-from tests.spark.matrix.table import Look, Table
+from tests.spark.matrix.table import BEFORE, Look, Table
 
 COLUMNS: Final = "id INT, item STRING"
 
@@ -26,7 +26,7 @@ def compacted(table: Table) -> Iterable[Look]:
     before = _commits(table)[-1]
     table.run("CALL {system}.rewrite_data_files(table => {q}, options => map('rewrite-all', 'true'))")
     yield table.now()
-    yield table.at_snapshot(before, "as of the snapshot before")
+    yield table.at_snapshot(before, BEFORE)
 
 
 def sorted_anew(table: Table) -> Iterable[Look]:
@@ -76,7 +76,7 @@ def rolled_back(table: Table) -> Iterable[Look]:
     first, _, last = _commits(table)
     table.run(f"CALL {{system}}.rollback_to_snapshot({{q}}, {first})")
     yield table.now()
-    yield table.at_snapshot(last, "as of the snapshot before")
+    yield table.at_snapshot(last, BEFORE)
 
 
 def set_back(table: Table) -> Iterable[Look]:

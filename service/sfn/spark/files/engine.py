@@ -19,10 +19,12 @@ from sfn.spark.files.deletes import Deletes
 from sfn.spark.files.history import History, history
 from sfn.spark.files.names import read_by
 from sfn.spark.files.plan import File, Plan, planned
+from sfn.spark.files.pruning import pruned
 from sfn.spark.files.relation import Reader
 from sfn.spark.files.schema import as_read, as_seen
 from sfn.spark.files.seen import seen
 from sfn.spark.files.spelling import Spelling
+from sfn.spark.filtering import parsed
 from sfn.spark.pinned import Pinned, pin
 
 
@@ -46,17 +48,19 @@ class FilesEngine:
         case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
         past = history(pinned.whole.schemas, pinned.whole.last_column_id)
         features.check_schema(where, pinned.schema, past, case_sensitive=case_sensitive)
-        plan = _plan(pinned, bounded(where, found.trust, found.opening))
+        plan = _plan(pinned, bounded(where, found.trust, found.opening), asked.row_filter)
         if not plan.plain and not plan.touched:
             return spark.createDataFrame([], StructType([as_seen(field) for field in pinned.schema.fields]))
         return _rows(spark, pinned, plan, past)
 
 
-def _plan(pinned: Pinned, io: FileIO) -> Plan:
+def _plan(pinned: Pinned, io: FileIO, row_filter: str | None) -> Plan:
     where = pinned.found.metadata_location
     entries: Sequence[ManifestEntry] = []
     if pinned.snapshot is not None:
         entries = manifests.live(io, pinned.snapshot, where)
+    if row_filter is not None:
+        entries = pruned(entries, parsed(row_filter), pinned.schema)
     features.check_files(where, (entry.data_file for entry in entries))
     footers.check(io, footers.in_doubt(entries, pinned.whole, pinned.schema), where)
     plan = planned(entries, vectors.read(io, entries, where))

@@ -7,10 +7,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from sfn.alone import Beside
-from sfn.facade import Namespace, Place
+from sfn.facade import Namespace, Place, Tree
 from sfn.facade.trees import tree
 from sfn.pointer.location import store_of
 from sfn.spark.asked import Asked
@@ -27,6 +27,7 @@ class Pins:
 
     def __init__(self) -> None:
         self._places: OrderedDict[str, Place] = OrderedDict()
+        self._trees: dict[tuple[str, str], Tree] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -40,7 +41,7 @@ class Pins:
 
     def add(self, asked: Asked, state: Settled) -> str:
         """The name under which a table is shown from now on."""
-        place = Place(tree(store_of(state.pointer.key), asked.options), asked.question, state.pointer)
+        place = Place(self._tree(store_of(state.pointer.key), asked.options), asked.question, state.pointer)
         # A number alone would tell nobody who reads a plan which table it is.
         name = f"{state.name}@{next(self._numbers)}"
         with self._lock:
@@ -48,6 +49,11 @@ class Pins:
             while len(self._places) > REMEMBERED:
                 self._places.popitem(last=False)
         return name
+
+    def _tree(self, root: str, options: Mapping[str, Any]) -> Tree:
+        """The files of a store: one for all tables there, as each has threads of its own."""
+        with self._lock:
+            return self._trees.setdefault((root, repr(sorted(options.items()))), tree(root, options))
 
 
 class Driver:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapreplace
 from typing import Final
 
 import pyarrow as pa
@@ -50,17 +51,15 @@ def planned(settled: Settled, which: BooleanExpression = AlwaysTrue()) -> list[F
     return tasks
 
 
-def grouped(tasks: Iterable[FileScanTask]) -> list[list[FileScanTask]]:
-    """The files, small ones together."""
-    groups: list[list[FileScanTask]] = []
-    left = 0
-    for task in sorted(tasks, key=lambda task: task.file.file_size_in_bytes, reverse=True):
-        cost = max(task.file.file_size_in_bytes, _OPENING)
-        if not groups or cost > left:
-            groups.append([])
-            left = _GROUP
-        groups[-1].append(task)
-        left -= cost
+def grouped(tasks: Sequence[FileScanTask]) -> list[list[FileScanTask]]:
+    """The files, small ones together: in as many groups as there must be, each of about the same size."""
+    sizes = [max(task.file.file_size_in_bytes, _OPENING) for task in tasks]
+    groups: list[list[FileScanTask]] = [[] for _ in range(min(len(tasks), -(-sum(sizes) // _GROUP)))]
+    filled = [(0, number) for number in range(len(groups))]
+    for size, index in sorted(zip(sizes, range(len(tasks)), strict=True), reverse=True):
+        total, number = filled[0]
+        groups[number].append(tasks[index])
+        heapreplace(filled, (total + size, number))
     return groups
 
 
