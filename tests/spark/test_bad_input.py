@@ -224,6 +224,7 @@ def test_arguments_that_have_no_such_form_are_told(spark: SparkSession, made: Re
     assert said(ref="audit", as_of="v1").startswith("either ref or as_of, not both")
     assert "a datetime with a time zone" in said(as_of=datetime(2026, 11, 25))  # noqa: DTZ001 - it is what is refused
     assert "a snapshot's id, a time, an Ordinal" in said(as_of=True)
+    assert said(row_filter="id >").startswith("a row_filter such as ")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -29,3 +29,5 @@ def test_a_session_is_had_as_often_as_it_is_asked_for(spark: SparkSession, monke
     for _ in range(2):
         assert sfn.spark.session(facade="http://127.0.0.1:8087/iceberg", token="t").version == spark.version  # noqa: S106 - an example
     assert spark.conf.get("spark.sql.catalog.sfn.uri") == "http://127.0.0.1:8087/iceberg"
+    for name in [name for name in spark.conf.getAll if name.startswith("spark.sql.catalog.sfn")]:
+        spark.conf.unset(name)
