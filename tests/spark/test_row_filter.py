@@ -29,7 +29,7 @@ FILTERS = {
     "price is nan": [3],
     "price is not nan": [1, 2],
     "place.town = 'Ulm'": [2],
-    '"a.b" = 3': [3],
+    '"a b" = 3': [3],
     "true": [1, 2, 3, 4],
     "false": [],
 }
@@ -41,7 +41,7 @@ def fixture_directory(spark: SparkSession, catalog: RestCatalogServer) -> str:
     name = f"lake.{TABLE}"
     spark.sql("CREATE NAMESPACE lake.filtered")
     spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, day DATE, item STRING, price DOUBLE, place STRUCT<town: STRING>, `a.b` INT) "
+        f"CREATE TABLE {name} (id BIGINT, day DATE, item STRING, price DOUBLE, place STRUCT<town: STRING>, `a b` INT) "
         "USING iceberg"
     )
     for row in (
