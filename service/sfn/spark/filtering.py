@@ -105,7 +105,8 @@ class _Columns(BooleanExpressionVisitor[Column]):
             case IsNaN():
                 return f.isnan(column)
             case NotNaN():
-                return ~f.isnan(column)
+                # As of every other comparison, nothing holds for a null.
+                return column.isNotNull() & ~f.isnan(column)
             case In() | NotIn():
                 is_in = column.isin([literal.value for literal in predicate.literals])
                 return is_in if isinstance(predicate, In) else ~is_in

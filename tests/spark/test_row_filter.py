@@ -1,0 +1,87 @@
+"""A filter that is given to `read`: all engines show the same rows, and `files` opens no file without any of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sfn.spark
+from sfn.demo.fixture import RestCatalogServer
+from sfn.spark.reading import ENGINES
+from tests.spark.beside import published
+
+TABLE = "filtered.orders"
+FILTERS = {
+    "id = 2": [2],
+    "id != 2": [1, 3, 4],
+    "id > 1 and id <= 3": [2, 3],
+    "id < 2 or id >= 4": [1, 4],
+    "not (id = 1)": [2, 3, 4],
+    "id in (1, 4)": [1, 4],
+    "id not in (1, 4)": [2, 3],
+    "day = '2026-11-02'": [2],
+    "item is null": [4],
+    "item is not null": [1, 2, 3],
+    "item like 'ap%'": [1, 3],
+    "item not like 'ap%'": [2],
+    "price is nan": [3],
+    "price is not nan": [1, 2],
+    "place.town = 'Ulm'": [2],
+    '"a b" = 3': [3],
+    "true": [1, 2, 3, 4],
+    "false": [],
+}
+
+
+@pytest.fixture(name="directory", scope="module")
+def fixture_directory(spark: SparkSession, catalog: RestCatalogServer) -> str:
+    """A table with a file for each of four rows."""
+    name = f"lake.{TABLE}"
+    spark.sql("CREATE NAMESPACE lake.filtered")
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, day DATE, item STRING, price DOUBLE, place STRUCT<town: STRING>, `a b` INT) "
+        "USING iceberg"
+    )
+    for row in (
+        "(1, DATE '2026-11-01', 'apple', 1.5D, named_struct('town', 'Bonn'), 1)",
+        "(2, DATE '2026-11-02', 'pear', 2D, named_struct('town', 'Ulm'), 2)",
+        "(3, DATE '2026-11-03', 'apricot', double('NaN'), NULL, 3)",
+        "(4, NULL, NULL, NULL, NULL, NULL)",
+    ):
+        spark.sql(f"INSERT INTO {name} VALUES {row}")
+    with catalog.client() as client:
+        return published(client, TABLE)
+
+
+@pytest.mark.parametrize("row_filter", FILTERS)
+def test_the_rows_are_those_that_it_holds_for(spark: SparkSession, directory: str, row_filter: str) -> None:
+    found = {}
+    for engine in ENGINES[:2]:
+        rows = sfn.spark.read(spark, directory, engine=engine.name, row_filter=row_filter)
+        found[engine.name] = sorted(row.id for row in rows.collect())
+    assert found == dict.fromkeys(found, FILTERS[row_filter])
+
+
+def test_the_data_source_takes_it_too(spark: SparkSession, directory: str) -> None:
+    rows = sfn.spark.read(spark, directory, engine="sfn", row_filter="id > 1 and item like 'ap%'")
+    assert [row.id for row in rows.collect()] == [3]
+
+
+def test_files_without_such_rows_are_not_opened(spark: SparkSession, catalog: RestCatalogServer) -> None:
+    spark.sql("CREATE TABLE lake.filtered.gone (id BIGINT) USING iceberg")
+    for number in (1, 2):
+        spark.sql(f"INSERT INTO lake.filtered.gone VALUES ({number})")
+    with catalog.client() as client:
+        directory = published(client, "filtered.gone")
+    first = min(Path(directory).rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    first.unlink()
+    rows = sfn.spark.read(spark, directory, engine="files", row_filter="id = 2")
+    assert [row.id for row in rows.collect()] == [2]
+
+
+@pytest.mark.parametrize("row_filter", ["id >", "nope = 1", "id = 'x'"])
+def test_one_that_does_not_fit_is_quoted(spark: SparkSession, directory: str, row_filter: str) -> None:
+    with pytest.raises(ValueError, match="row_filter"):
+        sfn.spark.read(spark, directory, engine="files", row_filter=row_filter)
