@@ -33,11 +33,17 @@ class DefaultSource(DataSource):
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
-        return self._timeline.reader(schema)
+        from sfn.spark.source.timeline import checked
+        from sfn.spark.source.timeline_readers import TimelineReader
+
+        return TimelineReader(self._timeline, checked(schema))
 
     @override
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return self._timeline.stream_reader(schema)
+        from sfn.spark.source.timeline import checked
+        from sfn.spark.source.timeline_readers import TimelineStream
+
+        return TimelineStream(self._timeline, checked(schema))
 
 
 def _timeline(options: dict[str, str]) -> Timeline:

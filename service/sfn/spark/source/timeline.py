@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from sfn.errors import nearest
@@ -80,18 +79,6 @@ class Timeline:
             allowed=asked.allowed,
             storage_options=asked.options,
         )
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads all of it."""
-        from sfn.spark.source.timeline_readers import TimelineReader
-
-        return TimelineReader(self, checked(schema))
-
-    def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
-        """What reads it as it grows."""
-        from sfn.spark.source.timeline_readers import TimelineStream
-
-        return TimelineStream(self, checked(schema))
 
 
 def rendered(entry: Entry, names: tuple[str, ...]) -> Row:
