@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
+from pyspark_sfn_log import DefaultSource
 from sfn.errors import CommitNotFound
 from sfn.pointer.document import render_ordinal
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming
@@ -189,6 +190,6 @@ def test_an_option_that_is_none_is_told(committed: Committed) -> None:
     with pytest.raises(ValueError, match="did you mean startingOrdinal"):
         stream(committed, startingOrdinals="earliest")
     with pytest.raises(ValueError, match="for streams"):
-        Timeline({"path": committed.directory, "startingOrdinal": "latest"}).reader(SCHEMA)
+        DefaultSource({"path": committed.directory, "startingOrdinal": "latest"}).reader(SCHEMA)
     with pytest.raises(ValueError, match="'ordinals' is none; did you mean ordinal"):
-        Timeline({"path": committed.directory}).reader(StructType([StructField("ordinals", StringType())]))
+        DefaultSource({"path": committed.directory}).reader(StructType([StructField("ordinals", StringType())]))
