@@ -95,7 +95,7 @@ async def test_wrong_settings_are_findings_too_and_2(tmp_path: Path) -> None:
             "receiver",
             "--roles: expected worker among them, as one process alone has an inbox in SQLite, found receiver",
         ),
-        ("reciever", "--roles: expected some of receiver, worker, gateway, admin, found 'reciever'"),
+        ("reciever", "--roles: expected some of receiver, worker, gateway, facade, admin, found 'reciever'"),
     ],
 )
 async def test_roles_that_would_not_be_served_are_findings_and_2(tmp_path: Path, roles: str, said: str) -> None:

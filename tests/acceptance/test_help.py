@@ -14,6 +14,7 @@ COMMANDS = [
     ("serve",),
     ("check",),
     ("demo",),
+    ("facade",),
     ("resolve",),
     ("history",),
     ("inspect",),
@@ -32,7 +33,7 @@ COMMANDS = [
     ("adopt",),
     ("retire",),
 ]
-WITHOUT_SERVICE = {"serve", "check", "demo", "resolve", "history", "inspect", "verify", "healthcheck"}
+WITHOUT_SERVICE = {"serve", "check", "demo", "facade", "resolve", "history", "inspect", "verify", "healthcheck"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

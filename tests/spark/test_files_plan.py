@@ -86,7 +86,7 @@ def test_a_file_that_is_listed_twice_is_noticed() -> None:
     ("file", "found"),
     [
         (entry("a", 1, DataFileContent.EQUALITY_DELETES), "equality deletes"),
-        (entry("a", 1, kind=FileFormat.AVRO), "data in AVRO files"),
+        (entry("a", 1, kind=FileFormat.AVRO), "data in Avro files"),
         (entry("a", 1, DataFileContent.POSITION_DELETES, kind=FileFormat.ORC), "position deletes in ORC files"),
         (entry("a", 1, key=b"k"), "an encrypted file"),
     ],

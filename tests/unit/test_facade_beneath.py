@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from sfn.errors import NotPermitted, TooManyFiles, Unreachable, Unsafe
+from sfn.errors import SfnError, TooManyFiles, Unreachable, Unsafe
 from sfn.facade import beneath
 from sfn.facade.beneath import Beneath
 from sfn.facade.openat2 import opened
+from tests.promises.stores import NOBODY, told
 
 SECRET = b"secret of the machine"
 
@@ -144,11 +147,24 @@ def test_a_folder_of_too_many_files_is_told(place: Path, monkeypatch: pytest.Mon
     assert listed(place) == (set(), {"t"}, set())
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read all")
-def test_what_nobody_may_read_is_told(place: Path) -> None:
-    (place / "t" / "x").chmod(0)
-    with pytest.raises(NotPermitted):
-        read(place, "t/x")
+def test_what_nobody_may_read_is_told() -> None:
+    with TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        (place / "x").touch(0)
+        (place / "closed").mkdir(0)
+        assert told(refused_to_nobody, place) == ["NotPermitted", "NotPermitted"]
+
+
+def refused_to_nobody(place: Path, answer: Connection) -> None:
+    if os.geteuid() == 0:
+        os.setuid(NOBODY)
+    refusals: list[str] = []
+    for look in (read, listed):
+        with pytest.raises(SfnError) as refused:
+            look(place, "x" if look is read else "closed/")
+        refusals.append(type(refused.value).__name__)
+    answer.send(refusals)
 
 
 def test_no_descriptor_is_left_open(place: Path) -> None:
