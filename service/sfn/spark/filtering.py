@@ -121,8 +121,12 @@ class _Columns(BooleanExpressionVisitor[Column]):
 
     def _column(self, name: str) -> Column:
         if name in self._names:
-            return f.col(f"`{name}`")
+            return f.col(_quoted(name))
         first, *parts = name.split(".")
         if first not in self._names:
             raise ValueError(f"a row_filter of the table's columns, {', '.join(self._names)}: {name!r}")
-        return reduce(Column.getField, parts, f.col(f"`{first}`"))
+        return reduce(Column.getField, parts, f.col(_quoted(first)))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

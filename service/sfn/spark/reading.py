@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sfn.errors import NotSupported, nearest
+from sfn.errors import NotInstalled, NotSupported, nearest
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
 from sfn.spark.files.engine import FilesEngine
@@ -49,8 +49,8 @@ def read(
         as_of: another state: a snapshot's id (int), a time (aware datetime), an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), or
             a branch or tag.
         engine: `iceberg`, `files`, `sfn`, or `auto`: the first of them that can.
-        row_filter: which rows, as PyIceberg's `Table.scan` takes it: `files` then opens no file that has none of them,
-            as the other engines do where Spark is told by `where`.
+        row_filter: which rows, as PyIceberg's `Table.scan` takes it: `files` then opens no file that the statistics of
+            its columns rule out. It can't tell that from `where`.
         uuid: the table's uuid, instead of its identifier or as well.
         allowed: prefixes below which files may lead, beside the directory; see `sfn.resolve`.
         storage_options: what fsspec's driver is given for SFN files and metadata. Spark reads data with its own.
@@ -79,7 +79,7 @@ def _chosen(spark: SparkSession, what: Asked, engine: str) -> DataFrame:
             continue
         try:
             return one.read(spark, what)
-        except NotSupported as refusal:
+        except (NotSupported, NotInstalled) as refusal:
             refusals.append(f"{one.name}: {refusal.found}")
     raise NotSupported(what.directory, expected="a table that one of the engines can read", found="; ".join(refusals))
 

@@ -37,13 +37,13 @@ def in_doubt(entries: Iterable[ManifestEntry], whole: TableMetadata, schema: Sch
     is_mapped = TableProperties.DEFAULT_NAME_MAPPING in whole.properties
     columns = {field.field_id for field in schema.fields}
     by_spec = {number: _identities(spec) & columns for number, spec in whole.specs().items()}
-    chosen: dict[tuple[int | None, int], tuple[str, set[int]]] = {}
+    chosen: dict[tuple[int | None, int, frozenset[int]], tuple[str, set[int]]] = {}
     for entry in entries:
         file = entry.data_file
         if is_data(file):
             uncounted = by_spec[file.spec_id] - (file.value_counts or {}).keys()
             if is_mapped or uncounted:
-                chosen.setdefault((entry.snapshot_id, file.spec_id), (file.file_path, uncounted))
+                chosen.setdefault((entry.snapshot_id, file.spec_id, frozenset(uncounted)), (file.file_path, uncounted))
     return dict(chosen.values())
 
 

@@ -74,7 +74,7 @@ class Reader:
             log.write_text("\n".join(["v1", *(_entry(uri, size) for uri, size in files)]))
             reader = self._session.read().schema(self._caller.parseDataType(schema.json()))
             # There are no partitions of Spark's to be found in the paths.
-            read = reader.option("recursiveFileLookup", "true").format("parquet").load(Path(folder).as_uri())
+            read = reader.option("recursiveFileLookup", "true").format("parquet").load(f"file:{folder}")
         return DataFrame(self._caller.baseRelationToDataFrame(read.queryExecution().analyzed().relation()), self._spark)
 
 

@@ -53,7 +53,10 @@ class Pins:
     def _tree(self, root: str, options: Mapping[str, Any]) -> Tree:
         """The files of a store: one for all tables there, as each has threads of its own."""
         with self._lock:
-            return self._trees.setdefault((root, repr(sorted(options.items()))), tree(root, options))
+            key = root, repr(sorted(options.items()))
+            if key not in self._trees:
+                self._trees[key] = tree(root, options)
+            return self._trees[key]
 
 
 class Driver:

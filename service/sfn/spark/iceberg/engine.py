@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Final
 
 from pyspark.errors import UnsupportedOperationException
@@ -22,6 +23,7 @@ OPTIONS: Final = "spark.sfn.iceberg."
 URI, TOKEN = "spark.sfn.facade.uri", "spark.sfn.facade.token"
 """A facade elsewhere, instead of the driver's own, and a reader's token of it."""
 
+_DIGITS: Final = 12
 _KEY: Final = "spark.sql.catalog."
 _CATALOG: Final = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".cache-enabled": "false"}
 
@@ -43,14 +45,14 @@ class IcebergEngine:
         if uri:
             remote = Remote(uri, spark.conf.get(TOKEN, "") or "")
             name = remote.check(asked)
-            _configure(spark, FACADE, remote)
-            return _table(_elsewhere(spark.read, asked), asked, FACADE, "dir", name)
+            catalog = _configured(spark, FACADE, remote)
+            return _table(_elsewhere(spark.read, asked), asked, catalog, "dir", name)
         state = settled(asked)
         own = driver.driver()
-        _configure(spark, PINNED, Remote(own.facade.url, own.facade.token))
+        catalog = _configured(spark, PINNED, Remote(own.facade.url, own.facade.token))
         name = own.pins.add(asked, state)
         reader = spark.read if state.version is None else spark.read.option("versionAsOf", state.version)
-        return _table(reader, asked, PINNED, *driver.NAMESPACE, name)
+        return _table(reader, asked, catalog, *driver.NAMESPACE, name)
 
 
 def _table(reader: DataFrameReader, asked: Asked, *names: str) -> DataFrame:
@@ -66,14 +68,17 @@ def _table(reader: DataFrameReader, asked: Asked, *names: str) -> DataFrame:
         raise NotSupported(asked.directory, expected="columns of types that Spark has", found=found) from error
 
 
-def _configure(spark: SparkSession, catalog: str, facade: Remote) -> None:
-    """Tell the session of a catalog: Spark opens it when it is first asked for."""
+def _configured(spark: SparkSession, name: str, facade: Remote) -> str:
+    """Tell the session of a catalog, which has another name with other properties: Spark opens one but once."""
     properties = _CATALOG | {".uri": facade.uri} | ({".token": facade.token} if facade.token else {})
     own = {
         f".{key.removeprefix(OPTIONS)}": value for key, value in spark.conf.getAll.items() if key.startswith(OPTIONS)
     }
-    for key, value in (properties | own).items():
+    told = properties | own
+    catalog = f"{name}_{sha256(repr(sorted(told.items())).encode()).hexdigest()[:_DIGITS]}"
+    for key, value in told.items():
         spark.conf.set(f"{_KEY}{catalog}{key}", value)
+    return catalog
 
 
 def _elsewhere(reader: DataFrameReader, asked: Asked) -> DataFrameReader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
@@ -50,7 +50,7 @@ class Remote:
     """
 
     uri: str
-    token: str = ""
+    token: str = field(default="", repr=False)
 
     def check(self, asked: Asked) -> str:
         """The name of the table in the facade's namespace of directories.

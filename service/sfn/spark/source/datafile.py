@@ -113,7 +113,9 @@ def _filter(which: BooleanExpression, table: Schema, file: Schema) -> pc.Express
     if isinstance(which, AlwaysTrue):
         return None
     bound = bind(table, which, case_sensitive=True)
-    if not extract_field_ids(bound) <= file.field_ids:
+    used = extract_field_ids(bound)
+    # A column that was widened since would have its literal made to fit the old type, by rounding if need be.
+    if not used <= file.field_ids or any(file.find_type(one) != table.find_type(one) for one in used):
         return None
     own = translate_column_names(bound, file, case_sensitive=True)
     return expression_to_pyarrow(bind(file, own, case_sensitive=True), file)

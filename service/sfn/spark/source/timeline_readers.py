@@ -82,7 +82,10 @@ class TimelineStream(DataSourceStreamReader):
 
     @override
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        entries = self._between(start, end) if start != end else ()
+        # Where no commit was that late at first, the offset does not tell where to begin.
+        first = self._timeline.start if isinstance(self._timeline.start, int) else 0
+        between = self._between(start, end) if start != end else ()
+        entries = [entry for entry in between if entry.ordinal >= first]
         return [Told(tuple(rendered(entry, self._names) for entry in entries))] if entries else []
 
     @override
