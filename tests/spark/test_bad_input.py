@@ -131,6 +131,17 @@ def test_a_facade_that_does_not_answer_is_told(spark: SparkSession, made: RealTa
         assert text.endswith(f"set {URI} and {TOKEN}, or unset them: then the driver has a facade itself")
 
 
+def test_a_facade_that_has_moved_is_asked_where_it_is_now(spark: SparkSession, made: RealTable) -> None:
+    folders = Folders([f"file://{Path(made.directory).parent}"])
+    for _ in range(2):
+        facade = Beside(folders)
+        with told(spark, spark_sfn_facade_uri=facade.url, spark_sfn_facade_token=facade.token):
+            for asked, ids in (({}, [1, 2]), ({"ref": "v1"}, [1]), ({"as_of": made.tagged}, [1])):
+                rows = sfn.spark.read(spark, made.directory, engine="iceberg", **asked)
+                assert sorted(row.id for row in rows.collect()) == ids
+        facade.stop()
+
+
 def test_a_facade_elsewhere_says_what_it_does_not_show(spark: SparkSession, made: RealTable, tmp_path: Path) -> None:
     facade = Beside(Folders([f"file://{Path(made.directory).parent}"]))
     try:

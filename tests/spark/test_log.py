@@ -116,6 +116,14 @@ def test_a_stream_begins_where_it_is_told(committed: Committed) -> None:
         batch_of(committed, "yesterday")
 
 
+def test_a_stream_that_is_to_begin_later_passes_over_what_comes_before(committed: Committed) -> None:
+    committed.commit()
+    reader = stream(committed, startingOrdinal="20991231T000000000")
+    start = reader.initialOffset()
+    committed.commit()
+    assert batch(reader, start, reader.latestOffset()) == []
+
+
 def batch_of(committed: Committed, starting: str) -> list[str]:
     reader = stream(committed, startingOrdinal=starting)
     return batch(reader, reader.initialOffset(), reader.latestOffset())

@@ -25,6 +25,7 @@ from pyiceberg.types import (
     DecimalType,
     DoubleType,
     FixedType,
+    FloatType,
     IntegerType,
     LongType,
     NestedField,
@@ -160,6 +161,16 @@ def test_a_uuid_is_text_wherever_it_stands(catalog: SqlCatalog) -> None:
     texts = ["00010203-0405-0607-0809-0a0b0c0d0e0f", None, "ffffffff-ffff-ffff-ffff-ffffffffffff"]
     assert [row["u"] for row in rows_read(directory)] == texts
     assert [row["id"] for row in rows_read(directory, [spark.EqualTo(("u",), texts[0])])] == [1, 2, 3]
+
+
+def test_a_filter_of_a_widened_column_is_not_made_to_fit_old_files(catalog: SqlCatalog) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "c", FloatType()))
+    table = catalog.create_table("n.t", schema)
+    table.append(pa.table({"id": [1], "c": pa.array([0.1], pa.float32())}))
+    with table.update_schema() as update:
+        update.update_column("c", DoubleType())
+    # A tenth is more as a float than it is as a double.
+    assert [row["id"] for row in rows_read(beside(table, "n.t"), [spark.GreaterThan(("c",), 0.1)])] == [1]
 
 
 def test_a_type_that_spark_lacks_is_refused_by_name(catalog: SqlCatalog) -> None:
