@@ -9,6 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from sfn.cli import app
+from sfn.cli.facade import canonical_root
+
+
+@pytest.mark.parametrize("root", ["s3://bucket", "s3://bucket/", "gs://bucket/lake", "memory://lake"])
+def test_a_root_may_be_a_whole_bucket(root: str) -> None:
+    assert canonical_root(root) == root.rstrip("/")
 
 
 @pytest.mark.parametrize(
@@ -19,7 +25,8 @@ from sfn.cli import app
         (["{folder}/file"], "a folder below which tables lie"),
         (["{folder}", "{folder}/none"], "a folder below which tables lie"),
         (["local://{folder}"], "a path or a file: URL"),
-        (["/"], "without empty"),
+        (["/"], "the whole machine"),
+        (["s3:///warehouse"], "a bucket or container"),
         ([""], "a path or a URL of a directory"),
         (["s3://bucket/%2e%2e/x"], "encoded separator"),
         (["{folder}", "--tls-key", "{folder}/file"], "found one of them alone"),

@@ -52,7 +52,7 @@ def test_each_refusal_says_what_its_client_is_to_do() -> None:
         Missing: (404, NO_NAMESPACE),
         Rejected: (400, None),
         Unsafe: (403, None),
-        NotPermitted: (403, None),
+        NotPermitted: (500, None),
         Ambiguous: (400, None),
         NotInstalled: (500, None),
         Unreachable: (503, None),

@@ -11,7 +11,18 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from typing_extensions import override
 
-from sfn.errors import NotPermitted, Permanent, Scope, Transient, Trouble, Unreachable, Unsafe
+from sfn.errors import (
+    DeniedHere,
+    DeniedNow,
+    NotPermitted,
+    Permanent,
+    Scope,
+    Transient,
+    Trouble,
+    Unaccepted,
+    Unreachable,
+    Unsafe,
+)
 from sfn.facade import Tree
 from sfn.facade.trees import Stored, tree
 from sfn.store.memory import MemoryStore
@@ -155,7 +166,13 @@ class Failing(MemoryStore):
 
 @pytest.mark.parametrize(
     ("kind", "scope", "told"),
-    [(Transient, Scope.STORE, Unreachable), (Permanent, Scope.STORE, Unreachable)],
+    [
+        (Transient, Scope.STORE, Unreachable),
+        (Permanent, Scope.STORE, Unreachable),
+        (Unaccepted, Scope.STORE, NotPermitted),
+        (DeniedNow, Scope.STORE, NotPermitted),
+        (DeniedHere, Scope.TABLE, NotPermitted),
+    ],
 )
 async def test_a_store_s_trouble_is_told_as_a_reader_knows_it(
     kind: type[Trouble], scope: Scope, told: type[Exception]
@@ -166,4 +183,3 @@ async def test_a_store_s_trouble_is_told_as_a_reader_knows_it(
         await one.read("s3://lake/w/x", 10)
     with pytest.raises(told):
         await one.list("s3://lake/w/", 10)
-    assert not issubclass(told, NotPermitted)

@@ -71,7 +71,9 @@ def facade(
 
     level, most = _level(log_level), _bytes(metadata_limit)
     try:
-        folders = Folders([_root(text) for text in roots], storage_options or {}, None, by_directory, None, most)
+        folders = Folders(
+            [canonical_root(text) for text in roots], storage_options or {}, None, by_directory, None, most
+        )
     except SfnError as error:
         typer.echo(safe(str(error)), err=True)
         raise typer.Exit(WRONG_USAGE) from None
@@ -81,21 +83,27 @@ def facade(
     raise typer.Exit(alone.run(folders, door, level))
 
 
-def _root(text: str) -> str:
+def canonical_root(text: str) -> str:
     """The canonical URL of a root.
 
     Raises:
         SfnError: it is none, or no folder of this machine.
     """
-    from sfn.errors import NoDirectory, SfnError
+    from sfn.errors import LocationRefused, NoDirectory, SfnError
     from sfn.pointer.location import scheme_of, sound
     from sfn.reader.files import directory_url
 
     try:
         url = directory_url(text)
-        sound(url)
+        # Of a table below it, for a root may be a whole bucket.
+        sound(f"{url}/table")
     except ValueError as error:
         raise SfnError("ROOT", expected=str(error), found="another") from None
+    except LocationRefused as refused:
+        raise SfnError(text, expected=refused.expected, found=refused.found, remedy="check the path or URL") from None
+    if url == "file://":
+        remedy = "name the folders that hold the tables"
+        raise SfnError(text, expected="a folder below which tables lie", found="the whole machine", remedy=remedy)
     if scheme_of(url) == "local":
         # fsspec's other name for this machine follows links wherever they lead.
         raise SfnError(text, expected="a path or a file: URL", found="another spelling of this machine's files")

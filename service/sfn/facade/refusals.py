@@ -53,11 +53,12 @@ def told(error: SfnError) -> tuple[HTTPStatus, str | None]:
             return HTTPStatus(error.status), None
         case _ if isinstance(error, ABSENT):
             return HTTPStatus.NOT_FOUND, NO_TABLE
-        case Unsafe() | NotPermitted():
+        case Unsafe():
             return HTTPStatus.FORBIDDEN, None
         case Ambiguous():
             return HTTPStatus.BAD_REQUEST, None
-        case NotInstalled():
+        case NotInstalled() | NotPermitted():
+            # It is the facade itself that may not read, and its operator who must know: no reader's token helps.
             return HTTPStatus.INTERNAL_SERVER_ERROR, None
         case Unreachable() | Transient():
             return HTTPStatus.SERVICE_UNAVAILABLE, None
