@@ -128,11 +128,18 @@ def test_a_table_that_was_rolled_back_is_refused(spark: SparkSession, catalog: R
     with catalog.client() as client:
         changing = Changing(spark, client, "changes.rolled")
         changing.run(
-            "CREATE TABLE {} (id BIGINT) USING iceberg", "INSERT INTO {} VALUES (1)", "INSERT INTO {} VALUES (2)"
+            "CREATE TABLE {} (id BIGINT) USING iceberg",
+            "INSERT INTO {} VALUES (1)",
+            "INSERT OVERWRITE {} VALUES (2)",
+            "INSERT INTO {} VALUES (3)",
         )
         table = client.load_table(changing.name)
-        table.manage_snapshots().rollback_to_snapshot(int(changing.snapshots[1] or 0)).commit()
-        table.append(pa.table({"id": [3]}))
+        table.manage_snapshots().rollback_to_snapshot(int(changing.snapshots[2] or 0)).commit()
+        table.append(pa.table({"id": [4]}))
         beside(client.load_table(changing.name), changing.name, ORDINAL)
+    # What was overwritten before that is not to blame.
     with pytest.raises(NotSupported, match="rolled back"):
-        changing.between(2)
+        changing.between(3)
+    assert len(changing.between(2)) == 1
+    with pytest.raises(NotSupported, match=f"snapshot {changing.snapshots[2]} has the operation overwrite"):
+        changing.between(1)

@@ -72,16 +72,28 @@ def between(start: int | None, after: Pinned, *, only_appends: bool) -> list[Sna
     Raises:
         NotSupported, CommitNotFound: as of `changes`.
     """
+    since = _ancestry(start, after)
+    # A commit is to blame only if it came after the start, which nobody knows before the way there is found.
+    for one in since:
+        if not only_appends and (one.summary is None or one.summary.operation not in _HARMLESS):
+            raise _not_appended(one, after)
+    return since
+
+
+def _ancestry(start: int | None, after: Pinned) -> list[Snapshot]:
+    """A table's present snapshot and what it came of, down to the one right after the start."""
+    known = {one.snapshot_id: one for one in after.whole.snapshots}
     since: list[Snapshot] = []
     at = after.snapshot
     while at is not None and at.snapshot_id != start:
-        if not only_appends and (at.summary is None or at.summary.operation not in _HARMLESS):
-            raise _not_appended(at, after)
         since.append(at)
-        if at.parent_snapshot_id == start:
+        parent = at.parent_snapshot_id
+        if parent == start:
             # That one itself may have expired.
             return since
-        at = _parent(at, after)
+        if parent is not None and parent not in known:
+            raise _expired(parent, at, after)
+        at = None if parent is None else known[parent]
     if start is not None and at is None:
         raise NotSupported(
             after.found.metadata_location,
@@ -92,17 +104,13 @@ def between(start: int | None, after: Pinned, *, only_appends: bool) -> list[Sna
     return since
 
 
-def _parent(at: Snapshot, after: Pinned) -> Snapshot | None:
-    number = at.parent_snapshot_id
-    parent = None if number is None else after.whole.snapshot_by_id(number)
-    if parent is None and number is not None:
-        raise CommitNotFound(
-            after.found.metadata_location,
-            expected=f"snapshot {number}, before {at.snapshot_id}",
-            found="that it has expired",
-            remedy="begin at a later Ordinal, or keep snapshots longer (`history.expire.max-snapshot-age-ms`)",
-        )
-    return parent
+def _expired(number: int, child: Snapshot, after: Pinned) -> CommitNotFound:
+    return CommitNotFound(
+        after.found.metadata_location,
+        expected=f"snapshot {number}, before {child.snapshot_id}",
+        found="that it has expired",
+        remedy="begin at a later Ordinal, or keep snapshots longer (`history.expire.max-snapshot-age-ms`)",
+    )
 
 
 def _not_appended(at: Snapshot, after: Pinned) -> NotSupported:
