@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import sfn.spark
 from sfn.alone import Beside
@@ -242,3 +242,18 @@ def test_arguments_that_have_no_such_form_are_told(spark: SparkSession, made: Re
 def test_a_snapshot_that_is_none_is_told_with_those_that_are(engine: str, spark: SparkSession, made: RealTable) -> None:
     text = refusal(CommitNotFound, lambda: sfn.spark.read(spark, made.directory, as_of=7, engine=engine))
     assert f"{made.audit}; ask for one of these" in text
+
+
+@pytest.mark.parametrize("value", [b"hushed", datetime(2026, 11, 25), {"more": {"hushed"}}])  # noqa: DTZ001 - as given
+def test_a_storage_option_that_can_go_to_no_other_process_is_told(
+    value: object, spark: SparkSession, made: RealTable
+) -> None:
+    storage_options = {"anon": True, "secret": value}
+
+    def read(engine: str) -> DataFrame:
+        return sfn.spark.read(spark, made.directory, engine=engine, storage_options=storage_options)
+
+    text = refusal(NotSupported, lambda: read("sfn"))
+    assert f"found one that is none: 'secret', {type(value).__name__}; give it as JSON has it" in text
+    assert "hushed" not in text
+    assert read("files").columns == read("auto").columns

@@ -151,7 +151,8 @@ def test_a_state_is_named_as_in_read(options: dict[str, str], ids: set[int], mad
         ({"columns": "id, id"}, "each column once"),
         ({"ref": "audit", "asOf": "v1"}, "either ref or as_of"),
         ({"asOf": "2026-11-25T12:00:00"}, "a time zone"),
-        ({"storageOptions": "[]"}, "a JSON object"),
+        ({"storageOptions": "[]"}, "a JSON object, not list"),
+        ({"storageOptions": "{'anon': True}"}, "a JSON object, as json.dumps writes it"),
         ({"filterPushdown": "yes"}, "true or false"),
     ],
 )

@@ -117,13 +117,14 @@ def _as_of(text: str) -> int | str | datetime:
 
 
 def _json(option: str, text: str, kind: type) -> Any:  # noqa: ANN401 - any JSON
+    expected = f"a JSON {'object' if kind is dict else 'array'}"
     try:
         value = json.loads(text)
     except ValueError as error:
         # The text may hold secrets.
-        raise ValueError(f"option {option}: JSON: {error}") from None
+        raise ValueError(f"option {option}: {expected}, as json.dumps writes it: {error}") from None
     if not isinstance(value, kind):
-        raise ValueError(f"option {option}: a JSON {'object' if kind is dict else 'array'}, not {type(value).__name__}")
+        raise ValueError(f"option {option}: {expected}, not {type(value).__name__}")
     return value
 
 

@@ -13,6 +13,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
+from sfn.errors import NotSupported
 from sfn.reader.opening import Opening
 from sfn.reader.table import bounded
 from sfn.reader.trust import Trust
@@ -61,18 +62,35 @@ class Settled:
         return bounded(self.location, Trust(self.directory, self.allowed), Opening(self.directory, self.options))
 
     def text(self) -> str:
-        """It, for an option of Spark's."""
+        """It, for an option of Spark's.
+
+        Raises:
+            NotSupported: an option of the store's driver can't be written down.
+        """
         body = {
             "location": self.location,
             # PyIceberg 0.12 writes none of version 3, and so says that there is no text of it.
             "metadata": IcebergBaseModel.model_dump_json(self.metadata, exclude_none=True),
             "directory": self.directory,
             "allowed": self.allowed,
-            "options": self.options,
+            "options": {name: self._told(name, value) for name, value in self.options.items()},
             "after": self.after,
             "is_appended": self.is_appended,
         }
         return json.dumps(body)
+
+    def _told(self, name: str, value: object) -> object:
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError):
+            # It may be a secret, and so may what the encoder says of it.
+            raise NotSupported(
+                self.directory,
+                expected="storage_options that are JSON, as they go to Spark's Python processes",
+                found=f"one that is none: {name!r}, {type(value).__name__}",
+                remedy="give it as JSON has it, or use engine='files' or engine='iceberg'",
+            ) from None
+        return value
 
     @classmethod
     def of(cls, text: str) -> Self:
