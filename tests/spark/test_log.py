@@ -19,6 +19,7 @@ from pyspark_sfn_log import DefaultSource
 from sfn.errors import CommitNotFound
 from sfn.pointer.document import render_ordinal
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming
+from sfn.spark.source.options import STORAGE
 from sfn.spark.source.timeline import SCHEMA, Row, Timeline
 from sfn.spark.source.timeline_readers import Offset, TimelineStream
 from tests.spark.beside import beside, dropped
@@ -175,7 +176,7 @@ def test_a_batch_of_spark_has_all_that_is_known(spark: SparkSession, committed: 
 def test_a_stream_of_spark_goes_on_where_it_ended(spark: SparkSession, committed: Committed, tmp_path: Path) -> None:
     def frame() -> DataFrame:
         told = spark.readStream.format("sfn-log").schema("metadata_location STRING, ordinal STRING")
-        return told.load(committed.directory)
+        return told.option(STORAGE, '{"key": "hushed"}').load(committed.directory)
 
     def started(trigger: dict[str, bool] | dict[str, str]) -> StreamingQuery:
         writer = frame().writeStream.format("parquet").option("checkpointLocation", f"{tmp_path}/checkpoint")
@@ -192,6 +193,9 @@ def test_a_stream_of_spark_goes_on_where_it_ended(spark: SparkSession, committed
     started({"availableNow": True}).awaitTermination(60)
     rows = spark.read.parquet(f"{tmp_path}/sink").orderBy("ordinal").collect()
     assert [row.metadata_location for row in rows] == committed.locations
+    kept = [file for name in ("checkpoint", "sink") for file in (tmp_path / name).rglob("*") if file.is_file()]
+    assert any(committed.locations[-1].encode() in file.read_bytes() for file in kept)
+    assert not any(b"hushed" in file.read_bytes() for file in kept)
 
 
 def test_an_option_that_is_none_is_told(committed: Committed) -> None:

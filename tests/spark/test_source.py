@@ -15,6 +15,7 @@ from pyspark.sql.functions import col
 import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import NotSupported
+from sfn.spark.source.options import STORAGE
 from sfn.spark.source.rows import Rows
 from tests.spark.beside import published
 from tests.spark.rows_read import rows_read
@@ -151,14 +152,30 @@ def test_a_state_is_named_as_in_read(options: dict[str, str], ids: set[int], mad
         ({"columns": "id, id"}, "each column once"),
         ({"ref": "audit", "asOf": "v1"}, "either ref or as_of"),
         ({"asOf": "2026-11-25T12:00:00"}, "a time zone"),
-        ({"storageOptions": "[]"}, "a JSON object, not list"),
-        ({"storageOptions": "{'anon': True}"}, "a JSON object, as json.dumps writes it"),
+        ({"storageOptions": "{}"}, "'storageOptions' is none; did you mean secretStorageOptions?"),
+        ({"secretStorageOptions": "[]"}, "a JSON object, not list"),
+        ({"secretStorageOptions": "{'anon': True}"}, "a JSON object, as json.dumps writes it"),
         ({"filterPushdown": "yes"}, "true or false"),
     ],
 )
 def test_an_option_that_is_none_is_told(options: dict[str, str], said: str, made: RealTable) -> None:
     with pytest.raises(ValueError, match=said.replace("?", r"\?")):
         rows_read(made.directory, (), **options)
+
+
+@pytest.mark.parametrize("source", ["sfn", "sfn-log"])
+def test_what_a_driver_is_given_is_in_no_plan(source: str, spark: SparkSession, made: RealTable) -> None:
+    told = {"path": made.directory, STORAGE: '{"key": "hushed"}'}
+    options = ", ".join(f"{name} '{value}'" for name, value in told.items())
+    view = f"CREATE TEMPORARY VIEW plans_none USING `{source}` OPTIONS ({options})"
+    plans: list[object] = [spark.sql(f"EXPLAIN {kind} {view}").head() for kind in ("FORMATTED", "EXTENDED")]
+    frame = spark.read.format(source).options(**told).load()
+    state = frame._jdf.queryExecution()  # noqa: SLF001 - what Spark's own pages and its log of events show
+    modes = spark._jvm.org.apache.spark.sql.execution.ExplainMode  # type: ignore[union-attr]  # noqa: SLF001 - as above
+    plans += [state.explainString(modes.fromString(one)) for one in ("formatted", "extended")]
+    text = "\n".join(map(str, plans))
+    assert f"{STORAGE} -> *********(redacted)" in text
+    assert "hushed" not in text
 
 
 def test_without_a_path_there_is_nothing_to_read() -> None:

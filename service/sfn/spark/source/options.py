@@ -14,7 +14,11 @@ from sfn.spark.asked import Asked, asked
 PATH: Final = "path"
 """What Spark calls the argument of `load`."""
 
-_TABLE: Final = ("table", "uuid", "allowed", "storageOptions")
+STORAGE: Final = "secretStorageOptions"
+"""What a store's driver is given. Spark shows an option in plans and in its log of events, unless its name says that it
+is a secret (`spark.redaction.regex`)."""
+
+_TABLE: Final = ("table", "uuid", "allowed", STORAGE)
 """Options of both sources."""
 _SNAPSHOT_ID: Final = re.compile(r"\d+")
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -91,7 +95,7 @@ class Options:
             ValueError: one of them has no such form.
         """
         as_of = self.get("asOf")
-        storage = self.get("storageOptions")
+        storage = self.get(STORAGE)
         return asked(
             self.directory,
             self.get("table"),
@@ -99,7 +103,7 @@ class Options:
             self.get("ref"),
             None if as_of is None else _as_of(as_of),
             allowed=self.names("allowed") if self.get("allowed") is not None else (),
-            storage_options=None if storage is None else _json("storageOptions", storage, dict),
+            storage_options=None if storage is None else _json(STORAGE, storage, dict),
         )
 
 
