@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 import httpx
@@ -10,12 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
-from sfn.errors import Ambiguous, NotSupported
+from sfn.errors import Ambiguous, NotSupported, Rejected
 from sfn.pointer.document import render, render_ordinal
 from sfn.pointer.naming import ORDINAL
+from sfn.spark.asked import asked
+from sfn.spark.iceberg import driver as driving
 from sfn.spark.iceberg.driver import driver
+from sfn.spark.iceberg.settled import settled
 from tests.spark.beside import beside, published
 from tests.unit.directory import Directory
+from tests.unit.real_table import real_table
 
 ENGINES = ("iceberg", "files", "sfn")
 
@@ -93,6 +98,34 @@ def test_a_branch_called_by_digits_is_no_snapshot(spark: SparkSession, catalog: 
     for engine in ("files", "sfn", "auto"):
         found = sfn.spark.read(spark, directory, ref="2026", engine=engine)
         assert (found.columns, ids(found)) == (["id", "more"], [1])
+
+
+async def test_the_newest_tables_are_shown_and_of_others_nothing_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driving, "REMEMBERED", 2)
+    directory = real_table(tmp_path).directory
+    pins = driving.Pins()
+
+    def add(secret: str) -> str:
+        what = asked(directory, storage_options={"secret": secret})
+        return pins.add(what, settled(what))
+
+    async def tree(name: str) -> object:
+        place = await pins.find(driving.NAMESPACE, name)
+        assert place is not None
+        return place.tree
+
+    first, second = add("hushed"), add("hushed")
+    kept = weakref.ref(await tree(first))
+    assert kept() is await tree(second)
+    assert "hushed" not in repr(vars(pins))
+    third = add("other")
+    assert kept() is await tree(second)
+    with pytest.raises(Rejected, match=rf"{first}: expected one of the 2 DataFrames .*; make it again: sfn.spark.read"):
+        await pins.find(driving.NAMESPACE, first)
+    assert await tree(add("other")) is await tree(third)
+    assert kept() is None
 
 
 def test_the_drivers_facade_refuses_who_has_not_its_token() -> None:

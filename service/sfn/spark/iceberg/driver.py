@@ -7,9 +7,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cache
+from hashlib import sha256
+from http import HTTPStatus
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from sfn.alone import Beside
+from sfn.errors import Rejected
 from sfn.facade import Namespace, Place, Tree
 from sfn.facade.trees import tree
 from sfn.pointer.location import store_of
@@ -27,7 +31,8 @@ class Pins:
 
     def __init__(self) -> None:
         self._places: OrderedDict[str, Place] = OrderedDict()
-        self._trees: dict[tuple[str, str], Tree] = {}
+        # Each ends, and its threads with it, with the last place that it is for.
+        self._trees: WeakValueDictionary[str, Tree] = WeakValueDictionary()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -36,8 +41,20 @@ class Pins:
             return {NAMESPACE: dict(self._places)}
 
     async def find(self, namespace: Namespace, name: str, *, anew: bool = False) -> Place | None:
+        if namespace != NAMESPACE:
+            return None
         with self._lock:
-            return self._places.get(name) if namespace == NAMESPACE else None
+            place = self._places.get(name)
+        if place is None:
+            # Of a table that there is not Spark would only say that; nobody asks for names that were not given out.
+            raise Rejected(
+                name,
+                status=HTTPStatus.BAD_REQUEST,
+                expected=f"one of the {REMEMBERED:,} DataFrames that were made last",
+                found="an older one",
+                remedy="make it again: sfn.spark.read(…)",
+            )
+        return place
 
     def add(self, asked: Asked, state: Settled) -> str:
         """The name under which a table is shown from now on."""
@@ -52,11 +69,12 @@ class Pins:
 
     def _tree(self, root: str, options: Mapping[str, Any]) -> Tree:
         """The files of a store: one for all tables there, as each has threads of its own."""
+        key = sha256(repr((root, sorted(options.items()))).encode()).hexdigest()
         with self._lock:
-            key = root, repr(sorted(options.items()))
-            if key not in self._trees:
-                self._trees[key] = tree(root, options)
-            return self._trees[key]
+            found = self._trees.get(key)
+            if found is None:
+                found = self._trees[key] = tree(root, options)
+            return found
 
 
 class Driver:
