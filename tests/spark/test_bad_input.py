@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,54 +15,26 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import sfn.spark
-from sfn.alone import Beside
 from sfn.errors import (
     CommitNotFound,
     NotFound,
     NotInstalled,
-    NotPermitted,
     NotSupported,
-    SfnError,
     Stale,
-    Unreachable,
     WrongTable,
 )
 from sfn.spark import starting
 from sfn.spark.iceberg import runtime
-from sfn.wiring.facades import Folders
+from tests.spark.telling import refusal, told
 from tests.unit.directory import OTHER_UUID
 from tests.unit.real_table import RealTable, real_table
 
 ENGINES = ("iceberg", "files", "sfn")
-URI, TOKEN = "spark.sfn.facade.uri", "spark.sfn.facade.token"
 
 
 @pytest.fixture(name="made", scope="module")
 def fixture_made(tmp_path_factory: pytest.TempPathFactory) -> RealTable:
     return real_table(tmp_path_factory.mktemp("made"))
-
-
-@contextmanager
-def told(spark: SparkSession, **options: str) -> Iterator[None]:
-    """A session of which more is set."""
-    names = {name.replace("_", "."): value for name, value in options.items()}
-    for name, value in names.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in names:
-            spark.conf.unset(name)
-
-
-def refusal(kind: type[Exception], action: Callable[[], object]) -> str:
-    with pytest.raises(Exception, match=r".") as refused:
-        action()
-    assert type(refused.value) is kind
-    assert "\n" not in f"{refused.value}"
-    # A facade elsewhere says its own.
-    assert not isinstance(refused.value, SfnError) or refused.value.remedy or "; " in refused.value.found
-    return f"{refused.value}"
 
 
 def as_source(spark: SparkSession, directory: str) -> str:
@@ -106,7 +75,7 @@ def test_the_data_source_says_it_last_and_alone_if_spark_lets_it(spark: SparkSes
     assert line.startswith("sfn.errors.NotFound: ")
     assert line.endswith("check the directory")
     with (
-        told(spark, spark_sql_execution_pyspark_udf_hideTraceback_enabled="true"),
+        told(spark, {"spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true"}),
         pytest.raises(AnalysisException) as refused,
     ):
         spark.read.format("sfn-log").load(str(tmp_path)).collect()
@@ -114,57 +83,6 @@ def test_the_data_source_says_it_last_and_alone_if_spark_lets_it(spark: SparkSes
     assert ": sfn.errors.NotFound: " in first
     assert first.endswith("check the directory")
     assert [line.strip() for line in others] == ["SQLSTATE: 38000"]
-
-
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def test_a_facade_that_does_not_answer_is_told(spark: SparkSession, made: RealTable) -> None:
-    uri = f"http://127.0.0.1:{closed_port()}/iceberg"
-    for address in (uri, "http://[", "ftp://127.0.0.1/"):
-        with told(spark, spark_sfn_facade_uri=address):
-            text = refusal(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
-        assert text.startswith(f"{address}: expected a facade that answers, found ")
-        assert text.endswith(f"set {URI} and {TOKEN}, or unset them: then the driver has a facade itself")
-
-
-def test_a_facade_that_has_moved_is_asked_where_it_is_now(spark: SparkSession, made: RealTable) -> None:
-    folders = Folders([f"file://{Path(made.directory).parent}"])
-    for _ in range(2):
-        facade = Beside(folders)
-        with told(spark, spark_sfn_facade_uri=facade.url, spark_sfn_facade_token=facade.token):
-            for asked, ids in (({}, [1, 2]), ({"ref": "v1"}, [1]), ({"as_of": made.tagged}, [1])):
-                rows = sfn.spark.read(spark, made.directory, engine="iceberg", **asked)
-                assert sorted(row.id for row in rows.collect()) == ids
-        facade.stop()
-
-
-def test_a_facade_elsewhere_says_what_it_does_not_show(spark: SparkSession, made: RealTable, tmp_path: Path) -> None:
-    facade = Beside(Folders([f"file://{Path(made.directory).parent}"]))
-    try:
-        with told(spark, spark_sfn_facade_uri=facade.url, spark_sfn_facade_token="not-it"):  # noqa: S106 - it is wrong
-            text = refusal(NotPermitted, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
-            assert "401: a reader's token is needed" in text
-            assert f"set {URI} and {TOKEN}" in text
-        with told(spark, spark_sfn_facade_uri=facade.url, spark_sfn_facade_token=facade.token):
-            text = refusal(NotPermitted, lambda: sfn.spark.read(spark, tmp_path, engine="iceberg"))
-            assert f"403: 'file://{tmp_path}': expected a directory below file://{Path(made.directory).parent}" in text
-            assert "have the facade started with a root that covers it" in text
-            none = Path(made.directory).parent / "none"
-            text = refusal(NotFound, lambda: sfn.spark.read(spark, none, engine="iceberg"))
-            assert "check the directory" in text
-            text = refusal(
-                NotSupported, lambda: sfn.spark.read(spark, made.directory, uuid=OTHER_UUID, engine="iceberg")
-            )
-            assert f"unset {URI}" in text
-        with told(spark, spark_sfn_facade_uri=facade.url.removesuffix("/iceberg")):
-            text = refusal(NotFound, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
-            assert f"expected a facade that answers, found 404: the catalog is at /iceberg; set {URI}" in text
-    finally:
-        facade.stop()
 
 
 class Jvm:

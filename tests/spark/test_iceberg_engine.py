@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
 
 import httpx
@@ -19,6 +20,7 @@ from sfn.spark.iceberg import driver as driving
 from sfn.spark.iceberg.driver import driver
 from sfn.spark.iceberg.settled import settled
 from tests.spark.beside import beside, published
+from tests.spark.telling import elsewhere
 from tests.unit.directory import Directory
 from tests.unit.real_table import real_table
 
@@ -81,20 +83,26 @@ def test_the_whole_table_is_read_as_it_was_at_an_ordinal(spark: SparkSession, ca
     assert (ids(first), ids(second)) == ([1], [1])
 
 
-def test_a_branch_called_by_digits_is_no_snapshot(spark: SparkSession, catalog: RestCatalogServer) -> None:
+def test_a_ref_called_by_digits_is_no_snapshot(spark: SparkSession, catalog: RestCatalogServer) -> None:
     spark.sql("CREATE TABLE lake.driven.digits (id BIGINT) USING iceberg")
     spark.sql("INSERT INTO lake.driven.digits VALUES (1)")
-    spark.sql("ALTER TABLE lake.driven.digits CREATE BRANCH `2026`")
+    for ref in ("BRANCH `2026`", "BRANCH `-5`", "TAG `7`"):
+        spark.sql(f"ALTER TABLE lake.driven.digits CREATE {ref}")
     spark.sql("INSERT INTO lake.driven.digits VALUES (2)")
     with catalog.client() as client:
         directory = published(client, "driven.digits")
-        for engine in ENGINES:
+        for place in (nullcontext(), elsewhere(spark, directory)):
+            with place:
+                for ref in ("2026", "-5", "7"):
+                    assert ids(sfn.spark.read(spark, directory, ref=ref, engine="iceberg")) == [1]
+        for engine in ("files", "sfn"):
             assert ids(sfn.spark.read(spark, directory, ref="2026", engine=engine)) == [1]
         spark.sql("ALTER TABLE lake.driven.digits ADD COLUMN more STRING")
         published(client, "driven.digits")
     # Now its schema is another than its snapshot's.
-    with pytest.raises(NotSupported, match=r"branch 2026, .*; use engine='files' or engine='sfn'"):
-        sfn.spark.read(spark, directory, ref="2026", engine="iceberg")
+    for place in (nullcontext(), elsewhere(spark, directory)):
+        with place, pytest.raises(NotSupported, match=r"branch 2026, .*; use engine='files' or engine='sfn'"):
+            sfn.spark.read(spark, directory, ref="2026", engine="iceberg")
     for engine in ("files", "sfn", "auto"):
         found = sfn.spark.read(spark, directory, ref="2026", engine=engine)
         assert (found.columns, ids(found)) == (["id", "more"], [1])

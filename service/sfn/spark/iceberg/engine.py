@@ -9,9 +9,8 @@ from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from sfn.errors import NotSupported
-from sfn.pointer.document import render_ordinal
-from sfn.pointer.naming import MAIN
-from sfn.spark.asked import Asked, Moment, Ordinal, Ref, SnapshotId
+from sfn.facade.directories import NAMESPACE
+from sfn.spark.asked import Asked
 from sfn.spark.iceberg import driver, runtime
 from sfn.spark.iceberg.remote import Remote
 from sfn.spark.iceberg.settled import settled
@@ -31,7 +30,7 @@ _CATALOG: Final = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest",
 class IcebergEngine:
     """Implements `Engine`. Reads whatever Iceberg's runtime reads.
 
-    With a facade elsewhere the table's state is settled by Spark, when it plans a query, but for that of a snapshot.
+    With a facade elsewhere a branch is looked up by Spark, when it plans a query; snapshots and times are settled now.
     """
 
     name: Final = "iceberg"
@@ -44,15 +43,18 @@ class IcebergEngine:
         uri = spark.conf.get(URI, "")
         if uri:
             remote = Remote(uri, spark.conf.get(TOKEN, "") or "")
-            name = remote.check(asked)
+            shown = remote.shown(asked)
             catalog = _configured(spark, FACADE, remote)
-            return _table(_elsewhere(spark.read, asked), asked, catalog, "dir", name)
+            return _table(_at(spark, shown.version), asked, catalog, *NAMESPACE, shown.name)
         state = settled(asked)
         own = driver.driver()
         catalog = _configured(spark, PINNED, Remote(own.facade.url, own.facade.token))
         name = own.pins.add(asked, state)
-        reader = spark.read if state.version is None else spark.read.option("versionAsOf", state.version)
-        return _table(reader, asked, catalog, *driver.NAMESPACE, name)
+        return _table(_at(spark, state.version), asked, catalog, *driver.NAMESPACE, name)
+
+
+def _at(spark: SparkSession, version: str | None) -> DataFrameReader:
+    return spark.read if version is None else spark.read.option("versionAsOf", version)
 
 
 def _table(reader: DataFrameReader, asked: Asked, *names: str) -> DataFrame:
@@ -79,21 +81,3 @@ def _configured(spark: SparkSession, name: str, facade: Remote) -> str:
     for key, value in told.items():
         spark.conf.set(f"{_KEY}{catalog}{key}", value)
     return catalog
-
-
-def _elsewhere(reader: DataFrameReader, asked: Asked) -> DataFrameReader:
-    """The state of a table whose metadata file Spark asks for."""
-    match asked.state:
-        case Ref(name):
-            return reader if name == MAIN else reader.option("versionAsOf", name)
-        case SnapshotId(number):
-            return reader.option("versionAsOf", f"{number}")
-        case Moment(milliseconds) | Ordinal(milliseconds):
-            return reader.option("timestampAsOf", _timestamp(milliseconds))
-
-
-def _timestamp(milliseconds: int) -> str:
-    """As Spark reads it, whatever the session's time zone."""
-    digits = render_ordinal(milliseconds)
-    day, time = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}", digits[9:]
-    return f"{day} {time[:2]}:{time[2:4]}:{time[4:6]}.{time[6:]} UTC"

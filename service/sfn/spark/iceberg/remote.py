@@ -12,7 +12,9 @@ import msgspec
 
 from sfn.errors import NotFound, NotPermitted, NotSupported, Unreachable, Unreadable
 from sfn.facade.directories import NAMESPACE
-from sfn.spark.asked import Asked, Ordinal
+from sfn.reader.metadata import Metadata
+from sfn.spark.asked import Asked, Ordinal, Ref
+from sfn.spark.iceberg.settled import version
 
 _CONFIG: Final = "config"
 _PATIENCE: Final = 30.0
@@ -40,6 +42,26 @@ class _Configuration(msgspec.Struct):
     overrides: _Overrides = msgspec.field(default_factory=_Overrides)
 
 
+class _Table(msgspec.Struct, rename="kebab"):
+    """A `LoadTableResult` (Iceberg's REST specification)."""
+
+    metadata_location: str
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A table of a facade.
+
+    Attributes:
+        name: in its namespace of directories.
+        version: as of `sfn.spark.iceberg.settled.version`.
+    """
+
+    name: str
+    version: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Remote:
     """Where a facade is.
@@ -52,12 +74,13 @@ class Remote:
     uri: str
     token: str = field(default="", repr=False)
 
-    def check(self, asked: Asked) -> str:
-        """The name of the table in the facade's namespace of directories.
+    def shown(self, asked: Asked) -> Shown:
+        """The table, as it is shown there.
 
         Raises:
             NotSupported: what is asked for can't be asked there.
             NotFound, NotPermitted, Unreachable: the facade says so, or does not answer.
+            RefNotFound, CommitNotFound: the table has no such branch, tag or snapshot.
         """
         if isinstance(asked.state, Ordinal) or asked.uuid is not None or asked.options or asked.allowed:
             raise NotSupported(
@@ -69,10 +92,19 @@ class Remote:
         name = asked.directory + (f"#{'.'.join(asked.table)}" if asked.table else "")
         fields = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         with httpx.Client(headers=fields, timeout=_PATIENCE) as client:
-            prefix = _decoded(self._asked(client, _CONFIG), _Configuration).overrides.prefix
+            prefix = _configured(self._asked(client, _CONFIG)).overrides.prefix
             path = f"{quote(prefix, safe='')}/namespaces/{NAMESPACE[0]}/tables/{quote(name, safe='')}"
-            self._asked(client, f"{path}?snapshots=refs")
-        return name
+            # All of them may be megabytes.
+            snapshots = "refs" if isinstance(asked.state, Ref) else "all"
+            table = self._table(self._asked(client, f"{path}?snapshots={snapshots}"))
+        return Shown(name, version(asked.state, table.metadata, table.metadata_location))
+
+    def _table(self, content: bytes) -> _Table:
+        try:
+            return msgspec.json.decode(content, type=_Table)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            found = f"another answer: {error}"
+            raise Unreachable(self.uri, expected="a facade's table", found=found, remedy=_SET) from None
 
     def _asked(self, client: httpx.Client, path: str) -> bytes:
         url = f"{self.uri.rstrip('/')}/v1/{path}"
@@ -92,11 +124,11 @@ class Remote:
         raise kind(self.uri, expected="the table", found=found)
 
 
-def _decoded(content: bytes, kind: type[_Configuration]) -> _Configuration:
+def _configured(content: bytes) -> _Configuration:
     try:
-        return msgspec.json.decode(content, type=kind)
+        return msgspec.json.decode(content, type=_Configuration)
     except msgspec.DecodeError:
-        return kind()
+        return _Configuration()
 
 
 def _said(answer: httpx.Response) -> str:

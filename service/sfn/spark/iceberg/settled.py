@@ -5,7 +5,9 @@ Nothing of a table that only that runtime understands is looked into.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from sfn.errors import NotSupported
 from sfn.pointer.location import canonical
@@ -17,8 +19,11 @@ from sfn.reader.files import finish
 from sfn.reader.metadata import Metadata
 from sfn.reader.resolve import Pointer, Resolved
 from sfn.reader.timeline import Then
-from sfn.spark.asked import Asked, Moment, Ordinal, Ref, SnapshotId
+from sfn.spark.asked import Asked, Moment, Ordinal, Ref, SnapshotId, State
 from sfn.spark.moments import check_known, current_at
+
+_NUMBER: Final = re.compile(r"[+-]?\d+")
+"""What Java's `Long.parseLong` may take, which Iceberg asks first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +56,51 @@ def settled(asked: Asked) -> Settled:
     contents = finish(metadata.contents(storage, key))
     if contents is None:
         raise metadata.gone(key, found.document, found.sfn_file, found.document.written_at + found.age)
-    return _settled(found, key, _version(asked, found, contents))
+    return _settled(found, key, version(asked.state, contents, found.metadata_location))
 
 
-def _version(asked: Asked, found: Resolved, contents: Metadata) -> str | None:
-    match asked.state:
-        case Ref(name):
-            return _named(name, found, contents)
+def version(state: State, contents: Metadata, where: str) -> str | None:
+    """What Iceberg's option `versionAsOf` is given for a state of a table: a snapshot's id, a branch or a tag.
+
+    Args:
+        state: as which it is read, of its own history.
+        contents: what stands in its metadata file, with all snapshots that a state is looked for among.
+        where: that file.
+
+    Returns:
+        None for the table as it is there.
+
+    Raises:
+        RefNotFound, CommitNotFound: it has no such branch, tag or snapshot.
+        NotSupported: a branch that Iceberg would take for a snapshot's id.
+    """
+    known = [one.snapshot_id for one in contents.snapshots or ()]
+    match state:
+        case Ref(name) if name != MAIN:
+            return _named(name, contents, where)
+        case Ref() | Ordinal():
+            return None
         case SnapshotId(number):
-            check_known(number, [one.snapshot_id for one in contents.snapshots or ()], found.metadata_location)
+            check_known(number, known, where)
             return f"{number}"
         case Moment(milliseconds):
             log = [(entry.timestamp_ms, entry.snapshot_id) for entry in contents.snapshot_log or ()]
-            number = current_at(log, milliseconds, found.metadata_location)
-            check_known(number, [one.snapshot_id for one in contents.snapshots or ()], found.metadata_location)
+            number = current_at(log, milliseconds, where)
+            check_known(number, known, where)
             return f"{number}"
-        case Ordinal():
-            return None
 
 
-def _named(name: str, found: Resolved, contents: Metadata) -> str:
+def _named(name: str, contents: Metadata, where: str) -> str:
     """A branch has the table's schema, a tag that of its snapshot: Iceberg tells them by the name."""
-    if not name.isdecimal():
+    ref = (contents.refs or {}).get(name)
+    if ref is None:
+        raise metadata.no_such_ref(name, contents.refs or (), where)
+    if _NUMBER.fullmatch(name) is None:
         return name
-    ref = (contents.refs or {})[name]
     schemas = {one.snapshot_id: one.schema_id for one in contents.snapshots or ()}
     if ref.type == "branch" and schemas.get(ref.snapshot_id) != contents.current_schema_id:
         raise NotSupported(
-            found.metadata_location,
+            where,
             expected="a branch that can be told from a snapshot's id",
             found=f"branch {name}, with another schema than its snapshot",
             remedy="use engine='files' or engine='sfn'",

@@ -1,0 +1,109 @@
+"""A facade elsewhere, instead of the driver's own: what it does not show, or is not, is told in one line."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from datetime import UTC, datetime
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typing_extensions import override
+
+import sfn.spark
+from sfn.errors import CommitNotFound, NotFound, NotPermitted, NotSupported, RefNotFound, Unreachable
+from tests.spark.telling import TOKEN, URI, elsewhere, refusal, told
+from tests.unit.directory import OTHER_UUID
+from tests.unit.real_table import RealTable, real_table
+
+
+@pytest.fixture(name="made", scope="module")
+def fixture_made(tmp_path_factory: pytest.TempPathFactory) -> RealTable:
+    return real_table(tmp_path_factory.mktemp("made"))
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_facade_that_does_not_answer_is_told(spark: SparkSession, made: RealTable) -> None:
+    uri = f"http://127.0.0.1:{closed_port()}/iceberg"
+    for address in (uri, "http://[", "ftp://127.0.0.1/"):
+        with told(spark, {URI: address}):
+            text = refusal(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
+        assert text.startswith(f"{address}: expected a facade that answers, found ")
+        assert text.endswith(f"set {URI} and {TOKEN}, or unset them: then the driver has a facade itself")
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Answers whatever it is asked with a page of its own."""
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>log in</html>")
+
+
+def test_what_is_no_facade_is_told(spark: SparkSession, made: RealTable) -> None:
+    with HTTPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever).start()
+        with told(spark, {URI: f"http://127.0.0.1:{server.server_port}/iceberg"}):
+            text = refusal(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
+        server.shutdown()
+    assert "expected a facade's table, found another answer: JSON is malformed" in text
+    assert f"set {URI}" in text
+
+
+def test_a_facade_that_has_moved_is_asked_where_it_is_now(spark: SparkSession, made: RealTable) -> None:
+    for _ in range(2):
+        with elsewhere(spark, made.directory):
+            for asked, ids in (({}, [1, 2]), ({"ref": "v1"}, [1]), ({"as_of": made.tagged}, [1])):
+                rows = sfn.spark.read(spark, made.directory, engine="iceberg", **asked)
+                assert sorted(row.id for row in rows.collect()) == ids
+
+
+def test_a_facade_elsewhere_says_what_it_does_not_show(spark: SparkSession, made: RealTable, tmp_path: Path) -> None:
+    def said(kind: type[Exception], directory: str | Path = made.directory, uuid: str | None = None) -> str:
+        return refusal(kind, lambda: sfn.spark.read(spark, directory, engine="iceberg", uuid=uuid))
+
+    with elsewhere(spark, made.directory) as facade:
+        text = said(NotPermitted, tmp_path)
+        assert f"403: 'file://{tmp_path}': expected a directory below file://{Path(made.directory).parent}" in text
+        assert "have the facade started with a root that covers it" in text
+        assert "check the directory" in said(NotFound, Path(made.directory).parent / "none")
+        assert f"unset {URI}" in said(NotSupported, uuid=OTHER_UUID)
+        with told(spark, {TOKEN: "not-it"}):
+            text = said(NotPermitted)
+        assert "401: a reader's token is needed" in text
+        assert f"set {URI} and {TOKEN}" in text
+        with told(spark, {URI: facade.url.removesuffix("/iceberg")}):
+            text = said(NotFound)
+        assert f"expected a facade that answers, found 404: the catalog is at /iceberg; set {URI}" in text
+
+
+@pytest.mark.parametrize("state", [{"as_of": 7}, {"as_of": datetime(2000, 11, 25, tzinfo=UTC)}, {"ref": "none"}])
+def test_a_state_that_a_table_has_not_is_told_as_anywhere(
+    state: dict[str, Any], spark: SparkSession, made: RealTable
+) -> None:
+    kind = RefNotFound if "ref" in state else CommitNotFound
+    with elsewhere(spark, made.directory):
+        texts = [
+            refusal(kind, partial(sfn.spark.read, spark, made.directory, engine=engine, **state))
+            for engine in ("iceberg", "files")
+        ]
+    assert texts[0] == texts[1]
+
+
+def test_a_time_is_that_of_its_snapshot(spark: SparkSession, made: RealTable) -> None:
+    with elsewhere(spark, made.directory):
+        found = sfn.spark.read(spark, made.directory, as_of=datetime(2100, 11, 25, tzinfo=UTC), engine="iceberg")
+        assert sorted(row.id for row in found.collect()) == [1, 2]
