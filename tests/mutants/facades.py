@@ -18,6 +18,12 @@ FACADES = (
         'assert found["metadata"]["properties"]["gc.enabled"] == "false"',
     ),
     Mutant(
+        "16-data-files-have-a-place",
+        16,
+        f"{SERVED}::test_the_table_is_served_as_it_is_but_for_the_guard",
+        'assert found["metadata"]["properties"]["write.data.path"].startswith("file:///dev/null/")',
+    ),
+    Mutant(
         "16-location-is-not-checked",
         16,
         f"{SERVED}::test_a_location_elsewhere_is_refused[/wide]",
