@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from sfn.facade import Namespace, Place
 from sfn.facade.app import Application
 from sfn.facade.trees import tree
@@ -98,15 +100,22 @@ def placed(root: Path, directory: Path, identifier: str = "sales.orders") -> Pla
 
 @dataclass
 class Tables:
-    """A scan of what a test says."""
+    """A scan of what a test says.
+
+    Attributes:
+        pause: what it waits for before it ends.
+    """
 
     found: list[tuple[Namespace, str, Place]] = field(default_factory=list)
     failure: Exception | None = None
     scans: int = 0
+    pause: anyio.Event | None = None
 
     async def __call__(self) -> AsyncIterator[tuple[Namespace, str, Place]]:
         self.scans += 1
         for one in self.found:
             yield one
+        if self.pause is not None:
+            await self.pause.wait()
         if self.failure is not None:
             raise self.failure

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from sfn.errors import Unreachable
-from sfn.facade import Namespace, Place, app
+from sfn.facade import Namespace, Place, app, exchange
 from sfn.facade.app import before
 from sfn.facade.index import Index
 from sfn.facade.trees import tree
@@ -41,7 +41,7 @@ async def test_the_configuration_names_the_catalog_and_what_may_be_asked(root: P
 
 
 async def test_of_several_catalogs_one_is_named(root: Path) -> None:
-    place = ground(root, {"prod": Index(Tables(), 9, 9), "dev": Index(Tables(), 9, 9)})
+    place = ground(root, {"prod": Index([Tables()], 9, 9), "dev": Index([Tables()], 9, 9)})
     assert (await place.ask("/v1/config", "warehouse=dev")).json["overrides"] == {"prefix": "dev"}
     for path, query in (("/v1/config", ""), ("/v1/config", "warehouse="), ("/v1/namespaces", "")):
         assert (await place.ask(path, query)).status == 400
@@ -135,7 +135,7 @@ async def test_a_body_that_does_not_end_closes_the_connection(root: Path, monkey
     for body, closes in (([part] * 5, False), ([part] * 50, True), ([], True)):
         answer = await place.ask("/v1/config", method="POST", body=body)
         assert (answer.status, answer.headers.get("connection") == "close") == (405, closes)
-    monkeypatch.setattr(app, "_PATIENCE", 0.01)
+    monkeypatch.setattr(exchange, "_PATIENCE", 0.01)
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -217,15 +217,15 @@ async def test_names_of_any_script_are_answered(root: Path) -> None:
 async def test_a_long_answer_is_sent_in_parts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = ground(root)
     whole = (await place.table("orders")).content
-    monkeypatch.setattr(app, "_PART", 100)
+    monkeypatch.setattr(exchange, "_PART", 100)
     answer = await place.table("orders")
     assert answer.content == whole
     assert answer.parts == -(-len(whole) // 100)
 
 
 async def test_who_takes_nothing_is_not_waited_for(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_PATIENCE", 0.01)
-    monkeypatch.setattr(app, "_PART", 1)
+    monkeypatch.setattr(exchange, "_PATIENCE", 0.01)
+    monkeypatch.setattr(exchange, "_PART", 1)
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -254,7 +254,7 @@ async def test_what_lies_below_its_path_is_the_facade_s(kind: str, path: bytes, 
     asked: list[str] = []
 
     def application(name: str) -> app.Application:
-        async def answer(_scope: app.Scope, _receive: app.Receive, _send: app.Send) -> None:
+        async def answer(_scope: exchange.Scope, _receive: exchange.Receive, _send: exchange.Send) -> None:
             asked.append(name)
 
         return answer
@@ -269,6 +269,6 @@ async def test_what_lies_below_its_path_is_the_facade_s(kind: str, path: bytes, 
 
 async def test_a_table_that_is_not_where_it_was_known_to_lie_is_looked_for_once(root: Path) -> None:
     tables = Tables([(("sales",), "orders", placed(root, root / "none"))])
-    place = ground(root, {"sfn": Index(tables, 60, 0)})
+    place = ground(root, {"sfn": Index([tables], 60, 0)})
     assert (await place.table("orders")).kind == "NoSuchTableException"
     assert tables.scans == 2

@@ -16,10 +16,10 @@ from typing_extensions import override
 
 from sfn.clock import SystemClock
 from sfn.errors import MalformedMetadata, Stale, Unsafe
-from sfn.facade import Place, Tree, loading
+from sfn.facade import Place, loading
 from sfn.facade.loading import AT_ONCE, Loaded, Loading, Unchanged, tag
 from sfn.facade.served import Snapshots
-from sfn.reader.files import Entries
+from sfn.reader.files import Files
 from sfn.reader.resolve import Question
 from tests.unit.directory import OTHER_UUID, Directory
 from tests.unit.faced import commit, placed, shown
@@ -33,7 +33,7 @@ LIMIT = 1 << 20
 class Watched:
     """A tree that knows what was read of it, and can be made to wait."""
 
-    tree: Tree
+    tree: Files
     reads: list[str] = field(default_factory=list)
     under_way: int = 0
     most: int = 0
@@ -49,9 +49,6 @@ class Watched:
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         return await self.tree.list(prefix, limit)
-
-    async def entries(self, prefix: str) -> Entries:
-        return await self.tree.entries(prefix)
 
 
 @dataclass
@@ -69,7 +66,7 @@ class Ground:
     async def location(self) -> str:
         found = await self.load()
         assert isinstance(found, Loaded)
-        return str(json.loads(found.body)["metadata-location"])
+        return str(json.loads(bytes(found.body))["metadata-location"])
 
 
 @pytest.fixture(name="ground")
@@ -98,7 +95,7 @@ async def test_a_commit_is_told_of_at_once(ground: Ground) -> None:
         location = commit(ground.place, number)
         found = await ground.load(frozenset({first.etag}))
         assert isinstance(found, Loaded)
-        assert json.loads(found.body)["metadata-location"] == location
+        assert json.loads(bytes(found.body))["metadata-location"] == location
 
 
 async def test_each_choice_of_snapshots_has_a_tag_of_its_own(ground: Ground) -> None:
@@ -229,4 +226,4 @@ async def test_an_answer_that_was_given_stays(ground: Ground) -> None:
     commit(ground.place, 2)
     found = await ground.loading.load(pinned, ALL, NONE)
     assert isinstance(found, Loaded)
-    assert b"00001-a" in found.body
+    assert b"00001-a" in bytes(found.body)
