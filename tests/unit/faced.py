@@ -42,8 +42,13 @@ class Reply:
         return str(error["type"])
 
 
-async def ask(
-    facade: Application,
+async def ask(facade: Application, path: str, query: str = "", **more: Any) -> Reply:  # noqa: ANN401 - as of `reply`
+    """What a facade answers; `path` begins behind its own."""
+    return await reply(facade, f"/iceberg{path}", query, **more)
+
+
+async def reply(
+    application: Application,
     path: str,
     query: str = "",
     *,
@@ -51,7 +56,7 @@ async def ask(
     fields: Mapping[str, str] | None = None,
     body: Sequence[bytes] = (b"",),
 ) -> Reply:
-    """What it answers; `path` begins behind the facade's own."""
+    """What an application answers."""
     sent: list[MutableMapping[str, Any]] = []
     left = list(body)
 
@@ -65,8 +70,8 @@ async def ask(
         sent.append(message)
 
     headers = [(name.lower().encode(), value.encode()) for name, value in (fields or {}).items()]
-    scope = {"type": "http", "method": method, "raw_path": f"/iceberg{path}".encode(), "headers": headers}
-    await facade({**scope, "query_string": query.encode()}, receive, send)
+    scope = {"type": "http", "method": method, "raw_path": path.encode(), "headers": headers}
+    await application({**scope, "query_string": query.encode()}, receive, send)
     begun, *bodies = sent
     assert not bodies[-1].get("more_body", False)
     content = b"".join(part["body"] for part in bodies)

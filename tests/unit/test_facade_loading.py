@@ -7,7 +7,7 @@ import json
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -15,7 +15,7 @@ import pytest
 from typing_extensions import override
 
 from sfn.clock import SystemClock
-from sfn.errors import MalformedMetadata, Stale, Unsafe
+from sfn.errors import MalformedMetadata, Stale, Unreachable, Unsafe
 from sfn.facade import Place, loading
 from sfn.facade.loading import AT_ONCE, Loaded, Loading, Unchanged, tag
 from sfn.facade.served import Snapshots
@@ -165,6 +165,47 @@ async def test_few_metadata_files_are_read_at_a_time(ground: Ground) -> None:
         for place in places:
             tasks.start_soon(ground.loading.load, place, ALL, NONE)
     assert ground.tree.most == AT_ONCE
+
+
+async def test_a_root_that_is_slow_holds_up_no_other_and_is_given_up(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Hanging(Watched):
+        @override
+        async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+            if key.endswith(".metadata.json"):
+                await anyio.sleep_forever()
+            return await super().read(key, most, start)
+
+    monkeypatch.setattr(loading, "READ_WITHIN", 0.2)
+    slow = Place(
+        Hanging(ground.tree.tree), replace(ground.at.question, allowed=("file:///", *ground.at.question.allowed))
+    )
+    refused: list[str] = []
+
+    async def load() -> None:
+        with pytest.raises(Unreachable, match=r"within 0\.2 s") as refusal:
+            await ground.loading.load(slow, ALL, NONE)
+        refused.append(str(refusal.value))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(AT_ONCE):
+            tasks.start_soon(load)
+        await anyio.sleep(0.05)
+        assert await ground.location()
+        assert not refused
+    assert len(refused) == AT_ONCE
+
+
+async def test_what_is_greater_than_the_memory_is_one_for_all_who_take_it(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "REMEMBERED", 100)
+    first, second = await ground.load(), await ground.load()
+    assert isinstance(first, Loaded)
+    assert isinstance(second, Loaded)
+    assert first.body is second.body
+    assert ground.tree.reads.count("00001-a.metadata.json") == 1
 
 
 async def test_what_is_remembered_is_bounded(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
