@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +24,12 @@ from sfn.errors import (
     Unreachable,
     Unsafe,
 )
-from sfn.facade import Tree
-from sfn.facade.trees import Stored, tree
+from sfn.facade import Tree, trees
+from sfn.facade.trees import Stored, Threaded, tree
 from sfn.reader.files import Entries, Files
 from sfn.store.memory import MemoryStore
 from sfn.store.router import Router
+from sfn.threads import unfinished
 from tests.promises.stores import plant_file
 
 Plant = Callable[[str, bytes], Awaitable[None]]
@@ -189,3 +191,32 @@ async def test_a_store_s_trouble_is_told_as_a_reader_knows_it(
         await one.read("s3://lake/w/x", 10)
     with pytest.raises(told):
         await one.list("s3://lake/w/", 10)
+
+
+class Hanging:
+    """What lies on a mount whose server is gone, until that is back."""
+
+    def __init__(self) -> None:
+        self.is_back = threading.Event()
+
+    def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        self.is_back.wait()
+        return None
+
+    def entries(self, prefix: str) -> Entries:
+        self.is_back.wait()
+        return Entries()
+
+
+async def test_what_hangs_is_told_in_time_and_holds_up_no_process_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "ANSWERED_WITHIN", 0.05)
+    mount = Hanging()
+    one = Threaded(mount)
+    try:
+        with pytest.raises(Unreachable, match="see whether a mount or the network hangs"):
+            await one.read("file:///w/x", 10)
+        with pytest.raises(Unreachable):
+            await one.entries("file:///w/")
+        assert unfinished(0) == []
+    finally:
+        mount.is_back.set()

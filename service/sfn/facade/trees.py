@@ -46,7 +46,7 @@ class Threaded:
 
     def __init__(self, tree: Blocking) -> None:
         self._tree = tree
-        self._threads = Threads(AT_ONCE, ANSWERED_WITHIN)
+        self._threads = Threads(AT_ONCE, ANSWERED_WITHIN, only_looks=True)
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         return await self._run(f"read {key}", partial(self._tree.read, key, most, start))
