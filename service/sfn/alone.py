@@ -5,24 +5,24 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from http import HTTPStatus
+from importlib.metadata import version
 from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
 from socket import socket
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import structlog
 
-from sfn import iceberg_errors, telemetry
+from sfn import telemetry
 from sfn.daemon import causes
 from sfn.errors import SfnError
-from sfn.facade.app import PATH, Application, Receive, Scope, Send, before
+from sfn.facade.app import PATH, Application, before
+from sfn.facade.process import Process
 from sfn.receiver.bearer import bearer
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.listening import bound
@@ -30,12 +30,13 @@ from sfn.receiver.server import Server
 from sfn.receiver.tokens import TokenFile, Tokens, match
 from sfn.settings.listener import is_loopback
 from sfn.telemetry.logs import Level
+from sfn.telemetry.metrics import Readers, registry
 from sfn.wiring.facades import Folders, over
+from sfn.wiring.terms import DISTRIBUTION
 
 ENDED, FAILED = 0, 1
 LOOPBACK: Final = "127.0.0.1"
 
-_ALIVE: Final = b"/livez"
 _DRAIN: Final = 10
 """Seconds that requests have to be answered in the end."""
 _STARTED_WITHIN: Final = 30.0
@@ -95,12 +96,14 @@ async def _serve(folders: Folders, door: Door) -> None:
         tokens = Tokens({}, file)
         admits = None if file is None else partial(_shown, tokens)
         pair = None if door.certificate is None or door.key is None else Certificate(door.certificate, door.key)
-        server = Server(application(replace(folders, admits=admits)), pair)
+        served = assembled(replace(folders, admits=admits))
+        server = Server(served.application, pair)
         _announce(door, listener.getsockname()[1], folders.roots)
         async with anyio.create_task_group() as tasks:
             if file is not None:
                 tasks.start_soon(file.watch)
             tasks.start_soon(_heed, signals, server)
+            tasks.start_soon(served.prepare)
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
         _log.info("ended")
@@ -127,18 +130,25 @@ async def _heed(signals: AsyncIterator[Signals], server: Server) -> None:
         server.should_exit = True
 
 
-def application(folders: Folders) -> Application:
-    """What answers: the facade, and whether the process does."""
-    return before(over(folders), _others)
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What a process serves.
+
+    Attributes:
+        application: the facade, and what tells of the process.
+        prepare: makes it ready, as `/readyz` says.
+    """
+
+    application: Application
+    prepare: Callable[[], Coroutine[Any, Any, None]]
 
 
-async def _others(scope: Scope, _receive: Receive, send: Send) -> None:
-    is_alive = scope["raw_path"] == _ALIVE
-    status = HTTPStatus.OK if is_alive else HTTPStatus.NOT_FOUND
-    body = b'{"status":"alive"}' if is_alive else iceberg_errors.document(status, f"the catalog is at {PATH}")
-    fields = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": body})
+def assembled(folders: Folders) -> Alone:
+    """The parts of a process that is a facade and nothing else."""
+    shown = registry(version(DISTRIBUTION))
+    facade = over(folders, Readers(shown).answered)
+    process = Process(shown, f"the catalog is at {PATH}")
+    return Alone(before(facade.facade, process), partial(process.prepare, facade.ready))
 
 
 def _shown(tokens: Tokens, authorization: bytes | None) -> bool:
@@ -159,7 +169,7 @@ class Beside:
     def __init__(self, folders: Folders) -> None:
         self.token = secrets.token_urlsafe(32)
         tokens = Tokens({"own": self.token})
-        self._application = application(replace(folders, admits=partial(_shown, tokens)))
+        self._served = assembled(replace(folders, admits=partial(_shown, tokens)))
         self._up: Future[Server] = Future()
         with bound(LOOPBACK, 0, "facade") as listener:
             self.url = f"http://{LOOPBACK}:{listener.getsockname()[1]}{PATH}"
@@ -176,12 +186,14 @@ class Beside:
     def _run(self, listener: socket) -> None:
         try:
             anyio.run(self._serve, listener)
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the start is told
-            with suppress(Exception):
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the start is told, later the log
+            if self._up.done():
+                _log.exception("the facade ends")
+            else:
                 self._up.set_exception(error)
 
     async def _serve(self, listener: socket) -> None:
-        server = Server(self._application)
+        server = Server(self._served.application)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [listener])
             await server.up.wait()

@@ -49,11 +49,15 @@ class Threads:
         limit: seconds that a call may take, together with the wait for its place.
         scope: whose trouble it is that there is no thread; what is called.
         spare: calls at a time that are given up and do not keep their places.
+        only_looks: no call changes anything, so that one that hangs may be left behind when the process ends.
     """
 
-    def __init__(self, most: int, limit: float, scope: Scope = Scope.STORE, spare: int = 0) -> None:
+    def __init__(
+        self, most: int, limit: float, scope: Scope = Scope.STORE, spare: int = 0, *, only_looks: bool = False
+    ) -> None:
         self._places = anyio.CapacityLimiter(most)
         self._limit, self._scope, self._spare = limit, scope, spare
+        self._only_looks = only_looks
         self._idle: list[_Thread] = []
         weakref.finalize(self, _dismiss, self._idle)
 
@@ -89,7 +93,7 @@ class Threads:
     def _thread(self, call: _Call[Any]) -> _Thread:
         if self._idle:
             return self._idle.pop()
-        thread = _Thread(self._scope)
+        thread = _Thread(self._scope, only_looks=self._only_looks)
         try:
             thread.start()
         except RuntimeError as error:
@@ -153,13 +157,13 @@ class _Thread(threading.Thread):
     """Makes calls. A daemon: a process that ends must not wait for what does not answer.
 
     Attributes:
-        scope: of the trouble with what it calls.
+        only_looks: its calls change nothing.
         doing: the name of the call that has not returned yet.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, *, only_looks: bool) -> None:
         super().__init__(name=scope, daemon=True)
-        self.scope = scope
+        self.only_looks = only_looks
         self.doing: str | None = None
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
 
@@ -182,15 +186,13 @@ class _Thread(threading.Thread):
 
 
 def unfinished(within: float) -> list[str]:
-    """The names of all calls of this process to stores that do not return within so many seconds. Blocks.
-
-    Those to catalogs may be left where they hang: they only look, and change nothing later.
+    """The names of all calls of this process that do not return within so many seconds, and may change something
+    later. Blocks.
     """
     give_up_at = time.monotonic() + within
     while True:
         threads = [thread for thread in threading.enumerate() if isinstance(thread, _Thread)]
-        stores = [thread.doing for thread in threads if thread.scope is Scope.STORE]
-        calls = sorted(doing for doing in stores if doing is not None)
+        calls = sorted(one.doing for one in threads if one.doing is not None and not one.only_looks)
         if not calls or time.monotonic() >= give_up_at:
             return calls
         time.sleep(_LOOK_AGAIN)

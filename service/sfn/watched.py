@@ -55,7 +55,7 @@ class Watched(Generic[T]):
 
     async def watch(self) -> NoReturn:
         """Look at the files again and again, in a thread: a mount that hangs holds up nobody who asks for them."""
-        threads = Threads(1, self.patience)
+        threads = Threads(1, self.patience, only_looks=True)
         name = f"read {' and '.join(self._names())}"
         while True:
             await anyio.sleep(self.every)

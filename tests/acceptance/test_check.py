@@ -38,6 +38,14 @@ async def test_a_configuration_that_works_says_so_and_leaves_nothing(tmp_path: P
         assert entries(tmp_path) == before
 
 
+async def test_of_what_other_roles_do_nothing_is_said(tmp_path: Path) -> None:
+    async with lake(tmp_path) as catalog:
+        configuration = configure(catalog, '[facade]\ntoken = "a-token-of-readers"\n')
+        for roles, is_shown in (("receiver,worker,facade", True), ("receiver,worker", False)):
+            told = await sfn("check", "--json", "--config", str(configuration), "--roles", roles)
+            assert ("facade" in severities(told.json["findings"])) is is_shown
+
+
 async def test_each_part_that_does_not_work_is_told_with_its_remedy(tmp_path: Path) -> None:
     async with lake(tmp_path) as catalog:
         configuration = configure(catalog)

@@ -20,8 +20,8 @@ from sfn.publish.policy import Interest
 from sfn.receiver.app import application
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import PARTY, Operators
-from sfn.receiver.refusals import Refusals
 from sfn.receiver.tokens import Tokens
+from sfn.telemetry.refusals import Refusals
 from sfn.words import Hint, Undecodable
 from sfn.work.lanes import BreakerState
 from sfn.work.report import SweepReport

@@ -1,4 +1,4 @@
-"""PyIceberg and DuckDB read through `sfn facade`, and can change nothing."""
+"""PyIceberg, Daft, Polars and DuckDB read through `sfn facade`, and can change nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import daft
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
@@ -40,7 +42,7 @@ class World:
     def sweep(self, before: set[Path]) -> None:
         """See that nothing is gone, and that nothing came but manifests that no metadata names; these are removed.
 
-        Both clients write them before they ask, and leave them where the catalog says no.
+        DuckDB writes them before it asks, and leaves them where the catalog says no.
         """
         now = self.files()
         assert before <= now
@@ -84,16 +86,29 @@ def test_pyiceberg_reads(world: World, catalog: RestCatalog) -> None:
     assert by_directory.metadata == table.metadata
 
 
+def test_daft_and_polars_read(catalog: RestCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    table = catalog.load_table(ORDERS)
+    assert sorted(daft.read_iceberg(table).to_pydict()["id"]) == [1, 2]
+    assert sorted(pl.scan_iceberg(table).collect()["id"].to_list()) == [1, 2]
+
+
 NOT_ASKED = "Server does not support endpoint"
 """What PyIceberg says of what is not among the endpoints."""
-NO_FORMAT = "not a valid FileFormat"
+READ_ONLY = "this catalog is read only"
+NO_FOLDER = "/dev/null/this-catalog-is-read-only"
 FORBIDDEN = "ForbiddenException"
 ROWS = pa.table({"id": [9], "day": ["x"], "note": ["y"]})
 Write = Callable[[RestCatalog, Table], object]
 WRITES: dict[str, tuple[Write, str]] = {
-    "append": (lambda _, table: table.append(ROWS), NO_FORMAT),
-    "overwrite": (lambda _, table: table.overwrite(ROWS), NO_FORMAT),
-    "delete": (lambda _, table: table.delete("id = 1"), FORBIDDEN),
+    "append": (lambda _, table: table.append(ROWS), READ_ONLY),
+    "overwrite": (lambda _, table: table.overwrite(ROWS), READ_ONLY),
+    "delete": (lambda _, table: table.delete("id = 1"), READ_ONLY),
+    "upsert": (lambda _, table: table.upsert(ROWS, join_cols=["day"]), READ_ONLY),
+    "add files": (lambda _, table: table.add_files([a_file(table)], check_duplicate_files=False), READ_ONLY),
+    "daft": (lambda _, table: daft.from_arrow(ROWS).write_iceberg(table), NO_FOLDER),
+    "polars": (lambda _, table: frame().write_iceberg(table, mode="append"), READ_ONLY),
+    "polars sink": (lambda _, table: frame().lazy().sink_iceberg(table, mode="append"), READ_ONLY),
     "properties": (lambda _, table: table.transaction().set_properties(a="b").commit_transaction(), FORBIDDEN),
     "tag": (lambda _, table: table.manage_snapshots().create_tag(newest(table), "t").commit(), FORBIDDEN),
     "create": (lambda catalog, _: catalog.create_table(("sales", "new"), SCHEMA), NOT_ASKED),
@@ -107,6 +122,14 @@ WRITES: dict[str, tuple[Write, str]] = {
 }
 
 
+def a_file(table: Table) -> str:
+    return next(iter(table.scan().plan_files())).file.file_path
+
+
+def frame() -> pl.DataFrame:
+    return pl.DataFrame(ROWS)
+
+
 def newest(table: Table) -> int:
     return max(table.snapshots(), key=lambda one: one.sequence_number or 0).snapshot_id
 
@@ -117,7 +140,7 @@ def test_pyiceberg_changes_nothing(world: World, catalog: RestCatalog, write: st
     change, said = WRITES[write]
     with pytest.raises(Exception, match=said):
         change(catalog, table)
-    world.sweep(before)
+    assert world.files() == before
     assert world.client().load_table(ORDERS).metadata == table.metadata
 
 
@@ -144,22 +167,25 @@ def test_duckdb_reads(world: World) -> None:
     assert answers == [[[1], [2]], [[2]], [["orders"]]]
 
 
+REFUSED = "expected a read, as this catalog is answered from SFN files"
+
+
 @pytest.mark.parametrize(
-    "statement",
+    ("statement", "why"),
     [
-        "INSERT INTO lake.sales.orders VALUES (9, 'x', 'y')",
-        "UPDATE lake.sales.orders SET note = 'y'",
-        "DELETE FROM lake.sales.orders WHERE id = 1",
-        "DROP TABLE lake.sales.orders",
-        "CREATE TABLE lake.sales.new (id BIGINT)",
-        "CREATE SCHEMA lake.new",
-        "DROP SCHEMA lake.sales",
-        "ALTER TABLE lake.sales.orders ADD COLUMN more BIGINT",
+        ("INSERT INTO lake.sales.orders VALUES (9, 'x', 'y')", NO_FOLDER),
+        ("UPDATE lake.sales.orders SET note = 'y'", NO_FOLDER),
+        ("DELETE FROM lake.sales.orders WHERE id = 1", REFUSED),
+        ("DROP TABLE lake.sales.orders", REFUSED),
+        ("CREATE TABLE lake.sales.new (id BIGINT)", REFUSED),
+        ("CREATE SCHEMA lake.new", REFUSED),
+        ("DROP SCHEMA lake.sales", REFUSED),
+        ("ALTER TABLE lake.sales.orders ADD COLUMN more BIGINT", REFUSED),
     ],
 )
-def test_duckdb_changes_nothing(world: World, statement: str) -> None:
+def test_duckdb_changes_nothing(world: World, statement: str, why: str) -> None:
     before = world.files()
     [error] = said(world, statement)
-    assert "expected a read, as this catalog is answered from SFN files" in str(error)
+    assert why in str(error)
     world.sweep(before)
     assert world.client().load_table(ORDERS).metadata_location == world.made.pointer

@@ -43,6 +43,11 @@ def test_it_shows_tables_below_its_roots_until_it_is_told_to_end(root: Path, tmp
         assert facade.table(str(root / "sales" / "orders"), "dir").status_code == httpx.codes.OK
         alive = facade.client.get(facade.uri.replace("/iceberg", "/livez"))
         assert (alive.status_code, alive.json()) == (200, {"status": "alive"})
+        wait_for(lambda: facade.records("ready"), "the first walk", WITHIN, 0.02)
+        assert facade.client.get(facade.uri.replace("/iceberg", "/readyz")).json() == {"status": "ready"}
+        page = facade.client.get(facade.uri.replace("/iceberg", "/metrics")).text
+        assert 'sfn_facade_requests_total{status="304"} 1.0' in page
+        assert "process_resident_memory_bytes" in page
         elsewhere = facade.client.get(facade.uri.replace("/iceberg", "/v1/config"))
         assert (elsewhere.status_code, elsewhere.json()["error"]["code"]) == (404, 404)
         assert facade.end() == 0

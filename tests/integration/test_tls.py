@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.handshakes import Handshake
-from sfn.receiver.refusals import Seldom
 from sfn.receiver.server import HEAD_LIMIT, Connection, Server
+from sfn.telemetry.refusals import Seldom
 from sfn.watched import Watched
 from tests.integration.listening import EVENT, TOKEN, Open, Service, assert_problem, connected, listening, request
 from tests.integration.waiting import until

@@ -6,7 +6,9 @@ from tests.mutants.mutant import Mutant
 
 ANSWERS = "tests/unit/test_facade_answers.py"
 BENEATH = "tests/unit/test_facade_beneath.py"
+INDEX = "tests/unit/test_facade_index.py"
 LOADING = "tests/unit/test_facade_loading.py"
+ROSTER = "tests/unit/test_facade_roster.py"
 ROUTES = "tests/unit/test_facade_routes.py"
 SERVED = "tests/unit/test_facade_served.py"
 
@@ -16,6 +18,12 @@ FACADES = (
         16,
         f"{SERVED}::test_the_table_is_served_as_it_is_but_for_the_guard",
         'assert found["metadata"]["properties"]["gc.enabled"] == "false"',
+    ),
+    Mutant(
+        "16-data-files-have-a-place",
+        16,
+        f"{SERVED}::test_the_table_is_served_as_it_is_but_for_the_guard",
+        'assert found["metadata"]["properties"]["write.data.path"].startswith("file:///dev/null/")',
     ),
     Mutant(
         "16-location-is-not-checked",
@@ -52,5 +60,29 @@ FACADES = (
         16,
         f"{BENEATH}::test_a_link_that_leads_outside_is_refused[plain-/etc/passwd]",
         "with pytest.raises(Unsafe)",
+    ),
+    Mutant(
+        "16-what-nobody-looked-for-is-denied",
+        16,
+        f"{INDEX}::test_before_the_first_look_nothing_is_denied",
+        "with pytest.raises(Unreachable)",
+    ),
+    Mutant(
+        "16-look-ends-with-who-asked",
+        16,
+        f"{INDEX}::test_who_goes_away_ends_no_look",
+        'assert set(await index.tables()) == {("sales",)}',
+    ),
+    Mutant(
+        "16-one-root-holds-up-all",
+        16,
+        f"{LOADING}::test_a_root_that_is_slow_holds_up_no_other_and_is_given_up",
+        "assert before == 0",
+    ),
+    Mutant(
+        "16-trouble-of-the-inbox-hides-tables",
+        16,
+        f"{ROSTER}::test_an_inbox_in_trouble_hides_no_table_that_is_known",
+        'assert await rows.find(SALES, "orders") is known',
     ),
 )

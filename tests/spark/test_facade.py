@@ -81,7 +81,7 @@ def lying(directory: str) -> dict[Path, int | None]:
 
 def test_names_are_listed(spark: SparkSession, facade: str) -> None:
     assert {row.namespace for row in spark.sql(f"SHOW NAMESPACES IN {facade}").collect()} >= {"dir", "reading"}
-    assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {facade}.reading").collect()] == ["orders"]
+    assert "orders" in {row.tableName for row in spark.sql(f"SHOW TABLES IN {facade}.reading").collect()}
 
 
 @pytest.mark.parametrize("how", ["name", "directory"])

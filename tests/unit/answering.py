@@ -11,6 +11,7 @@ from urllib.parse import quote
 import anyio
 
 from sfn.clock import SystemClock
+from sfn.errors import Broken
 from sfn.facade import Shelf, Tree
 from sfn.facade.app import Facade, Terms
 from sfn.facade.index import Index
@@ -37,14 +38,16 @@ class Ground:
 
     Attributes:
         counted: the statuses of its answers.
+        broken: what it was told of the inbox.
     """
 
     root: Path
-    facade: Facade
+    facade: Facade = field(init=False)
     counted: list[int] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)
 
     async def ask(self, path: str, query: str = "", **more: object) -> Reply:
-        return await ask(self.facade, path, query, **more)  # type: ignore[arg-type]
+        return await ask(self.facade, path, query, **more)
 
     async def table(self, name: str, query: str = "", namespace: str = "sales", **more: object) -> Reply:
         path = f"{HOME}/{quote(namespace, safe='')}/tables/{quote(name, safe='')}"
@@ -58,11 +61,13 @@ def ground(
     admits: Callable[[bytes | None], bool] | None = None,
 ) -> Ground:
     trees: dict[str, Tree] = {f"file://{root}": tree(f"file://{root}", {})}
-    counted: list[int] = []
+    made = Ground(root)
     terms = Terms(
         shelves if shelves is not None else {"sfn": Index(walked(trees), 0, 0)},
         trees if directories else {},
         admits,
-        counted.append,
+        made.counted.append,
+        made.broken.append,
     )
-    return Ground(root, Facade(terms, Loading(SystemClock(), 1 << 20)), counted)
+    made.facade = Facade(terms, Loading(SystemClock(), 1 << 20))
+    return made

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from sfn.facade import Namespace, Place
 from sfn.facade.app import Application
 from sfn.facade.trees import tree
@@ -40,8 +42,13 @@ class Reply:
         return str(error["type"])
 
 
-async def ask(
-    facade: Application,
+async def ask(facade: Application, path: str, query: str = "", **more: Any) -> Reply:  # noqa: ANN401 - as of `reply`
+    """What a facade answers; `path` begins behind its own."""
+    return await reply(facade, f"/iceberg{path}", query, **more)
+
+
+async def reply(
+    application: Application,
     path: str,
     query: str = "",
     *,
@@ -49,7 +56,7 @@ async def ask(
     fields: Mapping[str, str] | None = None,
     body: Sequence[bytes] = (b"",),
 ) -> Reply:
-    """What it answers; `path` begins behind the facade's own."""
+    """What an application answers."""
     sent: list[MutableMapping[str, Any]] = []
     left = list(body)
 
@@ -63,8 +70,8 @@ async def ask(
         sent.append(message)
 
     headers = [(name.lower().encode(), value.encode()) for name, value in (fields or {}).items()]
-    scope = {"type": "http", "method": method, "raw_path": f"/iceberg{path}".encode(), "headers": headers}
-    await facade({**scope, "query_string": query.encode()}, receive, send)
+    scope = {"type": "http", "method": method, "raw_path": path.encode(), "headers": headers}
+    await application({**scope, "query_string": query.encode()}, receive, send)
     begun, *bodies = sent
     assert not bodies[-1].get("more_body", False)
     content = b"".join(part["body"] for part in bodies)
@@ -98,15 +105,22 @@ def placed(root: Path, directory: Path, identifier: str = "sales.orders") -> Pla
 
 @dataclass
 class Tables:
-    """A scan of what a test says."""
+    """A scan of what a test says.
+
+    Attributes:
+        pause: what it waits for before it ends.
+    """
 
     found: list[tuple[Namespace, str, Place]] = field(default_factory=list)
     failure: Exception | None = None
     scans: int = 0
+    pause: anyio.Event | None = None
 
     async def __call__(self) -> AsyncIterator[tuple[Namespace, str, Place]]:
         self.scans += 1
         for one in self.found:
             yield one
+        if self.pause is not None:
+            await self.pause.wait()
         if self.failure is not None:
             raise self.failure

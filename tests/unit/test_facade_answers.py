@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import Any
 
-import anyio
 import pytest
 
-from sfn.errors import Unreachable
-from sfn.facade import Namespace, Place, app
+from sfn.facade import app, exchange
 from sfn.facade.app import before
 from sfn.facade.index import Index
 from sfn.facade.trees import tree
 from sfn.facade.walk import walked
 from sfn.pointer.document import State
-from tests.unit.answering import forever, ground, scope
+from tests.unit.answering import ground
 from tests.unit.faced import HOME, Tables, commit, placed, shown
 from tests.unit.test_facade_routes import WRITES
 
@@ -41,7 +37,7 @@ async def test_the_configuration_names_the_catalog_and_what_may_be_asked(root: P
 
 
 async def test_of_several_catalogs_one_is_named(root: Path) -> None:
-    place = ground(root, {"prod": Index(Tables(), 9, 9), "dev": Index(Tables(), 9, 9)})
+    place = ground(root, {"prod": Index([Tables()], 9, 9), "dev": Index([Tables()], 9, 9)})
     assert (await place.ask("/v1/config", "warehouse=dev")).json["overrides"] == {"prefix": "dev"}
     for path, query in (("/v1/config", ""), ("/v1/config", "warehouse="), ("/v1/namespaces", "")):
         assert (await place.ask(path, query)).status == 400
@@ -129,22 +125,6 @@ async def test_every_write_is_refused(root: Path, method: str, path: str, status
     assert place.counted == [status]
 
 
-async def test_a_body_that_does_not_end_closes_the_connection(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = ground(root)
-    part = b"x" * 65_536
-    for body, closes in (([part] * 5, False), ([part] * 50, True), ([], True)):
-        answer = await place.ask("/v1/config", method="POST", body=body)
-        assert (answer.status, answer.headers.get("connection") == "close") == (405, closes)
-    monkeypatch.setattr(app, "_PATIENCE", 0.01)
-    sent: list[MutableMapping[str, Any]] = []
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(message)
-
-    await place.facade(scope("POST"), forever, send)
-    assert (b"connection", b"close") in sent[0]["headers"]
-
-
 async def test_who_shows_no_token_is_told_nothing(root: Path) -> None:
     place = ground(root, admits=lambda shown: shown == TOKEN)
     for path in ("/v1/config", HOME, f"{HOME}/sales/tables/orders", "/v1/none"):
@@ -178,32 +158,6 @@ async def test_of_two_directories_of_one_name_none_is_shown(root: Path) -> None:
     assert (await place.table(f"{root}/sales/orders", namespace="dir")).status == 200
 
 
-class Raising:
-    """A shelf that fails."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    async def tables(self) -> Mapping[Namespace, Mapping[str, Place]]:
-        raise self.error
-
-    async def find(self, namespace: Namespace, name: str, *, anew: bool = False) -> Place | None:
-        raise self.error
-
-
-async def test_whatever_goes_wrong_is_answered_as_clients_know_it(root: Path) -> None:
-    away = ground(root, {"sfn": Raising(Unreachable("store", expected="an answer", found="none"))})
-    for path in (HOME, f"{HOME}/sales/tables/orders"):
-        answer = await away.ask(path)
-        assert (answer.status, answer.kind, answer.headers["retry-after"]) == (503, "ServiceUnavailableException", "1")
-    wrong = ground(root, {"sfn": Raising(ZeroDivisionError("an error of ours"))})
-    for path in (HOME, f"{HOME}/sales/tables/orders"):
-        answer = await wrong.ask(path)
-        assert (answer.status, answer.kind) == (500, "InternalServerError")
-        assert "error of ours" not in answer.json["error"]["message"]
-    assert wrong.counted == [500, 500]
-
-
 async def test_names_of_any_script_are_answered(root: Path) -> None:
     identifier = "käse.東京\N{FISH}"
     shown(root / "odd", identifier)
@@ -212,30 +166,6 @@ async def test_names_of_any_script_are_answered(root: Path) -> None:
     answer = await place.table("東京\N{FISH}", namespace="none")
     assert "none.東京\N{FISH}" in answer.json["error"]["message"]
     assert (await place.table("a\0b\r\nc\N{FISH}")).kind == "NoSuchTableException"
-
-
-async def test_a_long_answer_is_sent_in_parts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = ground(root)
-    whole = (await place.table("orders")).content
-    monkeypatch.setattr(app, "_PART", 100)
-    answer = await place.table("orders")
-    assert answer.content == whole
-    assert answer.parts == -(-len(whole) // 100)
-
-
-async def test_who_takes_nothing_is_not_waited_for(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_PATIENCE", 0.01)
-    monkeypatch.setattr(app, "_PART", 1)
-    sent: list[MutableMapping[str, Any]] = []
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(message)
-        if len(sent) == 3:
-            await anyio.sleep_forever()
-
-    await ground(root).facade(scope("GET"), forever, send)
-    # Not whole, so that the server ends the connection.
-    assert [message.get("more_body") for message in sent] == [None, True, True]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +184,7 @@ async def test_what_lies_below_its_path_is_the_facade_s(kind: str, path: bytes, 
     asked: list[str] = []
 
     def application(name: str) -> app.Application:
-        async def answer(_scope: app.Scope, _receive: app.Receive, _send: app.Send) -> None:
+        async def answer(_scope: exchange.Scope, _receive: exchange.Receive, _send: exchange.Send) -> None:
             asked.append(name)
 
         return answer
@@ -269,6 +199,6 @@ async def test_what_lies_below_its_path_is_the_facade_s(kind: str, path: bytes, 
 
 async def test_a_table_that_is_not_where_it_was_known_to_lie_is_looked_for_once(root: Path) -> None:
     tables = Tables([(("sales",), "orders", placed(root, root / "none"))])
-    place = ground(root, {"sfn": Index(tables, 60, 0)})
+    place = ground(root, {"sfn": Index([tables], 60, 0)})
     assert (await place.table("orders")).kind == "NoSuchTableException"
     assert tables.scans == 2

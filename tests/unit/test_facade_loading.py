@@ -7,7 +7,7 @@ import json
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -15,11 +15,11 @@ import pytest
 from typing_extensions import override
 
 from sfn.clock import SystemClock
-from sfn.errors import MalformedMetadata, Stale, Unsafe
-from sfn.facade import Place, Tree, loading
+from sfn.errors import MalformedMetadata, Stale, Unreachable, Unsafe
+from sfn.facade import Place, loading
 from sfn.facade.loading import AT_ONCE, Loaded, Loading, Unchanged, tag
 from sfn.facade.served import Snapshots
-from sfn.reader.files import Entries
+from sfn.reader.files import Files
 from sfn.reader.resolve import Question
 from tests.unit.directory import OTHER_UUID, Directory
 from tests.unit.faced import commit, placed, shown
@@ -33,7 +33,7 @@ LIMIT = 1 << 20
 class Watched:
     """A tree that knows what was read of it, and can be made to wait."""
 
-    tree: Tree
+    tree: Files
     reads: list[str] = field(default_factory=list)
     under_way: int = 0
     most: int = 0
@@ -49,9 +49,6 @@ class Watched:
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         return await self.tree.list(prefix, limit)
-
-    async def entries(self, prefix: str) -> Entries:
-        return await self.tree.entries(prefix)
 
 
 @dataclass
@@ -69,7 +66,7 @@ class Ground:
     async def location(self) -> str:
         found = await self.load()
         assert isinstance(found, Loaded)
-        return str(json.loads(found.body)["metadata-location"])
+        return str(json.loads(bytes(found.body))["metadata-location"])
 
 
 @pytest.fixture(name="ground")
@@ -98,7 +95,7 @@ async def test_a_commit_is_told_of_at_once(ground: Ground) -> None:
         location = commit(ground.place, number)
         found = await ground.load(frozenset({first.etag}))
         assert isinstance(found, Loaded)
-        assert json.loads(found.body)["metadata-location"] == location
+        assert json.loads(bytes(found.body))["metadata-location"] == location
 
 
 async def test_each_choice_of_snapshots_has_a_tag_of_its_own(ground: Ground) -> None:
@@ -170,6 +167,48 @@ async def test_few_metadata_files_are_read_at_a_time(ground: Ground) -> None:
     assert ground.tree.most == AT_ONCE
 
 
+async def test_a_root_that_is_slow_holds_up_no_other_and_is_given_up(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Hanging(Watched):
+        @override
+        async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+            if key.endswith(".metadata.json"):
+                await anyio.sleep_forever()
+            return await super().read(key, most, start)
+
+    monkeypatch.setattr(loading, "READ_WITHIN", 0.2)
+    slow = Place(
+        Hanging(ground.tree.tree), replace(ground.at.question, allowed=("file:///", *ground.at.question.allowed))
+    )
+    refused: list[str] = []
+
+    async def load() -> None:
+        with pytest.raises(Unreachable, match=r"within 0\.2 s") as refusal:
+            await ground.loading.load(slow, ALL, NONE)
+        refused.append(str(refusal.value))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(AT_ONCE):
+            tasks.start_soon(load)
+        await anyio.sleep(0.05)
+        await ground.location()
+        before = len(refused)
+    assert before == 0
+    assert len(refused) == AT_ONCE
+
+
+async def test_what_is_greater_than_the_memory_is_one_for_all_who_take_it(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "REMEMBERED", 100)
+    first, second = await ground.load(), await ground.load()
+    assert isinstance(first, Loaded)
+    assert isinstance(second, Loaded)
+    assert first.body is second.body
+    assert ground.tree.reads.count("00001-a.metadata.json") == 1
+
+
 async def test_what_is_remembered_is_bounded(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len((await ground.load()).body)  # type: ignore[union-attr]
     monkeypatch.setattr(loading, "REMEMBERED", 2 * (size + 1_024) + 200)
@@ -229,4 +268,4 @@ async def test_an_answer_that_was_given_stays(ground: Ground) -> None:
     commit(ground.place, 2)
     found = await ground.loading.load(pinned, ALL, NONE)
     assert isinstance(found, Loaded)
-    assert b"00001-a" in found.body
+    assert b"00001-a" in bytes(found.body)

@@ -61,7 +61,7 @@ def test_each_refusal_says_what_its_client_is_to_do() -> None:
         WrongTable: (500, None),
         Malformed: (500, None),
         MalformedMetadata: (500, None),
-        Broken: (500, None),
+        Broken: (503, None),
         LocationRefused: (500, None),
     }
 

@@ -3,54 +3,155 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import anyio
+import pytest
 from typing_extensions import override
 
-from sfn.facade.roster import published, root_of
+from sfn.errors import Scope, Transient
+from sfn.facade import roster
+from sfn.facade.roster import Rows, root_of
 from sfn.facade.trees import tree
 from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.standing import Standing
 from sfn.reader.resolve import Question
-from sfn.words import Known, Published, TableName
+from sfn.words import Known, Published, Story, Subject, TableName, Wish
 
 TREES = {root: tree(root, {}) for root in ("file:///w", "file:///w/inner", "file:///v")}
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+SALES = ("sales",)
 
 
 @dataclass
-class Rows(MemoryInbox):
-    """An inbox whose rows a test tells."""
+class Told(MemoryInbox):
+    """An inbox whose rows a test tells: where each is published.
 
-    rows: dict[str, list[Known]]
+    Attributes:
+        asked: the rows that were asked for one by one.
+        scans: how often all were.
+    """
+
+    rows: dict[str, str | None]
+    trouble: Exception | None = None
+    asked: list[str] = field(default_factory=list)
+    scans: int = 0
 
     @override
     async def known(self, catalog: str) -> AsyncIterator[Known]:
-        for row in self.rows[catalog]:
-            yield row
+        self.scans += 1
+        for name, location in self.rows.items():
+            *namespace, last = name.split(".")
+            yield Known(TableName(catalog, tuple(namespace), last), published(location), None)
+
+    @override
+    async def standing(self, subject: Subject) -> Standing | None:
+        assert isinstance(subject, TableName)
+        self.asked.append(subject.identifier)
+        if self.trouble is not None:
+            raise self.trouble
+        if subject.identifier not in self.rows:
+            return None
+        return standing(published(self.rows[subject.identifier]))
 
 
-def row(name: str, location: str | None) -> Known:
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    live = None if location is None else Published(f"{location}/metadata/1.json", None, location, at)
-    *namespace, last = name.split(".")
-    return Known(TableName("prod", tuple(namespace), last), live, None)
+def published(location: str | None) -> Published | None:
+    return None if location is None else Published(f"{location}/metadata/1.json", None, location, AT)
 
 
-async def test_live_tables_below_a_root_are_shown_with_the_narrowest_one() -> None:
-    rows = [
-        row("sales.orders", "file:///w/orders"),
-        row("a.b.inner", "file:///w/inner/t"),
-        row("sales.dropped", None),
-        row("sales.elsewhere", "file:///etc/orders"),
-        row("sales.wide", "file:///wide/orders"),
-        row("sales.bucket", "s3://w/orders"),
-    ]
-    found = [one async for one in published(Rows({"prod": rows, "dev": []}), "prod", TREES)()]
-    assert [(namespace, name) for namespace, name, _ in found] == [(("sales",), "orders"), (("a", "b"), "inner")]
-    first, inner = (place for _, _, place in found)
+def standing(live: Published | None) -> Standing:
+    story = Story(live=live)
+    return Standing(
+        state="queued",
+        due_at=AT,
+        not_before=None,
+        attempt=0,
+        failing_since=None,
+        reason=None,
+        news=False,
+        wish=Wish(),
+        left_alone=None,
+        story=story,
+        locations=frozenset(),
+        said=None,
+        event=None,
+        intents=None,
+    )
+
+
+@pytest.fixture(name="inbox")
+def fixture_inbox() -> Told:
+    return Told(
+        {
+            "sales.orders": "file:///w/orders",
+            "a.b.inner": "file:///w/inner/t",
+            "sales.dropped": None,
+            "sales.elsewhere": "file:///etc/orders",
+            "sales.wide": "file:///wide/orders",
+            "sales.bucket": "s3://w/orders",
+        }
+    )
+
+
+async def test_live_tables_below_a_root_are_shown_with_the_narrowest_one(inbox: Told) -> None:
+    rows = Rows(inbox, "prod", TREES)
+    found = {(namespace, name): at for namespace, names in (await rows.tables()).items() for name, at in names.items()}
+    assert set(found) == {(SALES, "orders"), (("a", "b"), "inner")}
+    first, inner = found[SALES, "orders"], found[("a", "b"), "inner"]
     assert first.question == Question("file:///w/orders", ("sales", "orders"), allowed=("file:///w",))
     assert inner.question.allowed == ("file:///w/inner",)
     assert inner.tree is TREES["file:///w/inner"]
+    assert await rows.find(SALES, "orders") == first
+    assert await rows.find(("a", "b"), "inner") == inner
+    for name in ("dropped", "elsewhere", "wide", "bucket", "none", "a\0b"):
+        assert await rows.find(SALES, name) is None
+
+
+async def test_a_table_is_looked_up_by_its_row_alone_and_not_each_time(
+    inbox: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = Rows(inbox, "prod", TREES)
+    for name in ("orders", "none", "orders", "none"):
+        await rows.find(SALES, name)
+    assert (inbox.asked, inbox.scans) == (["sales.orders", "sales.none"], 0)
+    inbox.rows["sales.orders"] = "file:///w/orders-2"
+    there = await rows.find(SALES, "orders", anew=True)
+    assert there is not None
+    assert there.question.directory == "file:///w/orders-2"
+    assert await rows.find(SALES, "orders") is there
+    monkeypatch.setattr(roster, "MISSED", 0.0)
+    inbox.rows["sales.none"] = "file:///w/none"
+    assert await rows.find(SALES, "none") is not None
+    inbox.rows["sales.orders"] = None
+    assert await rows.find(SALES, "orders") is there
+    monkeypatch.setattr(roster, "FOUND", 0.0)
+    assert await rows.find(SALES, "orders") is None
+
+
+async def test_an_inbox_in_trouble_hides_no_table_that_is_known(inbox: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Rows(inbox, "prod", TREES)
+    known = await rows.find(SALES, "orders")
+    await rows.find(SALES, "none")
+    inbox.trouble = Transient("inbox", scope=Scope.INBOX, expected="an answer", found="none")
+    monkeypatch.setattr(roster, "FOUND", 0.0)
+    monkeypatch.setattr(roster, "MISSED", 0.0)
+    assert await rows.find(SALES, "orders") is known
+    for name in ("none", "another"):
+        with pytest.raises(Transient):
+            await rows.find(SALES, name)
+
+
+async def test_what_is_remembered_of_rows_is_bounded(inbox: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "_REMEMBERED", 3)
+    rows = Rows(inbox, "prod", TREES)
+    async with anyio.create_task_group() as tasks:
+        for number in range(10):
+            tasks.start_soon(rows.find, SALES, f"t{number}")
+    inbox.asked.clear()
+    for number in range(10):
+        await rows.find(SALES, f"t{number}")
+    assert len(inbox.asked) >= 9
 
 
 def test_the_root_of_a_location() -> None:

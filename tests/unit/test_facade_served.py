@@ -35,16 +35,26 @@ def body(content: str | bytes, snapshots: Snapshots = Snapshots.ALL, **more: Any
     return served(content.encode() if isinstance(content, str) else content, doc(**more), KEY, "said", TRUST, snapshots)
 
 
+THEIRS = {
+    "owner": "shop",
+    "write.format.default": "orc",
+    "write.location-provider.impl": "shop.Places",
+    "write.target-file-size-bytes": "1048576",
+}
+"""Properties that some engines look at to read, so that they are the table's own."""
+
+
 def test_the_table_is_served_as_it_is_but_for_the_guard() -> None:
     odd = '{"x":9007199254740993123456789,"y":1.10,"z":"\\u00e4","deep":' + "[" * 500 + "]" * 500 + "}"
-    text = json.dumps(WHOLE | {"properties": {"gc.enabled": "true", "owner": "shop"}})[:-1] + f',"last":{odd}' + "}"
+    text = json.dumps(WHOLE | {"properties": {"gc.enabled": "true", **THEIRS}})[:-1] + f',"last":{odd}' + "}"
     answer = body(text)
     assert odd.encode() in answer
     found = json.loads(answer)
     assert found["metadata-location"] == doc().metadata_file_path
     assert found["config"] == {}
     assert found["metadata"]["properties"]["gc.enabled"] == "false"
-    assert found["metadata"]["properties"] == {"owner": "shop", **GUARD}
+    assert found["metadata"]["properties"]["write.data.path"].startswith("file:///dev/null/")
+    assert found["metadata"]["properties"] == {**THEIRS, **GUARD}
     assert "storage-credentials" not in found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,12 @@ from sfn.errors import (
     Unreachable,
     Unsafe,
 )
-from sfn.facade import Tree
-from sfn.facade.trees import Stored, tree
+from sfn.facade import Tree, trees
+from sfn.facade.trees import Stored, Threaded, tree
+from sfn.reader.files import Entries, Files
 from sfn.store.memory import MemoryStore
 from sfn.store.router import Router
+from sfn.threads import unfinished
 from tests.promises.stores import plant_file
 
 Plant = Callable[[str, bytes], Awaitable[None]]
@@ -39,13 +42,18 @@ class Ground:
     Attributes:
         root: its root, below which nothing lies yet.
         plant: puts a content at a key.
-        has_folders: it tells them apart.
+        tree: the same, if it tells what lies in folders.
     """
 
-    tree: Tree
+    files: Files
     root: str
     plant: Plant
-    has_folders: bool = True
+    tree: Tree | None
+
+
+def of_tree(root: str, plant: Plant) -> Ground:
+    made = tree(root, {})
+    return Ground(made, root, plant, made)
 
 
 def local(folder: Path) -> Ground:
@@ -53,7 +61,7 @@ def local(folder: Path) -> Ground:
         plant_file(key, body)
 
     root = f"file://{folder.resolve()}/w"
-    return Ground(tree(root, {}), root, plant)
+    return of_tree(root, plant)
 
 
 def local_by_a_link(folder: Path) -> Ground:
@@ -71,7 +79,7 @@ def linked(folder: Path) -> Ground:
         plant_file(key, body)
 
     root = f"file://{folder.resolve()}/w"
-    return Ground(tree(root, {}), root, plant)
+    return of_tree(root, plant)
 
 
 def memory_by_fsspec(_: Path) -> Ground:
@@ -79,7 +87,7 @@ def memory_by_fsspec(_: Path) -> Ground:
         MemoryFileSystem().pipe_file(key, body)
 
     root = f"memory://{uuid4()}/w"
-    return Ground(tree(root, {}), root, plant)
+    return of_tree(root, plant)
 
 
 def stored(_: Path) -> Ground:
@@ -88,7 +96,7 @@ def stored(_: Path) -> Ground:
     async def plant(key: str, body: bytes) -> None:
         await store.write(key, body, None)
 
-    return Ground(Stored(root, Router({"s3://lake": store})), root, plant, has_folders=False)
+    return Ground(Stored(root, Router({"s3://lake": store})), root, plant, None)
 
 
 @pytest.fixture(name="ground", params=[local, local_by_a_link, linked, memory_by_fsspec, stored])
@@ -100,32 +108,31 @@ def fixture_ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
 async def test_a_file_is_read_from_anywhere_on(ground: Ground) -> None:
     key = f"{ground.root}/sales/a file%20ä.ver"
     await ground.plant(key, b"0123456789")
-    assert await ground.tree.read(key, 100) == b"0123456789"
-    assert await ground.tree.read(key, 4) == b"0123"
-    assert await ground.tree.read(key, 4, 8) == b"89"
-    assert await ground.tree.read(key, 4, 10) == b""
+    assert await ground.files.read(key, 100) == b"0123456789"
+    assert await ground.files.read(key, 4) == b"0123"
+    assert await ground.files.read(key, 4, 8) == b"89"
+    assert await ground.files.read(key, 4, 10) == b""
 
 
 async def test_what_is_not_there_is_none(ground: Ground) -> None:
     await ground.plant(f"{ground.root}/sales/orders/x", b"")
     for name in ("sales/none", "none/none/none", "sales/orders/x/below", "sales/orders", "sales/" + "n" * 300):
-        assert await ground.tree.read(f"{ground.root}/{name}", 10) is None
-    assert await ground.tree.list(f"{ground.root}/none/", 10) == []
-    found = await ground.tree.entries(f"{ground.root}/none/")
-    assert (found.files, found.folders) == ((), ())
+        assert await ground.files.read(f"{ground.root}/{name}", 10) is None
+    assert await ground.files.list(f"{ground.root}/none/", 10) == []
+    if ground.tree is not None:
+        assert await ground.tree.entries(f"{ground.root}/none/") == Entries()
 
 
 async def test_what_lies_in_a_folder_is_listed_in_order(ground: Ground) -> None:
     for name in ("b", "a", "c", "below/d"):
         await ground.plant(f"{ground.root}/sales/{name}", b"x")
-    keys = await ground.tree.list(f"{ground.root}/sales/", 10)
+    keys = await ground.files.list(f"{ground.root}/sales/", 10)
     files = [key for key in keys if not key.endswith("below")]
     assert files == [f"{ground.root}/sales/{name}" for name in "abc"]
-    assert len(await ground.tree.list(f"{ground.root}/sales/", 2)) == 2
-    found = await ground.tree.entries(f"{ground.root}/sales/")
-    assert sorted(found.files) == ["a", "b", "c"]
-    assert found.folders == (("below",) if ground.has_folders else ())
-    assert found.links == ()
+    assert len(await ground.files.list(f"{ground.root}/sales/", 2)) == 2
+    if ground.tree is not None:
+        found = await ground.tree.entries(f"{ground.root}/sales/")
+        assert (sorted(found.files), found.folders, found.links) == (["a", "b", "c"], ("below",), ())
 
 
 async def test_nothing_outside_of_the_root_is_read_or_listed(ground: Ground) -> None:
@@ -141,11 +148,12 @@ async def test_nothing_outside_of_the_root_is_read_or_listed(ground: Ground) -> 
         "s3://other/w/x",
     ):
         with pytest.raises(Unsafe):
-            await ground.tree.read(key, 10)
+            await ground.files.read(key, 10)
     with pytest.raises(Unsafe):
-        await ground.tree.list(f"{above}/", 10)
-    with pytest.raises(Unsafe):
-        await ground.tree.entries(f"{above}/other/")
+        await ground.files.list(f"{above}/", 10)
+    if ground.tree is not None:
+        with pytest.raises(Unsafe):
+            await ground.tree.entries(f"{above}/other/")
 
 
 class Failing(MemoryStore):
@@ -183,3 +191,32 @@ async def test_a_store_s_trouble_is_told_as_a_reader_knows_it(
         await one.read("s3://lake/w/x", 10)
     with pytest.raises(told):
         await one.list("s3://lake/w/", 10)
+
+
+class Hanging:
+    """What lies on a mount whose server is gone, until that is back."""
+
+    def __init__(self) -> None:
+        self.is_back = threading.Event()
+
+    def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        self.is_back.wait()
+        return None
+
+    def entries(self, prefix: str) -> Entries:
+        self.is_back.wait()
+        return Entries()
+
+
+async def test_what_hangs_is_told_in_time_and_holds_up_no_process_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "ANSWERED_WITHIN", 0.05)
+    mount = Hanging()
+    one = Threaded(mount)
+    try:
+        with pytest.raises(Unreachable, match="see whether a mount or the network hangs"):
+            await one.read("file:///w/x", 10)
+        with pytest.raises(Unreachable):
+            await one.entries("file:///w/")
+        assert unfinished(0) == []
+    finally:
+        mount.is_back.set()

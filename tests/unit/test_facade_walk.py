@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from sfn.errors import NotPermitted, TooManyFiles, Unreachable, Unreadable
-from sfn.facade import Tree, walk
+from sfn.facade import Place, Tree, walk
 from sfn.facade.trees import tree
 from sfn.facade.walk import DEEPEST, walked
 from sfn.pointer.document import State
@@ -28,11 +29,11 @@ def fixture_root(tmp_path: Path) -> Path:
 
 async def found(trees: Mapping[str, Tree]) -> list[tuple[str, str]]:
     """Dotted names, each with the directory that it is looked up in."""
-    tables = [
-        (".".join((*namespace, name)), place.question.directory.removeprefix("file://"))
-        async for namespace, name, place in walked(trees)()
-    ]
-    return sorted(tables)
+    return sorted([(name, place.question.directory.removeprefix("file://")) for name, place in await places(trees)])
+
+
+async def places(trees: Mapping[str, Tree]) -> list[tuple[str, Place]]:
+    return [(".".join((*namespace, name)), place) for scan in walked(trees) async for namespace, name, place in scan()]
 
 
 async def below(*roots: Path) -> list[tuple[str, str]]:
@@ -116,19 +117,61 @@ async def test_of_roots_inside_each_other_the_inner_one_shows_a_table(root: Path
     shown(root / "a" / "t")
     inner = root / "a"
     trees = {f"file://{one}": tree(f"file://{one}", {}) for one in (root, inner)}
-    tables = [place async for _, _, place in walked(trees)()]
-    assert [place.question.allowed for place in tables] == [(f"file://{inner}",)]
-    assert tables[0].tree is trees[f"file://{inner}"]
+    [(_, place)] = await places(trees)
+    assert place.question.allowed == (f"file://{inner}",)
+    assert place.tree is trees[f"file://{inner}"]
 
 
-async def test_a_walk_ends(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_walk_ends(root: Path) -> None:
     deep = root.joinpath(*["d"] * DEEPEST)
     shown(deep / "far", "too.deep")
     shown(deep, "deep.enough", folder="_sfn")
     assert ("too.deep", f"{deep}/far") not in await below(root)
-    monkeypatch.setattr(walk, "MOST", 5)
-    with pytest.raises(TooManyFiles, match="at most 5 folders"):
-        await below(root)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 6, 9, 20])
+async def test_a_walk_that_came_to_its_bound_has_what_lies_highest(
+    root: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    for name in ("a/b/c/d/e/f/far", "near"):
+        shown(root / name, f"sales.{name[-4:].strip('/')}")
+    shared = Directory(root / "wide")
+    for number in range(50):
+        shared.write(f"sales.t{number}")
+    looked: list[str] = []
+
+    class Counting(Refusing):
+        @override
+        def _check(self, key: str) -> None:
+            looked.append(key)
+
+    monkeypatch.setattr(walk, "MOST", most)
+    [scan] = walked({f"file://{root}": Counting(tree(f"file://{root}", {}))})
+    found: list[str] = []
+
+    async def look() -> None:
+        async for _, name, _ in scan():
+            found.append(name)
+
+    with pytest.raises(TooManyFiles, match=f"at most {most} folders and SFN files"):
+        await look()
+    assert len(looked) <= most
+    assert "far" not in found
+    assert ("near" in found) == (most >= 6)
+
+
+async def test_what_is_hidden_is_told_once(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in "ab":
+        (shown(root / name, f"sales.{name}").folder / "broken_main.ver").write_text("{")
+    [scan] = walked({f"file://{root}": tree(f"file://{root}", {})})
+
+    async def told() -> int:
+        assert len([row async for row in scan()]) == 2
+        return capsys.readouterr().out.count("file not shown")
+
+    assert [await told(), await told()] == [2, 0]
+    (root / "a" / "metadata" / "_sfn" / "more_main.ver").write_text("{")
+    assert [await told(), await told()] == [1, 0]
 
 
 @dataclass

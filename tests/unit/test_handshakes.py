@@ -10,7 +10,7 @@ from structlog.typing import EventDict
 
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.handshakes import Handshake
-from sfn.receiver.refusals import TOLD_EVERY, Seldom
+from sfn.telemetry.refusals import TOLD_EVERY, Seldom
 from tests.unit.certificates import Authority, Files, shown
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from sfn.receiver.refusals import TOLD_EVERY, Refusals, Seldom
+from sfn.telemetry.refusals import TOLD_EVERY, Refusals, Seldom
 
 
 def test_a_status_is_told_once_a_second_with_how_many_were_left_out() -> None:

@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 from sfn.dialects import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import PARTY, Operators
-from sfn.receiver.refusals import Refusals
 from sfn.receiver.senders import Senders, anonymous
 from sfn.receiver.tokens import TokenFile, Tokens
+from sfn.telemetry.refusals import Refusals
 
 ETL = Sender("etl", {"prod": "prod"})
 SPARK = Sender("spark", {"dev": "dev"})

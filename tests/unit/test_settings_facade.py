@@ -8,7 +8,7 @@ import pytest
 
 from sfn.clock import SystemClock
 from sfn.errors import Broken
-from sfn.facade.app import Receive, Scope, Send
+from sfn.facade.exchange import Receive, Scope, Send
 from sfn.inbox.memory import MemoryInbox
 from sfn.settings.roles import ALL, Role, roles_of
 from sfn.store.router import Router
@@ -80,11 +80,14 @@ async def test_without_one_the_listener_is_as_it_was(ground: Ground) -> None:
     async def others(_scope: Scope, _receive: Receive, _send: Send) -> None:
         """Whatever else the listener answers."""
 
+    def refused(_broken: Broken) -> None:
+        """The process ends."""
+
     readers = Metrics(version="1", catalogs=["prod"]).readers
     inbox, opened = MemoryInbox(TERMS, HandClock()), ground.load(f"{STORES}[facade]\nopen = true\n")
     for settings in (None, ground.load(STORES)):
-        assert faced(settings, inbox, Router({}), None, readers)(others) is others
-    assert faced(opened, inbox, Router({}), None, readers)(others) is not others
+        assert faced(settings, inbox, Router({}), None, readers, refused)(others) is others
+    assert faced(opened, inbox, Router({}), None, readers, refused)(others) is not others
 
 
 def test_it_is_a_role() -> None:

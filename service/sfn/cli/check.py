@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sfn.cli.checks.findings import Finding
     from sfn.cli.pages import Line
     from sfn.settings import Settings
+    from sfn.settings.roles import Role
 
 
 def check(
@@ -33,7 +34,8 @@ def check(
     Looked at are the settings and the roles, files of tokens, the inbox's folder, the address, each source of events
     (reached, let in, its subject or stream and consumer), each catalog (reached, who we are, listed, a sample of its
     tables loaded, and whether their metadata files live as long as ours may be late) and each store (written, swapped
-    and deleted on conditions). Nothing is changed but for probes, which are removed again.
+    and deleted on conditions). Sources, gateways and the facade are those of the roles. Nothing is changed but for
+    probes, which are removed again.
 
     Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
     """
@@ -42,20 +44,20 @@ def check(
     from sfn.settings import Misconfigured
 
     try:
-        settings = _loaded(config, roles)
+        settings, chosen = _loaded(config, roles)
     except SfnError as error:
         problems = error.problems if isinstance(error, Misconfigured) else (error,)
         _finish([wrong(problem.where, problem) for problem in problems], as_json=as_json, shown=False)
         raise typer.Exit(WRONG_USAGE) from None
     first = fine("settings", f"{config or 'environment and defaults'}: {_extent(settings)}")
-    found = _run(settings, first, config, thorough=thorough, as_json=as_json)
+    found = _run(settings, chosen, first, config, thorough=thorough, as_json=as_json)
     _finish(found, as_json=as_json, shown=True)
     if any(one.severity is Severity.ERROR for one in found):
         raise typer.Exit(FAILED)
 
 
-def _loaded(config: Path | None, roles: str) -> Settings:
-    """The settings, as `sfn serve` would take them."""
+def _loaded(config: Path | None, roles: str) -> tuple[Settings, frozenset[Role]]:
+    """The settings and the roles, as `sfn serve` would take them."""
     from sfn.settings import load
     from sfn.settings.roles import check_roles, roles_of
     from sfn.wiring import sources
@@ -64,10 +66,18 @@ def _loaded(config: Path | None, roles: str) -> Settings:
     settings = load(config)
     check_roles(chosen, settings)
     sources.check(settings)
-    return settings
+    return settings, chosen
 
 
-def _run(settings: Settings, first: Finding, config: Path | None, *, thorough: bool, as_json: bool) -> list[Finding]:
+def _run(
+    settings: Settings,
+    roles: frozenset[Role],
+    first: Finding,
+    config: Path | None,
+    *,
+    thorough: bool,
+    as_json: bool,
+) -> list[Finding]:
     """All findings; for people each is printed as it comes."""
     import anyio
 
@@ -80,7 +90,7 @@ def _run(settings: Settings, first: Finding, config: Path | None, *, thorough: b
 
     async def run() -> None:
         _take(first, found, as_json=as_json)
-        async for one in findings(settings, thorough=thorough, running=lambda: _running(config)):
+        async for one in findings(settings, thorough=thorough, running=lambda: _running(config), roles=roles):
             _take(one, found, as_json=as_json)
 
     anyio.run(run)

@@ -2,7 +2,8 @@
 
 app      requests and answers             routes   which question a request is (pure)
 loading  a table's answer, and its tag    served   what is served of a metadata file (pure)
-index    which tables there are           roster, walk   where that is known from
+index    which tables there are           listing  what one scan found of them
+roster   tables that the service published   walk     tables that lie below folders
 beneath  files of one folder of this machine, and none outside of it
 """
 
@@ -19,7 +20,7 @@ Namespace: TypeAlias = tuple[str, ...]
 
 
 class Tree(Files, Protocol):
-    """The files below one root, and none else: a key outside of it is refused before anything is opened."""
+    """The files below one root, and none else: a key outside of it is refused before anything is opened. For walks."""
 
     async def entries(self, prefix: str) -> Entries:
         """What lies directly below a prefix that ends in `/`; nothing where there is no such folder.
@@ -35,14 +36,14 @@ class Place:
     """Where a table is looked up.
 
     Attributes:
-        tree: the files below one root of the allow-list. The table's SFN file, its metadata file and the location in
-            that lie there.
+        tree: the files below one root of the allow-list, and none else. The table's SFN file, its metadata file and
+            the location in that lie there.
         question: what the reader of SFN files is asked; leads nowhere outside of that root.
         pinned: the answer, where it was given before and is to stay.
         rivals: other directories whose SFN files have the same name for their table.
     """
 
-    tree: Tree
+    tree: Files
     question: Question
     pinned: Pointer | None = None
     rivals: tuple[str, ...] = ()
@@ -73,6 +74,6 @@ class Shelf(Protocol):
 
 
 Scan: TypeAlias = Callable[[], AsyncIterator[tuple[Namespace, str, Place]]]
-"""Looks through all tables anew."""
+"""Looks through tables anew. Raises `TooManyFiles` once it came to its bound: what it found until then counts."""
 
 __all__ = ["Namespace", "Place", "Scan", "Shelf", "Tree"]

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
-import anyio
 import msgspec
 import structlog
 
 from sfn import iceberg_errors
-from sfn.errors import Ambiguous, Rejected, SfnError
-from sfn.facade import Namespace, Place, Shelf, Tree, directories, routes
+from sfn.errors import Ambiguous, Broken, Rejected, SfnError, Unsafe
+from sfn.facade import Namespace, Place, Shelf, directories, routes
+from sfn.facade.exchange import Answer, Receive, Scope, Send, give
 from sfn.facade.loading import Loaded, Loading, Unchanged
 from sfn.facade.refusals import ABSENT, NO_NAMESPACE, NO_TABLE, NO_VIEW, Missing, told
-from sfn.facade.routes import READS
+from sfn.reader.files import Files
+from sfn.telemetry.refusals import Refusals, Seldom
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -31,36 +29,14 @@ PATH: Final = "/iceberg"
 
 _BELOW: Final = f"{PATH}/".encode()
 _JSON: Final = (b"content-type", b"application/json")
-_CLOSE: Final = (b"connection", b"close")
+_NEEDED: Final = "a reader's token is needed"
 _CHALLENGE: Final = (b"www-authenticate", b"Bearer")
 _MORE: Final = {
     HTTPStatus.METHOD_NOT_ALLOWED: [(b"allow", b"GET, HEAD")],
     HTTPStatus.SERVICE_UNAVAILABLE: [(b"retry-after", b"1")],
 }
 """Fields of refusals."""
-_BODY: Final = 1 << 20
-"""Bytes of a request's body that are passed over so that the connection can go on."""
-_PART: Final = 1 << 18
-"""Bytes of an answer that are sent at a time."""
-_PATIENCE: Final = 30.0
-"""Seconds that a client has to send such a body, and to take each part of an answer."""
-
 _log = structlog.stdlib.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A response.
-
-    Attributes:
-        status: HTTP status code.
-        body: its content.
-        fields: of its header, but for the length.
-    """
-
-    status: int
-    body: bytes = b""
-    fields: Sequence[tuple[bytes, bytes]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +48,14 @@ class Terms:
         directories: where tables may be called by their directories, by canonical root; nowhere where there is none.
         admits: whether an `Authorization` header opens it; None: everybody may read.
         counted: told of each answer's status.
+        on_broken: told when a request finds that the inbox can't be trusted any more.
     """
 
     shelves: Mapping[str, Shelf]
-    directories: Mapping[str, Tree] = field(default_factory=dict)
+    directories: Mapping[str, Files] = field(default_factory=dict)
     admits: Callable[[bytes | None], bool] | None = None
     counted: Callable[[int], None] = lambda _status: None
+    on_broken: Callable[[Broken], None] = lambda _broken: None
 
 
 def before(facade: Application, others: Application) -> Application:
@@ -100,35 +78,41 @@ class Facade:
 
     def __init__(self, terms: Terms, loading: Loading) -> None:
         self._terms, self._loading = terms, loading
+        self._seldom = Seldom()
+        self._refusals = Refusals("facade", self._seldom)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self._answer(scope)
         self._terms.counted(answer.status)
-        fields = list(answer.fields)
-        if scope["method"] not in READS and not await _passed_over(receive):
-            fields.append(_CLOSE)
-        if answer.status not in {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}:
-            fields.append((b"content-length", b"%d" % len(answer.body)))
-        await send({"type": "http.response.start", "status": answer.status, "headers": fields})
-        await _sent(answer.body, send)
+        await give(answer, scope["method"], receive, send)
 
     async def _answer(self, scope: Scope) -> Answer:
         method, fields = scope["method"], scope["headers"]
         if self._terms.admits is not None and not self._terms.admits(_value(fields, b"authorization")):
-            return _error(HTTPStatus.UNAUTHORIZED, "a reader's token is needed", [_CHALLENGE])
+            self._refusals.tell(HTTPStatus.UNAUTHORIZED, _NEEDED, (scope.get("client") or (None,))[0])
+            return _error(HTTPStatus.UNAUTHORIZED, _NEEDED, [_CHALLENGE])
         path = scope["raw_path"].decode("latin-1").removeprefix(PATH)
         try:
             asked = routes.route(method, path, scope["query_string"].decode("latin-1"))
             return await self._answered(asked, method, fields)
         except SfnError as error:
             status, kind = told(error)
-            if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                _log.warning("not served", path=path, status=int(status), error=str(error))
+            if isinstance(error, Broken):
+                self._terms.on_broken(error)
+            if isinstance(error, Unsafe) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                self._tell(path, status, error)
             return _error(status, str(error), _MORE.get(status, ()), kind)
-        except Exception:  # noqa: BLE001 - it is logged
+        except Exception as error:  # noqa: BLE001 - it is logged
             # Whatever a client asks or somebody planted ends no connection, and is answered as clients know it.
-            _log.exception("not served", path=path)
+            self._tell(path, HTTPStatus.INTERNAL_SERVER_ERROR, error, exc_info=True)
             return _error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is an error of the service; its log says more")
+
+    def _tell(self, path: str, status: int, error: Exception, *, exc_info: bool = False) -> None:
+        left_out = self._seldom.passing((status, type(error)))
+        if left_out is not None:
+            _log.warning(
+                "not served", path=path, status=int(status), error=str(error), left_out=left_out, exc_info=exc_info
+            )
 
     async def _answered(self, asked: routes.Route, method: str, fields: Sequence[tuple[bytes, bytes]]) -> Answer:
         match asked:
@@ -234,36 +218,6 @@ def _table(found: Loaded | Unchanged) -> Answer:
 
 def _json(document: dict[str, Any]) -> Answer:
     return Answer(HTTPStatus.OK, msgspec.json.encode(document), (_JSON,))
-
-
-async def _passed_over(receive: Receive) -> bool:
-    """Whether a request's body has come to its end, so that the next request may follow; nobody looks at it.
-
-    A connection that is closed before its client has sent all may cost that client the answer.
-    """
-    left = _BODY
-    with anyio.move_on_after(_PATIENCE):
-        while left >= 0:
-            message = await receive()
-            if not message.get("more_body", False):
-                return bool(message["type"] == "http.request")
-            left -= len(message["body"])
-    return False
-
-
-async def _sent(body: bytes, send: Send) -> None:
-    """Send a body, in parts: of one that a client is slow to take no copy lies in the connection's buffer."""
-    if len(body) <= _PART:
-        await send({"type": "http.response.body", "body": body})
-        return
-    for at in range(0, len(body), _PART):
-        with anyio.move_on_after(_PATIENCE) as waiting:
-            part, is_last = body[at : at + _PART], at + _PART >= len(body)
-            await send({"type": "http.response.body", "body": part, "more_body": not is_last})
-        if waiting.cancelled_caught:
-            # The server ends a connection whose answer is not whole.
-            _log.info("a reader takes no more", sent=at, of=len(body))
-            return
 
 
 def _error(status: int, message: str, fields: Sequence[tuple[bytes, bytes]] = (), kind: str | None = None) -> Answer:

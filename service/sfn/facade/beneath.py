@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -59,7 +57,7 @@ class Beneath:
             raise refusal(key, error) from error
 
     def entries(self, prefix: str) -> Entries:
-        """As `Tree.entries`. Links are shown as what they lead to, if that is inside; what is hidden is not.
+        """As `Tree.entries`. Nobody looks where links lead; what is hidden is not shown.
 
         Raises:
             TooManyFiles: there are more than `MOST_LISTED`.
@@ -69,7 +67,7 @@ class Beneath:
             try:
                 with os.scandir(descriptor) as found:
                     listed = list(islice(found, MOST_LISTED + 1))
-                    links = {entry.name for entry in listed if entry.is_symlink()}
+                    links = [entry.name for entry in listed if entry.is_symlink()]
                     files = [entry.name for entry in listed if entry.is_file(follow_symlinks=False)]
                     folders = [entry.name for entry in listed if entry.is_dir(follow_symlinks=False)]
             finally:
@@ -81,19 +79,7 @@ class Beneath:
         if len(listed) > MOST_LISTED:
             expected, remedy = f"at most {MOST_LISTED:,} files", "move out of the folder what is not ours"
             raise TooManyFiles(prefix, expected=expected, found="more", remedy=remedy)
-        files += [name for name in links if self._leads_to(prefix + name, _FILE)]
-        linked = [name for name in links - set(files) if self._leads_to(prefix + name, _FOLDER)]
-        return Entries(_shown(files), _shown([*folders, *linked]), _shown(linked))
-
-    def _leads_to(self, key: str, flags: int) -> bool:
-        """Whether a link leads to a file, or a folder, that is inside."""
-        with suppress(OSError, ValueError, Unsafe):
-            descriptor = self._opened(key, flags)
-            try:
-                return stat.S_ISREG(os.fstat(descriptor).st_mode) is (flags == _FILE)
-            finally:
-                os.close(descriptor)
-        return False
+        return Entries(_shown(files), _shown([*folders, *links]), _shown(links))
 
     def _opened(self, key: str, flags: int) -> int:
         """A descriptor of what lies at a key.

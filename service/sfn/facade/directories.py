@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from sfn.errors import LocationRefused, Unsafe
-from sfn.facade import Namespace, Place, Tree
+from sfn.facade import Namespace, Place
 from sfn.facade.roster import root_of
 from sfn.pointer.location import sound
 from sfn.reader.blocking import identifier_of
+from sfn.reader.files import Files
 from sfn.reader.resolve import Question
 
 NAMESPACE: Final[Namespace] = ("dir",)
@@ -22,7 +23,7 @@ def is_directory(namespace: Namespace, name: str) -> bool:
     return namespace == NAMESPACE and (name.startswith("/") or ":/" in name)
 
 
-def place(name: str, trees: Mapping[str, Tree]) -> Place:
+def place(name: str, trees: Mapping[str, Files]) -> Place:
     """Where the table of a directory is looked up.
 
     Args:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import anyio
 
-from sfn.errors import Ambiguous, SfnError, Trouble, Unreadable
+from sfn.errors import Ambiguous
 from sfn.facade import Namespace, Place, Scan
+from sfn.facade.listing import Found, Listing, Tables
 
-_NOTHING: Final[Mapping[Namespace, Mapping[str, Place]]] = {}
-_RIVALS: Final = 5
-"""Directories that are named beside the first."""
+WAITED: Final = 5.0
+"""Seconds that somebody waits for a new listing where an old one is there."""
 
 
 class Index:
@@ -22,26 +20,32 @@ class Index:
     metadata file is, is never remembered here.
 
     Args:
-        scan: looks through all tables.
+        scans: each looks through some of the tables; one that fails or takes long holds up no other.
         kept: seconds for which a listing is as good as a new one.
         missed: seconds after which a table that is not known, or not there any more, is looked for by a new listing.
+        waited: seconds that somebody waits for that one.
     """
 
-    def __init__(self, scan: Scan, kept: float, missed: float) -> None:
-        self._scan, self._kept, self._missed = scan, kept, missed
-        self._tables = _NOTHING
-        self._refusal: SfnError | None = None
-        self._looked_at: float | None = None
-        self._looking = anyio.Lock()
+    def __init__(self, scans: Sequence[Scan], kept: float, missed: float, waited: float = WAITED) -> None:
+        self._listings = [Listing(scan, missed, waited) for scan in scans]
+        self._kept, self._missed = kept, missed
+        self._tables: Tables = {}
+        self._merged: tuple[int, ...] = ()
 
-    async def tables(self) -> Mapping[Namespace, Mapping[str, Place]]:
-        return await self._since(self._kept)
+    async def tables(self) -> Tables:
+        await self._looked(self._kept)
+        for one in self._listings:
+            one.check_known()
+        return self._known()
 
     async def find(self, namespace: Namespace, name: str, *, anew: bool = False) -> Place | None:
-        known = None if anew else self._tables.get(namespace, {}).get(name)
+        known = None if anew else self._known().get(namespace, {}).get(name)
         if known is None or known.rivals:
-            known = (await self._since(self._missed)).get(namespace, {}).get(name)
-        if known is not None and known.rivals:
+            await self._looked(self._missed)
+            known = self._known().get(namespace, {}).get(name)
+        if known is None:
+            self._check_complete()
+        elif known.rivals:
             raise Ambiguous(
                 ".".join((*namespace, name)),
                 expected="one directory whose SFN file has this name",
@@ -50,29 +54,47 @@ class Index:
             )
         return known
 
-    async def _since(self, seconds: float) -> Mapping[Namespace, Mapping[str, Place]]:
-        """The tables as they were looked through no longer ago than that, when this was called."""
-        asked_at = anyio.current_time()
-        async with self._looking:
-            # Who waited for another one's look has the same answer, if that began late enough.
-            kept = seconds if self._refusal is None else self._missed
-            if self._looked_at is None or self._looked_at < asked_at - kept:
-                begun = anyio.current_time()
-                await self._look()
-                self._looked_at = begun
-            if self._refusal is not None:
-                raise self._refusal
+    async def ready(self) -> Exception | None:
+        """Wait until all was looked through, however long it takes at first.
+
+        Returns:
+            Why nothing could be listed; None where something was.
+        """
+        await self._looked(self._kept)
+        while not all(one.is_looked_through for one in self._listings):
+            await self._looked(self._kept)
+        refusals = [one.refusal for one in self._listings if not one.version]
+        return refusals[0] if refusals and len(refusals) == len(self._listings) else None
+
+    async def _looked(self, age: float) -> None:
+        async with anyio.create_task_group() as tasks:
+            for one in self._listings:
+                tasks.start_soon(one.looked, age)
+
+    def _check_complete(self) -> None:
+        """See that what was not found is not there.
+
+        Raises:
+            Exception: nobody can tell.
+        """
+        for one in self._listings:
+            one.check_known()
+            if one.refusal is not None:
+                raise one.refusal.with_traceback(None)
+
+    def _known(self) -> Tables:
+        if len(self._listings) == 1:
+            return self._listings[0].tables
+        versions = tuple(one.version for one in self._listings)
+        if versions != self._merged:
+            self._tables, self._merged = _merged(one.tables for one in self._listings), versions
         return self._tables
 
-    async def _look(self) -> None:
-        found: defaultdict[Namespace, dict[str, Place]] = defaultdict(dict)
-        try:
-            async for namespace, name, place in self._scan():
-                first, directory = found[namespace].setdefault(name, place), place.question.directory
-                if directory != first.question.directory and len(first.rivals) < _RIVALS:
-                    found[namespace][name] = replace(first, rivals=(*first.rivals, directory))
-        except (Unreadable, Trouble) as refusal:
-            # What was known before is still worth a look.
-            self._refusal = refusal
-        else:
-            self._tables, self._refusal = dict(found), None
+
+def _merged(listings: Iterable[Tables]) -> Tables:
+    found = Found()
+    for tables in listings:
+        for namespace, names in tables.items():
+            for name, place in names.items():
+                found.add(namespace, name, place)
+    return dict(found.tables)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import anyio
 from anyio import to_thread
 
 from sfn.clock import Clock
-from sfn.errors import Stale
+from sfn.errors import Stale, Unreachable
 from sfn.facade import Place
 from sfn.facade.served import Snapshots, served
 from sfn.pointer.document import Document
@@ -24,7 +25,10 @@ from sfn.reader.trust import Trust
 REMEMBERED: Final = 64 << 20
 """Bytes of answers that are kept: a metadata file never changes."""
 AT_ONCE: Final = 2
-"""Metadata files that are read at the same time: each may be as large as the limit."""
+"""Metadata files that are read at the same time below the same roots: each may be as large as the limit, and what is
+slow below one root holds up no other."""
+READ_WITHIN: Final = 120.0
+"""Seconds that a metadata file takes at most: of one that comes in drops nobody waits for the end."""
 _TAG: Final = 16
 """Bytes of an entity tag."""
 
@@ -41,11 +45,11 @@ class Loaded:
 
     Attributes:
         etag: entity tag of this answer, in its quotes.
-        body: a `LoadTableResult`.
+        body: a `LoadTableResult`; one for all whom it is sent to at the same time.
     """
 
     etag: str
-    body: bytes
+    body: memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +69,12 @@ class Loading:
 
     def __init__(self, clock: Clock, limit: int) -> None:
         self._clock, self._limit = clock, limit
-        self._bodies: OrderedDict[Key, bytes] = OrderedDict()
+        self._bodies: OrderedDict[Key, memoryview] = OrderedDict()
         self._size = 0
-        self._places = anyio.Semaphore(AT_ONCE)
+        self._under_way: WeakValueDictionary[Key, memoryview] = WeakValueDictionary()
+        self._places: defaultdict[tuple[str, ...] | None, anyio.Semaphore] = defaultdict(
+            partial(anyio.Semaphore, AT_ONCE)
+        )
 
     async def find(self, place: Place) -> Pointer:
         """Which metadata file is a table's.
@@ -100,31 +107,37 @@ class Loading:
         key = etag, place.question.trust
         if (body := self._remembered(key)) is not None:
             return Loaded(etag, body)
-        async with self._places:
+        async with self._places[place.question.allowed]:
             # Another one may have read it meanwhile.
-            body = self._remembered(key) or await self._read(place, at, snapshots)
-            self._remember(key, body)
+            body = self._remembered(key) or self._kept(key, await self._read(place, at, snapshots))
         return Loaded(etag, body)
 
-    async def _read(self, place: Place, at: Pointer, snapshots: Snapshots) -> bytes:
+    async def _read(self, place: Place, at: Pointer, snapshots: Snapshots) -> memoryview:
         doc, said_by = at.then.found.doc, at.then.found.key
-        content = await metadata.whole(place.tree, at.key, self._limit)
+        try:
+            with anyio.fail_after(READ_WITHIN):
+                content = await metadata.whole(place.tree, at.key, self._limit)
+        except TimeoutError:
+            raise Unreachable(at.key, expected=f"the file within {READ_WITHIN:g} s", found="less of it") from None
         if content is None:
             raise metadata.gone(at.key, doc, said_by, self._clock.now())
-        return await to_thread.run_sync(partial(served, content, doc, at.key, said_by, place.question.trust, snapshots))
+        make = partial(served, content, doc, at.key, said_by, place.question.trust, snapshots)
+        return memoryview(await to_thread.run_sync(make))
 
-    def _remembered(self, key: Key) -> bytes | None:
-        if (body := self._bodies.get(key)) is not None:
+    def _remembered(self, key: Key) -> memoryview | None:
+        if key in self._bodies:
             self._bodies.move_to_end(key)
-        return body
+        return self._under_way.get(key)
 
-    def _remember(self, key: Key, body: bytes) -> None:
-        if key in self._bodies or len(body) + _ENTRY > REMEMBERED:
-            return
-        self._bodies[key] = body
-        self._size += len(body) + _ENTRY
+    def _kept(self, key: Key, body: memoryview) -> memoryview:
+        """The one that all get."""
+        body = self._under_way.setdefault(key, body)
+        if key not in self._bodies and len(body) + _ENTRY <= REMEMBERED:
+            self._bodies[key] = body
+            self._size += len(body) + _ENTRY
         while self._size > REMEMBERED:
             self._size -= len(self._bodies.popitem(last=False)[1]) + _ENTRY
+        return body
 
 
 def tag(doc: Document, snapshots: Snapshots) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 from sfn.errors import (
     Ambiguous,
+    Broken,
     CommitNotFound,
     Dropped,
     NameTaken,
@@ -60,7 +61,7 @@ def told(error: SfnError) -> tuple[HTTPStatus, str | None]:
         case NotInstalled() | NotPermitted():
             # It is the facade itself that may not read, and its operator who must know: no reader's token helps.
             return HTTPStatus.INTERNAL_SERVER_ERROR, None
-        case Unreachable() | Transient():
+        case Unreachable() | Transient() | Broken():
             return HTTPStatus.SERVICE_UNAVAILABLE, None
         case Unreadable() | SfnError():
             return HTTPStatus.INTERNAL_SERVER_ERROR, None

@@ -13,9 +13,18 @@ from sfn.pointer.document import Document
 from sfn.reader.metadata import compare, malformed
 from sfn.reader.trust import Trust
 
-GUARD: Final = {"gc.enabled": "false", "write.format.default": "none: this catalog is read only"}
+_NONE: Final = "none: this catalog is read only"
+GUARD: Final = {
+    "gc.enabled": "false",
+    "write.data.path": "file:///dev/null/this-catalog-is-read-only",
+    "write.py-location-provider.impl": _NONE,
+    "write.spark.advisory-partition-size-bytes": _NONE,
+}
 """Whoever cleans up by a pointer that lags deletes live files: with the first of these properties Iceberg's own actions
-refuse to. With the second one writers stop before they have written a data file that nobody would know of."""
+refuse to. With the second one writers stop before they have written a data file that nobody would know of: below a
+device no folder can be made; the others let PyIceberg and Spark stop earlier, and say why. Other properties would stop
+writers too, but stop readers: Trino and PrestoDB parse `write.format.default`, PrestoDB and Iceberg before 1.5 in Spark
+load `write.location-provider.impl`, and iceberg-rust parses `write.target-file-size-bytes` of a table of version 3."""
 
 _Members: TypeAlias = dict[str, Raw]
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from sfn.errors import DENIED, NotPermitted, SfnError, Trouble, Unaccepted, Unreachable, Unsafe
 from sfn.facade import Tree
-from sfn.facade.beneath import MOST_LISTED, Beneath
+from sfn.facade.beneath import Beneath
 from sfn.pointer.location import below, scheme_of
 from sfn.reader.files import Entries, finish
 from sfn.reader.remote import FsspecFiles
@@ -46,7 +46,7 @@ class Threaded:
 
     def __init__(self, tree: Blocking) -> None:
         self._tree = tree
-        self._threads = Threads(AT_ONCE, ANSWERED_WITHIN)
+        self._threads = Threads(AT_ONCE, ANSWERED_WITHIN, only_looks=True)
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         return await self._run(f"read {key}", partial(self._tree.read, key, most, start))
@@ -87,7 +87,7 @@ class Remote:
 
 
 class Stored:
-    """Implements `Tree` with a store of the service, but for folders, which stores do not tell.
+    """Implements `Files` with a store of the service, below a root and nowhere else.
 
     Args:
         root: canonical location that all keys lie below.
@@ -110,10 +110,6 @@ class Stored:
             return await self._stores.at(prefix).list(prefix, limit)
         except Trouble as trouble:
             raise _told(trouble) from trouble
-
-    async def entries(self, prefix: str) -> Entries:
-        keys = await self.list(prefix, MOST_LISTED)
-        return Entries(tuple(key.removeprefix(prefix) for key in keys))
 
 
 def tree(root: str, options: Mapping[str, Any]) -> Tree:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from functools import partial
 from typing import Final
 
 import structlog
@@ -20,7 +20,9 @@ from sfn.reader.resolve import Question
 DEEPEST: Final = 12
 """Folders between a root and a table."""
 MOST: Final = 200_000
-"""Folders that one walk looks into."""
+"""Folders and SFN files that one walk looks into."""
+MOST_TOLD: Final = 100
+"""Warnings of one walk."""
 
 _OURS: Final = "_sfn"
 _METADATA: Final = "metadata"
@@ -29,36 +31,58 @@ _LEADS: Final = tuple(f"_{part}{EXTENSION}" for part in (MAIN, HEAD))
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def walked(trees: Mapping[str, Tree]) -> Scan:
-    """Looks through all folders.
+def walked(trees: Mapping[str, Tree]) -> list[Scan]:
+    """A look through all folders of each root.
 
     Args:
         trees: by the canonical location of each root.
     """
-    return partial(_walked, trees)
+    return [_Walks(root, trees) for root in trees]
 
 
-async def _walked(trees: Mapping[str, Tree]) -> AsyncIterator[tuple[Namespace, str, Place]]:
-    for root, tree in trees.items():
-        async for directory, doc in _Walk(root, tree).tables():
+class _Walks:
+    """Implements `Scan`. What one walk told of the next one does not tell again."""
+
+    def __init__(self, root: str, trees: Mapping[str, Tree]) -> None:
+        self._root, self._trees = root, trees
+        self._told: frozenset[str] = frozenset()
+
+    async def __call__(self) -> AsyncIterator[tuple[Namespace, str, Place]]:
+        tree = self._trees[self._root]
+        walk = _Walk(self._root, tree, self._told)
+        async for directory, doc in walk.tables():
             # What lies below a root inside of this one is that root's.
-            if root_of(directory, trees) == root:
-                question = Question(directory, (*doc.namespace, doc.name), allowed=(root,))
+            if root_of(directory, self._trees) == self._root:
+                question = Question(directory, (*doc.namespace, doc.name), allowed=(self._root,))
                 yield doc.namespace, doc.name, Place(tree, question)
+        self._told = frozenset(walk.hidden)
+        if walk.is_cut:
+            remedy = "have the facade started with the folders below that hold the tables"
+            raise TooManyFiles(
+                self._root, expected=f"at most {MOST:,} folders and SFN files", found="more", remedy=remedy
+            )
 
 
 class _Walk:
-    """One walk below one root. What can't be read hides no other table; what does not answer may hide any."""
+    """One walk below one root, from the top down. What can't be read hides no other table; what does not answer may
+    hide any.
 
-    def __init__(self, root: str, tree: Tree) -> None:
-        self._root, self._tree = root, tree
-        self._looked_into = 0
+    Attributes:
+        hidden: what it told that nobody looked into.
+        is_cut: it came to its bound.
+    """
+
+    def __init__(self, root: str, tree: Tree, told: frozenset[str]) -> None:
+        self._root, self._tree, self._told = root, tree, told
+        self._left = MOST
+        self.hidden: set[str] = set()
+        self.is_cut = False
 
     async def tables(self) -> AsyncIterator[tuple[str, Document]]:
         """The directories of tables, each with the live document of one that lies there."""
-        left = [(self._root, 0)]
-        while left:
-            directory, depth = left.pop()
+        folders = deque([(self._root, 0)])
+        while folders:
+            directory, depth = folders.popleft()
             found = await self._entries(f"{directory}/")
             if found is None:
                 continue
@@ -70,37 +94,51 @@ class _Walk:
                     yield directory, doc
             if depth < DEEPEST and not _is_tables(inside):
                 # A link leads to where the walk comes anyway, or back to where it was.
-                names = [name for name in found.folders if name[0] not in "._" and name not in found.links]
-                left += [(f"{directory}/{name}", depth + 1) for name in names]
+                links = frozenset(found.links)
+                names = sorted(name for name in found.folders if name[0] not in "._" and name not in links)
+                # More of them would never have their turn.
+                room = self._left - len(folders)
+                self.is_cut |= len(names) > room
+                folders.extend((f"{directory}/{name}", depth + 1) for name in names[: max(room, 0)])
 
     async def _documents(self, folder: str) -> AsyncIterator[Document]:
         found = await self._entries(folder)
         for name in sorted(found.files if found is not None else ()):
-            if not name.endswith(_LEADS):
+            if not name.endswith(_LEADS) or not self._may_look():
                 continue
             try:
                 start = await read(self._tree, folder + name)
             except Unreachable:
                 raise
             except Unreadable as refusal:
-                _log.warning("file not shown", file=folder + name, error=str(refusal))
+                self._tell("file not shown", folder + name, refusal)
                 continue
             if start is not None and start.doc.live and start.doc.ref == MAIN:
                 yield start.doc
 
     async def _entries(self, prefix: str) -> Entries | None:
         """What lies in a folder; None for one that nobody is shown."""
-        self._looked_into += 1
-        if self._looked_into > MOST:
-            remedy = "name the folders below that hold the tables"
-            raise TooManyFiles(self._root, expected=f"at most {MOST:,} folders", found="more", remedy=remedy)
+        if not self._may_look():
+            return None
         try:
             return await self._tree.entries(prefix)
         except Unreachable:
             raise
         except Unreadable as refusal:
-            _log.warning("folder not looked into", folder=prefix, error=str(refusal))
+            self._tell("folder not looked into", prefix, refusal)
             return None
+
+    def _may_look(self) -> bool:
+        self._left -= 1
+        self.is_cut |= self._left < 0
+        return self._left >= 0
+
+    def _tell(self, what: str, where: str, why: Unreadable) -> None:
+        if len(self.hidden) >= MOST_TOLD:
+            return
+        self.hidden.add(where)
+        if where not in self._told:
+            _log.warning(what, where=where, error=str(why))
 
 
 def _places(directory: str, found: Entries, inside: Entries) -> list[str]:

@@ -55,7 +55,7 @@ class Entries:
     """What lies directly in a folder: names without slashes, in any order.
 
     Attributes:
-        links: those of the folders that lie elsewhere.
+        links: those of the folders that are links, to folders or to anything else.
     """
 
     files: tuple[str, ...] = ()

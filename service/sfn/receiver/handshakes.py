@@ -8,7 +8,7 @@ from typing import ClassVar
 import structlog
 from typing_extensions import override
 
-from sfn.receiver.refusals import Seldom
+from sfn.telemetry.refusals import Seldom
 
 _log = structlog.stdlib.get_logger(__name__)
 

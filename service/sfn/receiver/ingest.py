@@ -16,10 +16,10 @@ from sfn.receiver import body, faces, permission, problem
 from sfn.receiver.concern import Concern
 from sfn.receiver.faces import Answer, Face
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.refusals import Refusals, Seldom
 from sfn.receiver.senders import Claimant, Senders
 from sfn.receiver.taking import Taking, tell
 from sfn.telemetry.metrics import Events
+from sfn.telemetry.refusals import Refusals, Seldom
 
 PATH: Final = "/v1/events"
 """Where all dialects are taken but for Polaris' notifications, which have paths of their own."""

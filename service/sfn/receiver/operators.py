@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Final
 
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.refusals import Refusals
+from sfn.telemetry.refusals import Refusals
 
 PARTY: Final = "admin"
 """What the operators are called in a keyring: as their section in the settings."""

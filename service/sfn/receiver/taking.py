@@ -12,8 +12,8 @@ from sfn.inbox import Intake
 from sfn.receiver.concern import Concern
 from sfn.receiver.covered import covered, identified
 from sfn.receiver.letter import kept
-from sfn.receiver.refusals import Seldom
 from sfn.telemetry.metrics import Events
+from sfn.telemetry.refusals import Seldom
 from sfn.words import Accepted
 
 _NOTHING: Final = Accepted(0, 0)

@@ -55,18 +55,28 @@ class Metrics:
         gateways: Collection[str] = (),
         sources: Collection[str] = (),
     ) -> None:
-        # The library has this for the whole process: a second series a counter, that says when it was made.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        build = Gauge("sfn_build_info", "What runs; always 1.", ("version", "python"), registry=self.registry)
-        build.labels(version, platform.python_version()).set(1)
+        self.registry = registry(version)
         self.events = Events(self.registry, dialects)
         self.commits = Commits(self.registry)
         self.work = Work(self.registry, catalogs)
         self.gateways = Gateways(self.registry, gateways)
         self.pulls = Pulls(self.registry, sources)
         self.readers = Readers(self.registry)
+
+
+def registry(version: str) -> CollectorRegistry:
+    """What any process shows.
+
+    Args:
+        version: of this distribution.
+    """
+    # The library has this for the whole process: a second series a counter, that says when it was made.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    made = CollectorRegistry()
+    ProcessCollector(registry=made)
+    build = Gauge("sfn_build_info", "What runs; always 1.", ("version", "python"), registry=made)
+    build.labels(version, platform.python_version()).set(1)
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from sfn.dialects import Sender
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import PARTY, Operators
-from sfn.receiver.refusals import Refusals
 from sfn.receiver.secret import Scheme
 from sfn.receiver.senders import Senders, anonymous
 from sfn.receiver.tokens import TokenFile, Tokens
 from sfn.settings import Settings
+from sfn.telemetry.refusals import Refusals
 
 READERS: Final = "facade"
 """What those who read through the facade are called in a keyring: as their section in the settings."""

@@ -139,7 +139,12 @@ async def assembled(
         for proxy in gated.proxies:
             stack.push_async_callback(proxy.close)
         before = faced(
-            settings if Role.FACADE in roles else None, inbox, stores, admitted.readers, metering.metrics.readers
+            settings if Role.FACADE in roles else None,
+            inbox,
+            stores,
+            admitted.readers,
+            metering.metrics.readers,
+            on_broken,
         )
         application = _application(settings, admitted, inbox, readiness, process, on_broken, metering)
         yield Service(

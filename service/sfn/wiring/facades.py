@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from sfn.clock import SystemClock
-from sfn.facade import Shelf, Tree
+from sfn.errors import Broken
+from sfn.facade import Shelf
 from sfn.facade.app import Application, Facade, Terms, before
 from sfn.facade.index import Index
 from sfn.facade.loading import Loading
-from sfn.facade.roster import published
+from sfn.facade.roster import Inbox, Rows
 from sfn.facade.trees import Stored, tree
 from sfn.facade.walk import walked
-from sfn.inbox import Roster
 from sfn.pointer.location import scheme_of
+from sfn.reader.files import Files
 from sfn.settings import FacadeSettings, Settings
 from sfn.store import Stores
 from sfn.telemetry.metrics import Readers
@@ -24,31 +25,34 @@ from sfn.telemetry.metrics import Readers
 ALONE: Final = "sfn"
 """What the catalog of a facade over folders is called."""
 
-_ROSTER, _WALK = (2.0, 0.5), (30.0, 5.0)
-"""Seconds for which a listing is kept, and after which a table that is missing from it is looked for anew: a walk may
-take long."""
+LISTED: Final = 30.0
+"""Seconds for which what a walk found is kept: it may take long."""
+MISSED: Final = 5.0
+"""Seconds after which a table that was not found is looked for by another one."""
 
 
 def faced(
     settings: Settings | None,
-    roster: Roster,
+    inbox: Inbox,
     stores: Stores,
     admits: Callable[[bytes | None], bool] | None,
     readers: Readers,
+    on_broken: Callable[[Broken], None],
 ) -> Callable[[Application], Application]:
     """Puts the facade before a listener's other routes, as the settings say.
 
     Args:
         settings: None where this process is none.
         admits: whether an `Authorization` header opens it; None where nobody need show one.
+        on_broken: told when a request finds that the inbox can't be trusted any more.
     """
     if settings is None or not settings.facade.is_on:
         return _unchanged
     ours = settings.facade
     roots = ours.roots or tuple(one.prefix for one in settings.stores.values())
     trees = {root: _tree(root, stores) for root in roots}
-    shelves = {name: Index(published(roster, name, trees), *_ROSTER) for name in settings.catalogs}
-    terms = Terms(shelves, trees if ours.directories else {}, admits, readers.answered)
+    shelves = {name: Rows(inbox, name, trees) for name in settings.catalogs}
+    terms = Terms(shelves, trees if ours.directories else {}, admits, readers.answered, on_broken)
     return partial(before, Facade(terms, Loading(SystemClock(), ours.metadata_limit)))
 
 
@@ -73,15 +77,37 @@ class Folders:
     metadata_limit: int = FacadeSettings.model_fields["metadata_limit"].default
 
 
-def over(folders: Folders) -> Facade:
-    """A facade that needs neither a catalog nor an inbox."""
+@dataclass(frozen=True, slots=True)
+class Faced:
+    """A facade that needs neither a catalog nor an inbox.
+
+    Attributes:
+        facade: what answers.
+        ready: returns once its tables are known, with the reason where none can be.
+    """
+
+    facade: Facade
+    ready: Callable[[], Awaitable[Exception | None]]
+
+
+def over(folders: Folders, counted: Callable[[int], None]) -> Faced:
+    """A facade over folders.
+
+    Args:
+        counted: told of each answer's status.
+    """
     trees = {root: tree(root, folders.options) for root in folders.roots}
-    shelf = folders.shelf or Index(walked(trees), *_WALK)
-    terms = Terms({ALONE: shelf}, trees if folders.directories else {}, folders.admits)
-    return Facade(terms, Loading(SystemClock(), folders.metadata_limit))
+    index = Index(walked(trees), LISTED, MISSED)
+    shelf, ready = (index, index.ready) if folders.shelf is None else (folders.shelf, _at_once)
+    terms = Terms({ALONE: shelf}, trees if folders.directories else {}, folders.admits, counted)
+    return Faced(Facade(terms, Loading(SystemClock(), folders.metadata_limit)), ready)
 
 
-def _tree(root: str, stores: Stores) -> Tree:
+async def _at_once() -> None:
+    return None
+
+
+def _tree(root: str, stores: Stores) -> Files:
     """Files of this machine are opened as a facade opens them, not as the service's own: links lead nowhere else."""
     return tree(root, {}) if scheme_of(root) == "file" else Stored(root, stores)
 

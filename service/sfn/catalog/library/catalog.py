@@ -45,7 +45,9 @@ class LibraryCatalog:
     def __init__(self, settings: LibrarySettings) -> None:
         self._settings = settings
         self._desk = _desk(settings)
-        self._threads = Threads(settings.max_in_flight, settings.request_timeout, Scope.CATALOG, spare=LEFT_BEHIND)
+        self._threads = Threads(
+            settings.max_in_flight, settings.request_timeout, Scope.CATALOG, spare=LEFT_BEHIND, only_looks=True
+        )
         self._deciding = anyio.Lock()
         self._decided_at = -1.0
         self._decision: Refusal | None = None

@@ -40,7 +40,7 @@ class Renewed(Generic[T]):
         self._setting, self._file = f"catalogs.{catalog}.{setting}", file
         self._where = f"catalog {catalog}: {file}"
         self._what, self._make = f"{what} of catalog {catalog}", make
-        self._threads = Threads(1, self.patience, Scope.CATALOG)
+        self._threads = Threads(1, self.patience, Scope.CATALOG, only_looks=True)
         self._watched: Watched[T] | None = None
         self._looked = _NEVER
 

@@ -21,6 +21,7 @@ from sfn.cli.checks.stores import root, store
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.settings import Settings
+from sfn.settings.roles import ALL, Role
 from sfn.store import PointerStore
 from sfn.store.router import Router
 from sfn.wiring import places, sources
@@ -28,13 +29,18 @@ from sfn.wiring.reached import vending
 
 
 async def findings(
-    settings: Settings, *, thorough: bool, running: Callable[[], Status | None] = lambda: None
+    settings: Settings,
+    *,
+    thorough: bool,
+    running: Callable[[], Status | None] = lambda: None,
+    roles: AbstractSet[Role] = ALL,
 ) -> AsyncIterator[Finding]:
     """Everything, in the order in which a start needs it.
 
     Args:
         thorough: look at every table.
         running: asks the service how it is, if one runs; may block.
+        roles: what the process is to do: what only others do is not looked at.
     """
     lacking: set[str] = set()
     for finding in parties(settings):
@@ -45,13 +51,7 @@ async def findings(
     # Who has a database can't be told from there.
     may_run = holder is not None or settings.inbox.path is None
     standing = await anyio.to_thread.run_sync(running) if may_run else None
-    for finding in listener(settings, is_running=holder is not None or standing is not None):
-        yield finding
-    for finding in doors(settings, is_running=holder is not None or standing is not None):
-        yield finding
-    for finding in facade(settings):
-        yield finding
-    async for finding in pulls(settings):
+    async for finding in _served(settings, roles, is_running=holder is not None or standing is not None):
         yield finding
     now = SystemClock().now()
     lags = {one.name: observed(one, settings, now) for one in standing.catalogs} if standing is not None else {}
@@ -64,6 +64,21 @@ async def findings(
         return
     async with aclosing(_reached(settings, lacking, lags, thorough=thorough)) as rest:
         async for finding in rest:
+            yield finding
+
+
+async def _served(settings: Settings, roles: AbstractSet[Role], *, is_running: bool) -> AsyncIterator[Finding]:
+    """Where it listens, and what comes from elsewhere."""
+    for finding in listener(settings, is_running=is_running):
+        yield finding
+    if Role.GATEWAY in roles:
+        for finding in doors(settings, is_running=is_running):
+            yield finding
+    if Role.FACADE in roles:
+        for finding in facade(settings):
+            yield finding
+    if Role.RECEIVER in roles:
+        async for finding in pulls(settings):
             yield finding
 
 

@@ -18,10 +18,10 @@ from sfn.errors import Broken, Rejected, Transient
 from sfn.receiver.ingest import PATH
 from sfn.receiver.pull import Away, Feed, Message, Server
 from sfn.receiver.pull.outage import Outage
-from sfn.receiver.refusals import Seldom
 from sfn.receiver.taking import Taking, tell
 from sfn.telemetry.metrics import Events
 from sfn.telemetry.pulls import Pulls
+from sfn.telemetry.refusals import Seldom
 
 FIRST_PAUSE: Final = 0.5
 """Seconds until a server that is away is asked again; doubled with each time, up to the longest."""

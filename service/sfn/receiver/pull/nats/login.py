@@ -75,7 +75,7 @@ class Files:
     def __init__(self, terms: Terms, patience: float) -> None:
         self._terms, self._patience = terms, patience
         # Nothing but looks: the end of a process need not wait for them, as it does for those of stores.
-        self._threads = Threads(1, patience, Scope.INBOX)
+        self._threads = Threads(1, patience, Scope.INBOX, only_looks=True)
 
     async def read(self) -> Login:
         """What they hold now.
