@@ -127,7 +127,7 @@ class Remote:
 def _configured(content: bytes) -> _Configuration:
     try:
         return msgspec.json.decode(content, type=_Configuration)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return _Configuration()
 
 
