@@ -27,8 +27,10 @@ class DefaultSource(DataSource):
 
     @override
     def schema(self) -> StructType:
+        from sfn.spark.source.finders import forget_archives
         from sfn.spark.source.timeline import SCHEMA
 
+        forget_archives()
         return SCHEMA
 
     @override

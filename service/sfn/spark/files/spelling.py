@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -30,10 +31,14 @@ class Spelling:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no name of its own for what follows
-        self._hadoop = jvm.org.apache.hadoop.fs
-        self._conf = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
-        self._schemes: dict[str, str] = {}
+        self._spark = spark
+        # Every Hadoop has a driver for this machine's files; each question to the JVM takes half a millisecond.
+        self._schemes = {"file": "file"}
+
+    @cached_property
+    def _hadoop(self) -> Any:  # noqa: ANN401 - PySpark has no name of its own for what follows
+        jvm: Any = self._spark._jvm  # noqa: SLF001 - as above
+        return jvm.org.apache.hadoop.fs
 
     def uri(self, place: str) -> str:
         """The URI of a canonical location.
@@ -51,9 +56,10 @@ class Spelling:
 
     def _driver(self, scheme: str, place: str) -> str:
         names = _DRIVERS.get(scheme, (scheme,))
+        conf = self._spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
         for name in names:
             try:
-                self._hadoop.FileSystem.getFileSystemClass(name, self._conf)
+                self._hadoop.FileSystem.getFileSystemClass(name, conf)
             except Py4JJavaError:
                 continue
             return name

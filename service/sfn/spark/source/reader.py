@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from sfn.spark.source.filters import expression
+from sfn.spark.source.finders import forget_archives
 from sfn.spark.source.scan import grouped, planned, rows
 from sfn.spark.source.settled import Settled
 from sfn.spark.source.types import chosen, spark_schema
@@ -53,6 +54,7 @@ class Reader(DataSourceReader):
 
     @override
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        forget_archives()
         # Where there are no partitions Spark asks for the rows of none.
         tasks = partition.tasks if isinstance(partition, Files) else ()
         schema = to_arrow_schema(self._schema)

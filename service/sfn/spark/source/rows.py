@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
 from sfn.spark.pinned import pin
+from sfn.spark.source.finders import forget_archives
 from sfn.spark.source.options import Options
 from sfn.spark.source.settled import Settled, settled
 from sfn.spark.source.types import chosen, spark_schema
@@ -49,6 +50,7 @@ class Rows:
             NotSupported: one has a type that is not read.
             ValueError: `columns` names one that there is not.
         """
+        forget_archives()
         state = Settled.of(self._text)
         return spark_schema(chosen(state.schema, self._names), state.location)
 
@@ -57,4 +59,5 @@ class Rows:
         # It needs a second more of imports than a schema.
         from sfn.spark.source.reader import Reader
 
+        forget_archives()
         return Reader(Settled.of(self._text), schema, is_pushed=self._is_pushed)

@@ -21,6 +21,7 @@ from sfn.errors import CommitNotFound
 from sfn.pointer.document import parse_ordinal, render_ordinal
 from sfn.reader.lookup import LISTED
 from sfn.reader.timeline import Entry, Source
+from sfn.spark.source.finders import forget_archives
 from sfn.spark.source.timeline import LATEST, Row, Timeline, rendered
 
 Offset: TypeAlias = dict[str, str | bool]
@@ -137,4 +138,5 @@ def _position(entries: Sequence[Entry], offset: Offset) -> int | None:
 
 
 def _read(partition: InputPartition) -> Iterator[Row]:
+    forget_archives()
     return iter(partition.rows if isinstance(partition, Told) else ())
