@@ -198,8 +198,8 @@ def test_small_files_are_read_together() -> None:
     tasks = [FileScanTask(DataFile.from_args(file_size_in_bytes=size << 20)) for size in mebibytes]
     groups = [[task.file.file_size_in_bytes >> 20 for task in group] for group in grouped(tasks)]
     assert sorted(size for group in groups for size in group) == sorted(mebibytes)
-    # As many as parts of 128 MiB, where opening a file counts as 4 MiB.
-    assert [sum(max(size, 4) for size in group) for group in groups] == [200, 80, 76, 76]
+    # As many as parts of 128 MiB, where opening a file counts as 2 MiB.
+    assert [sum(max(size, 2) for size in group) for group in groups] == [200, 74, 74]
 
 
 def test_an_empty_table_has_no_rows(catalog: SqlCatalog) -> None:
