@@ -100,9 +100,16 @@ async def test_one_scan_that_fails_hides_no_other_s_tables(tables: Tables, tmp_p
     index = Index([tables, other], 60, 0)
     other.failure = AWAY
     assert await index.find(("sales",), "orders") == tables.found[0][2]
-    for name in ("items", "none"):
+    for namespace, name in (
+        (("sales",), "items"),
+        (("sales",), "none"),
+        (("sales", "none"), "snapshots"),
+        ((), "none"),
+    ):
         with pytest.raises(Unreachable):
-            await index.find(("sales",), name)
+            await index.find(namespace, name)
+    # As a metadata table is looked for.
+    assert await index.find(("sales", "orders"), "snapshots") is None
     other.failure = None
     assert await index.find(("sales",), "items") == other.found[0][2]
     assert set((await index.tables())["sales",]) == {"items", "orders"}

@@ -36,6 +36,7 @@ _MORE: Final = {
     HTTPStatus.SERVICE_UNAVAILABLE: [(b"retry-after", b"1")],
 }
 """Fields of refusals."""
+
 _log = structlog.stdlib.get_logger(__name__)
 
 

@@ -39,12 +39,15 @@ class Index:
         return self._known()
 
     async def find(self, namespace: Namespace, name: str, *, anew: bool = False) -> Place | None:
-        known = None if anew else self._known().get(namespace, {}).get(name)
+        known = None if anew else self._of(namespace, name)
         if known is None or known.rivals:
             await self._looked(self._missed)
-            known = self._known().get(namespace, {}).get(name)
+            known = self._of(namespace, name)
         if known is None:
-            self._check_complete()
+            # Clients ask for a metadata table as for a table in a namespace that is called like its own: who has that
+            # one is told so, whatever else nobody can tell.
+            if self._of(namespace[:-1], "".join(namespace[-1:])) is None:
+                self._check_complete()
         elif known.rivals:
             raise Ambiguous(
                 ".".join((*namespace, name)),
@@ -81,6 +84,9 @@ class Index:
             one.check_known()
             if one.refusal is not None:
                 raise one.refusal.with_traceback(None)
+
+    def _of(self, namespace: Namespace, name: str) -> Place | None:
+        return self._known().get(namespace, {}).get(name)
 
     def _known(self) -> Tables:
         if len(self._listings) == 1:
