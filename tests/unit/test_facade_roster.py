@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from sfn.errors import Scope, Transient
 from sfn.facade import roster
-from sfn.facade.roster import Rows, root_of
+from sfn.facade.roster import Rows
 from sfn.facade.trees import tree
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.standing import Standing
@@ -152,9 +152,3 @@ async def test_what_is_remembered_of_rows_is_bounded(inbox: Told, monkeypatch: p
     for number in range(10):
         await rows.find(SALES, f"t{number}")
     assert len(inbox.asked) >= 9
-
-
-def test_the_root_of_a_location() -> None:
-    assert root_of("file:///w/inner", TREES) == "file:///w/inner"
-    assert root_of("file:///w/innermost", TREES) == "file:///w"
-    assert root_of("file:///", TREES) is None

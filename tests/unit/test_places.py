@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.errors import LocationRefused, Scope
-from sfn.pointer.location import below, canonical, checked, store_of
+from sfn.pointer.location import below, canonical, checked, narrowest, store_of
 
 FAMILIES = {
     "file": ("file",),
@@ -190,3 +190,10 @@ def test_a_store_holds_whole_authorities(place: Place, other: Place) -> None:
 )
 def test_a_configured_prefix_is_a_store_of_its_own(place: str, store: str) -> None:
     assert store_of(place, ["file:///mnt/a", "file:///mnt/a/deep"]) == store
+
+
+def test_the_narrowest_of_some_prefixes() -> None:
+    prefixes = ("file:///w", "file:///w/inner", "file:///v")
+    assert narrowest("file:///w/inner", prefixes) == "file:///w/inner"
+    assert narrowest("file:///w/innermost", prefixes) == "file:///w"
+    assert narrowest("file:///", prefixes) is None

@@ -7,8 +7,7 @@ from typing import Final
 
 from sfn.errors import LocationRefused, Unsafe
 from sfn.facade import Namespace, Place
-from sfn.facade.roster import root_of
-from sfn.pointer.location import sound
+from sfn.pointer.location import narrowest, sound
 from sfn.reader.blocking import identifier_of
 from sfn.reader.files import Files
 from sfn.reader.resolve import Question
@@ -40,7 +39,7 @@ def place(name: str, trees: Mapping[str, Files]) -> Place:
         url = sound(directory.rstrip("/") or "/")
     except LocationRefused as refused:
         raise Unsafe(f"{name!r}", expected=refused.expected, found=refused.found) from None
-    root = root_of(url, trees)
+    root = narrowest(url, trees)
     if root is None:
         remedy = "read another one, or have the facade started with a root that covers it"
         raise Unsafe(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
@@ -13,7 +13,7 @@ from sfn.facade import Namespace, Place
 from sfn.facade.index import Index
 from sfn.inbox import Roster
 from sfn.inbox.desk import Desk
-from sfn.pointer.location import below
+from sfn.pointer.location import narrowest
 from sfn.reader.files import Files
 from sfn.reader.resolve import Question
 from sfn.words import Published, TableName
@@ -85,12 +85,7 @@ async def _published(
 
 
 def _placed(namespace: Namespace, name: str, live: Published | None, trees: Mapping[str, Files]) -> Place | None:
-    root = None if live is None else root_of(live.location, trees)
+    root = None if live is None else narrowest(live.location, trees)
     if live is None or root is None:
         return None
     return Place(trees[root], Question(live.location, (*namespace, name), allowed=(root,)))
-
-
-def root_of(location: str, roots: Iterable[str]) -> str | None:
-    """The narrowest root that a canonical location lies below."""
-    return max((root for root in roots if below(location, root)), key=len, default=None)

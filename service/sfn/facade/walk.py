@@ -10,8 +10,8 @@ import structlog
 
 from sfn.errors import TooManyFiles, Unreachable, Unreadable
 from sfn.facade import Namespace, Place, Scan, Tree
-from sfn.facade.roster import root_of
 from sfn.pointer.document import Document
+from sfn.pointer.location import narrowest
 from sfn.pointer.naming import EXTENSION, HEAD, MAIN
 from sfn.reader.documents import read
 from sfn.reader.files import Entries
@@ -52,7 +52,7 @@ class _Walks:
         walk = _Walk(self._root, tree, self._told)
         async for directory, doc in walk.tables():
             # What lies below a root inside of this one is that root's.
-            if root_of(directory, self._trees) == self._root:
+            if narrowest(directory, self._trees) == self._root:
                 question = Question(directory, (*doc.namespace, doc.name), allowed=(self._root,))
                 yield doc.namespace, doc.name, Place(tree, question)
         self._told = frozenset(walk.hidden)

@@ -7,7 +7,7 @@ one.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -86,6 +86,11 @@ def below(place: str, prefix: str) -> bool:
     return place == prefix or place.startswith(prefix.rstrip("/") + "/")
 
 
+def narrowest(place: str, prefixes: Iterable[str]) -> str | None:
+    """The longest of some canonical prefixes that a canonical location lies below."""
+    return max((prefix for prefix in prefixes if below(place, prefix)), key=len, default=None)
+
+
 def store_of(place: str, prefixes: Collection[str] = ()) -> str:
     """What one store, and one breaker, stands for.
 
@@ -96,9 +101,8 @@ def store_of(place: str, prefixes: Collection[str] = ()) -> str:
     Returns:
         The longest prefix that the location lies below, else its scheme and authority.
     """
-    within = [prefix for prefix in prefixes if below(place, prefix)]
-    if within:
-        return max(within, key=len)
+    if (prefix := narrowest(place, prefixes)) is not None:
+        return prefix
     match = _SPLIT.fullmatch(place)
     return f"{match[1]}://{match[2] or ''}" if match else place
 
