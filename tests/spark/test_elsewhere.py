@@ -15,7 +15,9 @@ from pyspark.sql import SparkSession
 from typing_extensions import override
 
 import sfn.spark
+from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import CommitNotFound, NotFound, NotPermitted, NotSupported, RefNotFound, Unreachable
+from tests.spark.beside import published
 from tests.spark.telling import TOKEN, URI, elsewhere, refusal, told
 from tests.unit.directory import OTHER_UUID
 from tests.unit.real_table import RealTable, real_table
@@ -41,25 +43,38 @@ def test_a_facade_that_does_not_answer_is_told(spark: SparkSession, made: RealTa
         assert text.endswith(f"set {URI} and {TOKEN}, or unset them: then the driver has a facade itself")
 
 
-class Proxy(BaseHTTPRequestHandler):
-    """Answers whatever it is asked with a page of its own."""
+def proxy(status: int, page: bytes) -> type[BaseHTTPRequestHandler]:
+    """What answers whatever it is asked with a page of its own."""
 
-    @override
-    def log_message(self, format: str, *args: Any) -> None: ...
+    class Proxy(BaseHTTPRequestHandler):
+        @override
+        def log_message(self, format: str, *args: Any) -> None: ...
 
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"<html>log in</html>")
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(page)
+
+    return Proxy
 
 
-def test_what_is_no_facade_is_told(spark: SparkSession, made: RealTable) -> None:
-    with HTTPServer(("127.0.0.1", 0), Proxy) as server:
+@pytest.mark.parametrize(
+    ("status", "page", "said"),
+    [
+        (200, b"<html>log in</html>", "a facade's table, found another answer: JSON is malformed"),
+        (200, b'{"overrides": {"prefix": "\xff"}}', "a facade's table, found another answer: Object missing"),
+        (200, b'{"metadata-location": "\xff"}', "a facade's table, found another answer: 'utf-8' codec"),
+        (200, b'{"a": ' * 10_000, "a facade's table, found another answer: maximum recursion depth"),
+        (502, b'{"error": {"message": "\xff"}}', "a facade that answers, found 502: Bad Gateway"),
+    ],
+)
+def test_what_is_no_facade_is_told(status: int, page: bytes, said: str, spark: SparkSession, made: RealTable) -> None:
+    with HTTPServer(("127.0.0.1", 0), proxy(status, page)) as server:
         threading.Thread(target=server.serve_forever).start()
         with told(spark, {URI: f"http://127.0.0.1:{server.server_port}/iceberg"}):
             text = refusal(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
         server.shutdown()
-    assert "expected a facade's table, found another answer: JSON is malformed" in text
+    assert f"expected {said}" in text
     assert f"set {URI}" in text
 
 
@@ -103,7 +118,18 @@ def test_a_state_that_a_table_has_not_is_told_as_anywhere(
     assert texts[0] == texts[1]
 
 
-def test_a_time_is_that_of_its_snapshot(spark: SparkSession, made: RealTable) -> None:
-    with elsewhere(spark, made.directory):
-        found = sfn.spark.read(spark, made.directory, as_of=datetime(2100, 11, 25, tzinfo=UTC), engine="iceberg")
-        assert sorted(row.id for row in found.collect()) == [1, 2]
+def test_a_snapshot_that_no_branch_or_tag_has_is_found_by_its_id_and_its_time(
+    spark: SparkSession, catalog: RestCatalogServer
+) -> None:
+    spark.sql("CREATE NAMESPACE lake.elsewhere")
+    spark.sql("CREATE TABLE lake.elsewhere.grown (id BIGINT) USING iceberg")
+    for number in (1, 2):
+        spark.sql(f"INSERT INTO lake.elsewhere.grown VALUES ({number})")
+    with catalog.client() as client:
+        first = client.load_table("elsewhere.grown").history()[0]
+        directory = published(client, "elsewhere.grown")
+    times = (datetime.fromtimestamp(first.timestamp_ms / 1000, UTC), datetime(2100, 11, 25, tzinfo=UTC))
+    with elsewhere(spark, directory):
+        for as_of, ids in ((first.snapshot_id, [1]), (times[0], [1]), (times[1], [1, 2])):
+            found = sfn.spark.read(spark, directory, as_of=as_of, engine="iceberg")
+            assert sorted(row.id for row in found.collect()) == ids

@@ -24,6 +24,8 @@ _REFUSALS: Final[dict[int, type[Unreadable]]] = {
     HTTPStatus.UNAUTHORIZED: NotPermitted,
     HTTPStatus.FORBIDDEN: NotPermitted,
 }
+_OTHER: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises of another answer than a catalog's."""
 
 
 class _Error(msgspec.Struct):
@@ -102,7 +104,7 @@ class Remote:
     def _table(self, content: bytes) -> _Table:
         try:
             return msgspec.json.decode(content, type=_Table)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _OTHER as error:
             found = f"another answer: {error}"
             raise Unreachable(self.uri, expected="a facade's table", found=found, remedy=_SET) from None
 
@@ -127,7 +129,7 @@ class Remote:
 def _configured(content: bytes) -> _Configuration:
     try:
         return msgspec.json.decode(content, type=_Configuration)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _OTHER:
         return _Configuration()
 
 
@@ -135,5 +137,5 @@ def _said(answer: httpx.Response) -> str:
     """What a catalog says; empty where something else answers."""
     try:
         return msgspec.json.decode(answer.content, type=_Refusal).error.message
-    except msgspec.DecodeError:
+    except _OTHER:
         return ""
