@@ -71,9 +71,11 @@ def proxy(status: int, page: bytes) -> type[BaseHTTPRequestHandler]:
 def test_what_is_no_facade_is_told(status: int, page: bytes, said: str, spark: SparkSession, made: RealTable) -> None:
     with HTTPServer(("127.0.0.1", 0), proxy(status, page)) as server:
         threading.Thread(target=server.serve_forever).start()
-        with told(spark, {URI: f"http://127.0.0.1:{server.server_port}/iceberg"}):
-            text = refusal(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
-        server.shutdown()
+        try:
+            with told(spark, {URI: f"http://127.0.0.1:{server.server_port}/iceberg"}):
+                text = refusal(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
+        finally:
+            server.shutdown()
     assert f"expected {said}" in text
     assert f"set {URI}" in text
 

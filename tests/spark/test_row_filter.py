@@ -37,11 +37,15 @@ FILTERS = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def fixture_namespace(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE lake.filtered")
+
+
 @pytest.fixture(name="directory", scope="module")
 def fixture_directory(spark: SparkSession, catalog: RestCatalogServer) -> str:
     """A table with a file for each of four rows."""
     name = f"lake.{TABLE}"
-    spark.sql("CREATE NAMESPACE lake.filtered")
     spark.sql(
         f"CREATE TABLE {name} (id BIGINT, day DATE, item STRING, price DOUBLE, place STRUCT<town: STRING>, `a b` INT) "
         "USING iceberg"
