@@ -16,7 +16,7 @@ import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import NotSupported
 from sfn.spark.source.options import STORAGE
-from sfn.spark.source.rows import Rows
+from sfn.spark.source.rows import SETTLED, Rows
 from tests.spark.beside import published
 from tests.spark.rows_read import rows_read
 from tests.unit.real_table import RealTable, real_table
@@ -163,18 +163,21 @@ def test_an_option_that_is_none_is_told(options: dict[str, str], said: str, made
         rows_read(made.directory, (), **options)
 
 
-@pytest.mark.parametrize("source", ["sfn", "sfn-log"])
-def test_what_a_driver_is_given_is_in_no_plan(source: str, spark: SparkSession, made: RealTable) -> None:
-    told = {"path": made.directory, STORAGE: '{"key": "hushed"}'}
+@pytest.mark.parametrize(("source", "option"), [("sfn", STORAGE), ("sfn", SETTLED), ("sfn-log", STORAGE)])
+def test_what_a_driver_is_given_is_in_no_plan(source: str, option: str, spark: SparkSession, made: RealTable) -> None:
+    told = {"path": made.directory, option: '{"key": "hushed"}'}
     options = ", ".join(f"{name} '{value}'" for name, value in told.items())
     view = f"CREATE TEMPORARY VIEW plans_none USING `{source}` OPTIONS ({options})"
     plans: list[object] = [spark.sql(f"EXPLAIN {kind} {view}").head() for kind in ("FORMATTED", "EXTENDED")]
-    frame = spark.read.format(source).options(**told).load()
+    if option == SETTLED:
+        frame = sfn.spark.read(spark, made.directory, engine="sfn", storage_options={"key": "hushed"})
+    else:
+        frame = spark.read.format(source).options(**told).load()
     state = frame._jdf.queryExecution()  # noqa: SLF001 - what Spark's own pages and its log of events show
     modes = spark._jvm.org.apache.spark.sql.execution.ExplainMode  # type: ignore[union-attr]  # noqa: SLF001 - as above
     plans += [state.explainString(modes.fromString(one)) for one in ("formatted", "extended")]
     text = "\n".join(map(str, plans))
-    assert f"{STORAGE} -> *********(redacted)" in text
+    assert f"{option} -> *********(redacted)" in text
     assert "hushed" not in text
 
 
