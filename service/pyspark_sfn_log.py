@@ -35,9 +35,11 @@ class DefaultSource(DataSource):
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
+        from sfn.spark.source.finders import forget_archives
         from sfn.spark.source.timeline import checked
         from sfn.spark.source.timeline_readers import TimelineReader
 
+        forget_archives()
         return TimelineReader(self._timeline, checked(schema))
 
     @override

@@ -8,11 +8,15 @@ import sys
 import zipimport
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from zipfile import ZipFile
 
 import pytest
 
+import pyspark_sfn
+import pyspark_sfn_log
 from sfn.spark.source.finders import forget_archives
+from tests.unit.real_table import real_table
 
 
 def packed(path: Path, package: str) -> str:
@@ -31,7 +35,8 @@ def fixture_clean() -> Iterator[None]:
     yield
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        del sys.modules[name]
+        if name.startswith("first_of_"):
+            del sys.modules[name]
     sys.path_importer_cache.clear()
 
 
@@ -54,3 +59,29 @@ def test_those_of_the_start_are_forgotten_and_found_again(tmp_path: Path, monkey
     forget_archives()
     importlib.invalidate_caches()
     assert importlib.import_module("first_of_a_job.third").NAME == "third"
+
+
+@pytest.mark.parametrize("source", [pyspark_sfn, pyspark_sfn_log])
+def test_each_request_to_a_source_forgets_them(
+    source: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = real_table(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", packed(tmp_path / "ours.zip", "first_of_ours"))
+
+    def anew() -> None:
+        sys.path_importer_cache.clear()
+        del sys.modules["first_of_ours.first"]
+        importlib.import_module("first_of_ours.first")
+        assert archives() == {"ours.zip"}
+
+    one = source.DefaultSource({"path": made.directory})
+    anew()
+    schema = one.schema()
+    assert not archives()
+    anew()
+    reader = one.reader(schema)
+    partitions = reader.partitions()
+    assert not archives()
+    anew()
+    assert list(reader.read(partitions[0]))
+    assert not archives()

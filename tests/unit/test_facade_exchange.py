@@ -67,7 +67,7 @@ async def test_who_takes_little_at_a_time_is_waited_for_as_long_as_the_whole_may
     whole = len((await ground(root).table("orders")).content)
     monkeypatch.setattr(exchange, "_PATIENCE", 0.0)
     monkeypatch.setattr(exchange, "_PART", 1)
-    monkeypatch.setattr(exchange, "_SLOWEST", 10 * whole)
+    monkeypatch.setattr(exchange, "_SLOWEST", 2 * whole)
 
     async def taken(pause: float) -> int:
         sent: list[MutableMapping[str, Any]] = []

@@ -217,6 +217,7 @@ async def test_what_hangs_is_told_in_time_and_holds_up_no_process_that_ends(monk
             await one.read("file:///w/x", 10)
         with pytest.raises(Unreachable):
             await one.entries("file:///w/")
-        assert unfinished(0) == []
+        # Those of other tests may take a moment; these would take for ever.
+        assert unfinished(1) == []
     finally:
         mount.is_back.set()

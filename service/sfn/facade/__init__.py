@@ -1,10 +1,12 @@
 """The ports of the facade: a read-only Iceberg REST catalog that is answered from SFN files.
 
-app      requests and answers             routes   which question a request is (pure)
-loading  a table's answer, and its tag    served   what is served of a metadata file (pure)
-index    which tables there are           listing  what one scan found of them
-roster   tables that the service published   walk     tables that lie below folders
-beneath  files of one folder of this machine, and none outside of it
+app          requests and answers                       routes    which question a request is (pure)
+exchange     an answer's way to its client              process   what a facade alone tells of itself
+loading      a table's answer, and its tag              served    what is served of a metadata file (pure)
+index        which tables there are                     listing   what one scan found of them
+roster       tables that the service published          walk      tables that lie below folders
+directories  tables that are called by their directory  refusals  what clients are told of errors
+trees        files below one root                       beneath   those of this machine, and none outside of it
 """
 
 from __future__ import annotations

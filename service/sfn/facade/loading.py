@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Final, TypeAlias
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
 from anyio import to_thread
@@ -19,14 +19,15 @@ from sfn.facade.served import Snapshots, served
 from sfn.pointer.document import Document
 from sfn.pointer.hearsay import spelled
 from sfn.reader import metadata
+from sfn.reader.files import Files
 from sfn.reader.resolve import Pointer, pointer
 from sfn.reader.trust import Trust
 
 REMEMBERED: Final = 64 << 20
 """Bytes of answers that are kept: a metadata file never changes."""
 AT_ONCE: Final = 2
-"""Metadata files that are read at the same time below the same roots: each may be as large as the limit, and what is
-slow below one root holds up no other."""
+"""Metadata files that are read at the same time below one root: each may be as large as the limit, and what is slow
+below one root holds up no other."""
 READ_WITHIN: Final = 120.0
 """Seconds that a metadata file takes at most: of one that comes in drops nobody waits for the end."""
 _TAG: Final = 16
@@ -72,9 +73,7 @@ class Loading:
         self._bodies: OrderedDict[Key, memoryview] = OrderedDict()
         self._size = 0
         self._under_way: WeakValueDictionary[Key, memoryview] = WeakValueDictionary()
-        self._places: defaultdict[tuple[str, ...] | None, anyio.Semaphore] = defaultdict(
-            partial(anyio.Semaphore, AT_ONCE)
-        )
+        self._turns: WeakKeyDictionary[Files, anyio.Semaphore] = WeakKeyDictionary()
 
     async def find(self, place: Place) -> Pointer:
         """Which metadata file is a table's.
@@ -107,7 +106,7 @@ class Loading:
         key = etag, place.question.trust
         if (body := self._remembered(key)) is not None:
             return Loaded(etag, body)
-        async with self._places[place.question.allowed]:
+        async with self._turns.setdefault(place.tree, anyio.Semaphore(AT_ONCE)):
             # Another one may have read it meanwhile.
             body = self._remembered(key) or self._kept(key, await self._read(place, at, snapshots))
         return Loaded(etag, body)

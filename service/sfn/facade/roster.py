@@ -46,7 +46,8 @@ class Rows:
 
     def __init__(self, inbox: Inbox, catalog: str, trees: Mapping[str, Files]) -> None:
         self._inbox, self._catalog, self._trees = inbox, catalog, trees
-        self._index = Index([partial(_published, inbox, catalog, trees)], LISTED, LISTED, LISTED)
+        listed = partial(_published, inbox, catalog, trees)
+        self._index = Index([listed], kept=LISTED, missed=LISTED, waited=LISTED)
         self._found: dict[tuple[Namespace, str], _Known] = {}
 
     async def tables(self) -> Mapping[Namespace, Mapping[str, Place]]:
