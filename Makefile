@@ -76,11 +76,12 @@ demo: venv ## a real catalog, the service and a table, end to end; without Java 
 
 # Not many more jobs than processors: some tests take times. A file's tests stay together since they share servers.
 # xdist's own order has files of few tests last, however long they take: tests/conftest.py has the long ones first.
+# A process that dies is not replaced: by files, xdist would wait forever for the rest of its one.
 test: lint ## lint, then every test, JOBS at a time; without a network those that need no server
 	@$(MAKE) rck || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server, or no compatibility kit: the tests that need it are skipped, and say so at the end"; }
 	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and say so at the end"; }
 	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and say so at the end"; }
-	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(MEASURE)
+	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(MEASURE)
 
 coverage: ## test, with branch coverage: it takes half as long again
 	@$(MAKE) test MEASURE="--cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml"

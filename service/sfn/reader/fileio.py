@@ -15,12 +15,16 @@ from typing_extensions import override
 
 from sfn.errors import MalformedMetadata, NotFound
 from sfn.pointer.location import canonical
+from sfn.reader.avro import check
 from sfn.reader.boundary import Bounded, within
 from sfn.reader.remote import FsspecFiles
 from sfn.reader.trust import Trust
 
 LARGEST: Final = 256 << 20
 """Bytes of a file of metadata that is read."""
+
+_MANIFESTS: Final = ".avro"
+"""How the names of manifest lists and manifests end. Data files that end so are none that PyIceberg reads."""
 
 
 class OpenedIO(FileIO):
@@ -74,9 +78,14 @@ class BoundedIO(FileIO):
 
         Raises:
             Unsafe: it lies where a reader is not led to.
+            MalformedMetadata: it is a manifest list or manifest that can't be decoded.
         """
         within(self._trust, location, self._said_by)
-        return self._inner.new_input(location)
+        found = self._inner.new_input(location)
+        if not location.endswith(_MANIFESTS):
+            return found
+        with found.open() as stream:
+            return _Held(location, _checked(location, stream.read(), "`sfn verify --deep` lists whatever is broken"))
 
     @override
     def new_output(self, location: str) -> OutputFile:
@@ -88,7 +97,7 @@ class BoundedIO(FileIO):
 
 
 class MetadataIO(FileIO):
-    """Reads files of metadata, each as a whole: what is missing, too large or not to be followed is its refusal.
+    """Reads manifest lists and manifests: what is missing, too large, broken or not to be followed is its refusal.
 
     Args:
         said_by: the file that names them.
@@ -104,7 +113,7 @@ class MetadataIO(FileIO):
 
         Raises:
             NotFound: it is not there.
-            MalformedMetadata: it is larger than `LARGEST`.
+            MalformedMetadata: it is larger than `LARGEST`, or can't be decoded.
             Unreadable: Unsafe, or of the storage.
         """
         body = self._files.read(location, LARGEST + 1, self._said_by)
@@ -112,7 +121,7 @@ class MetadataIO(FileIO):
             raise NotFound(location, expected="a file that the table's metadata names", found="no such file")
         if len(body) > LARGEST:
             raise MalformedMetadata(location, expected=f"at most {LARGEST >> 20} MiB", found="more")
-        return _Held(location, body)
+        return _Held(location, _checked(location, body))
 
     @override
     def new_output(self, location: str) -> OutputFile:
@@ -121,6 +130,17 @@ class MetadataIO(FileIO):
     @override
     def delete(self, location: str | InputFile | OutputFile) -> None:
         raise PermissionError("metadata is only looked at")
+
+
+def _checked(location: str, body: bytes, remedy: str = "") -> bytes:
+    try:
+        check(body)
+    except MemoryError:
+        raise
+    except Exception as error:  # a decoder raises whatever it stumbles over
+        found = f"{type(error).__name__}: {error}"[:300]
+        raise MalformedMetadata(location, expected="a whole Avro file", found=found, remedy=remedy) from error
+    return body
 
 
 class _Held(InputFile):

@@ -1,0 +1,262 @@
+"""Avro files of manifests, looked through before PyIceberg decodes them.
+
+PyIceberg's compiled decoder trusts every length that it reads, up to 0.12.0 (apache/iceberg-python#3952): of a manifest
+that is cut off it reads on in the memory behind, which gives a wrong path at best, and ends the process at worst.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from pyiceberg import types
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY, KNOWN_CODECS
+from pyiceberg.avro.codecs.codec import Codec
+from pyiceberg.utils.decimal import decimal_required_bytes
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+_Step: TypeAlias = Callable[[bytes, int], int]
+"""From where a value begins to where the next does. A value that is cut off raises IndexError, or ends past the end."""
+_Steps: TypeAlias = Callable[[bytes, int, int], int]
+"""Over so many values, as over one."""
+
+_MAGIC: Final = b"Obj\x01"
+_SYNC: Final = 16
+_CODECS: Final[Mapping[str, type[Codec] | None]] = MappingProxyType(
+    {str(name): one for name, one in KNOWN_CODECS.items()}
+)
+
+_LONGEST: Final = 10
+"""Bytes of a long of 64 bits, as Avro writes it."""
+_MORE: Final = 0x80
+"""The bit of a byte of a number that says that another one follows."""
+
+_WIDTHS: Final[Mapping[type, int]] = MappingProxyType(
+    {types.UnknownType: 0, types.BooleanType: 1, types.FloatType: 4, types.DoubleType: 8, types.UUIDType: 16}
+)
+_LONGS: Final = (
+    types.IntegerType,
+    types.LongType,
+    types.DateType,
+    types.TimeType,
+    types.TimestampType,
+    types.TimestamptzType,
+    types.TimestampNanoType,
+    types.TimestamptzNanoType,
+)
+_TEXTS: Final = (types.StringType, types.BinaryType, types.GeometryType, types.GeographyType)
+
+
+def check(body: bytes) -> None:
+    """Nothing, where each value of a file lies within it, and within its block.
+
+    The container is that of the Avro specification 1.11, "Object Container Files"; values are as long as PyIceberg's
+    readers take them to be.
+
+    Args:
+        body: the whole file.
+
+    Raises:
+        ValueError: it is cut off, or was written over.
+        Exception: its schema or its compression is none that PyIceberg reads; of any kind.
+    """
+    if not body.startswith(_MAGIC):
+        raise ValueError(f"{body[:4]!r} at its start" if body else "no bytes")
+    try:
+        _check(body)
+    except IndexError:
+        raise ValueError(f"a value that goes on after the end, in {len(body)} bytes") from None
+
+
+def _check(body: bytes) -> None:
+    head, at = _header(body)
+    sync, at = body[at : at + _SYNC], at + _SYNC
+    if at > len(body):
+        raise IndexError
+    step = _record(head["avro.schema"])
+    codec = _CODECS[head.get(AVRO_CODEC_KEY, "null")]
+    while at < len(body):
+        count, start = _long(body, at)
+        length, start = _length(body, start)
+        at = start + length
+        if at + _SYNC > len(body):
+            raise IndexError
+        if body[at : at + _SYNC] != sync:
+            raise ValueError(f"no end of a block at byte {at}")
+        block = body[start:at]
+        _block(block if codec is None else codec.decompress(block), count, step)
+        at += _SYNC
+
+
+def _block(block: bytes, count: int, step: _Step) -> None:
+    at = 0
+    for _ in range(_bounded(block, 0, count)):
+        at = step(block, at)
+    if at != len(block):
+        raise ValueError(f"a block of {len(block)} bytes whose records end at byte {at}")
+
+
+def _header(body: bytes) -> tuple[dict[str, str], int]:
+    """The file's own properties, and where they end."""
+    found, at = {}, len(_MAGIC)
+    count, at = _long(body, at)
+    while count:
+        if count < 0:
+            count, (_, at) = -count, _long(body, at)
+        for _ in range(_bounded(body, at, count)):
+            key, at = _text(body, at)
+            found[key], at = _text(body, at)
+        count, at = _long(body, at)
+    return found, at
+
+
+@lru_cache(maxsize=64)
+def _record(schema: str) -> _Step:
+    """Over a record; the files of a table have a schema in common, which costs more to understand than a short file."""
+    return _step(AvroSchemaConversion().avro_to_iceberg(json.loads(schema)).as_struct())
+
+
+def _step(kind: types.IcebergType) -> _Step:
+    if isinstance(kind, _LONGS):
+        return _over_long
+    if isinstance(kind, _TEXTS):
+        return _over_bytes
+    if isinstance(kind, types.StructType):
+        return _over_struct([_field(one) for one in kind.fields])
+    if isinstance(kind, types.ListType):
+        return _over_items(_each(_step(kind.element_type)))
+    if isinstance(kind, types.MapType):
+        return _over_items(_entries(_step(kind.key_type), _step(kind.value_type)))
+    if isinstance(kind, types.FixedType):
+        return _over_width(len(kind))
+    if isinstance(kind, types.DecimalType):
+        return _over_width(decimal_required_bytes(kind.precision))
+    return _over_width(_WIDTHS[type(kind)])
+
+
+def _field(one: types.NestedField) -> _Step:
+    step = _step(one.field_type)
+    return step if one.required else _over_option(step)
+
+
+def _long(body: bytes, at: int) -> tuple[int, int]:
+    """A number, and where it ends: "zig-zag", of variable length."""
+    number = body[at]
+    if number >= _MORE:
+        end = _over_long(body, at)
+        number = 0
+        for byte in reversed(body[at:end]):
+            number = number << 7 | byte % _MORE
+        if number >> 64:
+            raise ValueError(f"a number of more than 64 bits at byte {at}")
+        at = end - 1
+    return (number >> 1) ^ -(number & 1), at + 1
+
+
+def _length(body: bytes, at: int) -> tuple[int, int]:
+    length, at = _long(body, at)
+    if length < 0:
+        raise ValueError(f"a length of {length} before byte {at}")
+    return length, at
+
+
+def _text(body: bytes, at: int) -> tuple[str, int]:
+    length, at = _length(body, at)
+    return body[at : at + length].decode(), at + length
+
+
+def _bounded(body: bytes, at: int, count: int) -> int:
+    """How many values follow: none that there is a block for takes less than a byte."""
+    if not 0 <= count <= len(body) - at:
+        raise ValueError(f"{count} values in {len(body) - at} bytes")
+    return count
+
+
+def _over_long(body: bytes, at: int) -> int:
+    end = at
+    while body[end] >= _MORE:
+        end += 1
+    if end - at >= _LONGEST:
+        raise ValueError(f"a number of more than 64 bits at byte {at}")
+    return end + 1
+
+
+def _over_bytes(body: bytes, at: int) -> int:
+    length, at = _length(body, at)
+    return at + length
+
+
+def _over_width(width: int) -> _Step:
+    return lambda _body, at: at + width
+
+
+def _over_option(step: _Step) -> _Step:
+    def over(body: bytes, at: int) -> int:
+        which, at = _long(body, at)
+        return step(body, at) if which > 0 else at
+
+    return over
+
+
+def _over_struct(steps: Sequence[_Step]) -> _Step:
+    def over(body: bytes, at: int) -> int:
+        for step in steps:
+            at = step(body, at)
+        return at
+
+    return over
+
+
+def _over_items(many: _Steps) -> _Step:
+    """Over a list, whose values come in blocks; a count below zero has the block's size in bytes behind it, which
+    PyIceberg goes by where it needs no value of the list, and passes over where it does.
+    """
+
+    def over(body: bytes, at: int) -> int:
+        count, at = _long(body, at)
+        while count:
+            size = None
+            if count < 0:
+                count, (size, at) = -count, _long(body, at)
+            start, at = at, many(body, at, _bounded(body, at, count))
+            if size is not None and size != at - start:
+                raise ValueError(f"{at - start} bytes of values where {size} were told, before byte {at}")
+            count, at = _long(body, at)
+        return at
+
+    return over
+
+
+def _each(step: _Step) -> _Steps:
+    def over(body: bytes, at: int, count: int) -> int:
+        for _ in range(count):
+            at = step(body, at)
+        return at
+
+    return over
+
+
+def _entries(key: _Step, value: _Step) -> _Steps:
+    """Over the entries of a map; those of a file's statistics are most of a manifest."""
+    if (key, value) == (_over_long, _over_long):
+        return _pairs
+    if (key, value) == (_over_long, _over_bytes):
+        return _bounds
+    return _each(_over_struct([key, value]))
+
+
+def _pairs(body: bytes, at: int, count: int) -> int:
+    found = re.compile(rb"(?:[\x80-\xff]{0,9}+[\0-\x7f]){%d}+" % (2 * count), re.DOTALL).match(body, at)
+    if found is None:
+        raise IndexError
+    return found.end()
+
+
+def _bounds(body: bytes, at: int, count: int) -> int:
+    for _ in range(count):
+        at = _over_bytes(body, _over_long(body, at))
+    return at
