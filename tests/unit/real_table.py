@@ -70,6 +70,18 @@ def table_in_memory(folder: Path, bucket: str) -> str:
         return table.location()
 
 
+def table_by_price(folder: Path) -> str:
+    """A table of three rows that is partitioned by their prices, 0.1, 0.3 and 5; its directory."""
+    with closing(_catalog(folder, f"file://{folder}/warehouse")) as catalog:
+        catalog.create_namespace("sales")
+        rows = pa.table({"price": [0.1, 0.3, 5.0]})
+        table = catalog.create_table(IDENTIFIER, rows.schema)
+        with table.update_spec() as spec:
+            spec.add_field("price", IdentityTransform(), "price")
+        table.append(rows)
+    return _published(table, _head(table)).path.as_posix()
+
+
 class MemoryIO(FsspecFileIO):
     """PyIceberg's way to files, for a scheme that it does not know."""
 
@@ -96,15 +108,19 @@ def _made(catalog: SqlCatalog) -> RealTable:
     table.manage_snapshots().create_tag(tagged, "v1").create_branch(tagged, "audit").commit()
     table.append(_rows(3, "2026-11-03"), branch="audit")
     audit = table.metadata.refs["audit"].snapshot_id
+    return RealTable(_published(table, main), table.metadata_location, main, audit, tagged)
+
+
+def _published(table: Table, snapshot_id: int) -> Directory:
     place = Directory(Path(table.location().removeprefix("file://")))
     doc = place.document(
         IDENTIFIER,
         guid=str(table.metadata.table_uuid),
         metadata_file_path=table.metadata_location,
-        snapshot_id=main,
+        snapshot_id=snapshot_id,
     )
     place.sfn_file(IDENTIFIER).write_bytes(render(doc))
-    return RealTable(place, table.metadata_location, main, audit, tagged)
+    return place
 
 
 def _rows(number: int, day: str) -> pa.Table:

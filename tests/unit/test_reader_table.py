@@ -20,7 +20,7 @@ import sfn
 from sfn.errors import MalformedMetadata, NotPermitted, RefNotFound, Stale, Unreachable, Unreadable, WrongTable
 from sfn.reader.fileio import BoundedIO
 from tests.unit.directory import OTHER_UUID
-from tests.unit.real_table import IDENTIFIER, RealTable, real_table, table_in_memory
+from tests.unit.real_table import IDENTIFIER, RealTable, real_table, table_by_price, table_in_memory
 
 
 @pytest.fixture(name="made", scope="module")
@@ -176,6 +176,15 @@ def test_what_a_driver_says_is_said_again(made: RealTable, error: OSError, monke
     kind = NotPermitted if isinstance(error, PermissionError) else Unreachable
     with pytest.raises(kind, match=str(error)):
         sfn.read(made.directory)
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "prices"),
+    [("price = 0.1", [0.1]), ("price <= 0.1", [0.1]), ("price > 0.1", [0.3, 5]), ("price in (0.3, 5.0)", [0.3, 5])],
+)
+def test_a_partition_of_doubles_is_found_by_them(tmp_path: Path, row_filter: str, prices: list[float]) -> None:
+    rows = sfn.read(table_by_price(tmp_path), row_filter=row_filter)
+    assert sorted(rows["price"].to_pylist()) == prices
 
 
 @pytest.mark.parametrize("row_filter", ["id >", "nobody = 1", "id = 'x'", parse("nobody = 1")])

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from sfn.errors import MalformedMetadata, NotFound
 from sfn.pointer.location import canonical
-from sfn.reader.avro import check
+from sfn.reader.avro import check, keep_doubles
 from sfn.reader.boundary import Bounded, within
 from sfn.reader.remote import FsspecFiles
 from sfn.reader.trust import Trust
@@ -25,6 +25,8 @@ LARGEST: Final = 256 << 20
 
 _MANIFESTS: Final = ".avro"
 """How the names of manifest lists and manifests end. Data files that end so are none that PyIceberg reads."""
+
+keep_doubles()
 
 
 class OpenedIO(FileIO):
