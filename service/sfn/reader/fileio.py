@@ -63,7 +63,7 @@ class OpenedIO(FileIO):
 
 
 class BoundedIO(FileIO):
-    """Another access to files, asked for none that a reader of the directory may not be led to.
+    """Another access to files, asked for none that a reader of the directory may not be led to; manifests are checked.
 
     Args:
         inner: which one.
