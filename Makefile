@@ -76,7 +76,7 @@ demo: venv ## a real catalog, the service and a table, end to end; without Java 
 
 # Not many more jobs than processors: some tests take times. A file's tests stay together since they share servers.
 # xdist's own order has files of few tests last, however long they take: tests/conftest.py has the long ones first.
-# A process that dies is not replaced: by files, xdist would wait forever for the rest of its one.
+# A process that dies ends the run: one in its place would never be given the rest of its file, and all would wait for it.
 test: lint ## lint, then every test, JOBS at a time; without a network those that need no server
 	@$(MAKE) rck || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server, or no compatibility kit: the tests that need it are skipped, and say so at the end"; }
 	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and say so at the end"; }

@@ -177,15 +177,16 @@ def is_read_within(body: bytes) -> bool:
             for _ in range(count):
                 reader.read(block)
             decoder.read(len(_SYNC))
-    except (EOFError, TypeError):
-        # A byte that is missing where one is looked at alone is a TypeError there.
+    except EOFError:
         return False
     except Exception:  # noqa: BLE001 - it is wrong, but nothing beyond the end was looked at
         return True
     return True
 
 
-@given(st.lists(st.tuples(st.integers(0, len(_WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+@given(
+    st.lists(st.tuples(st.integers(len(container([])), len(_WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=4)
+)
 def test_nothing_passes_that_is_read_beyond_its_end(changes: list[tuple[int, int]]) -> None:
     body = bytearray(_WHOLE)
     for at, byte in changes:

@@ -80,6 +80,7 @@ def check(body: bytes) -> None:
 
     Raises:
         ValueError: it is cut off, or was written over.
+        ImportError: its compression needs a package that is missing.
         Exception: its schema or its compression is none that PyIceberg reads; of any kind.
     """
     if not body.startswith(_MAGIC):
@@ -112,7 +113,7 @@ def _check(body: bytes) -> None:
 
 def _block(block: bytes, count: int, step: _Step) -> None:
     at = 0
-    for _ in range(_bounded(block, 0, count)):
+    for _ in range(_counted(block, 0, count)):
         at = step(block, at)
     if at != len(block):
         raise ValueError(f"a block of {len(block)} bytes whose records end at byte {at}")
@@ -125,7 +126,7 @@ def _header(body: bytes) -> tuple[dict[str, str], int]:
     while count:
         if count < 0:
             count, (_, at) = -count, _long(body, at)
-        for _ in range(_bounded(body, at, count)):
+        for _ in range(_counted(body, at, count)):
             key, at = _text(body, at)
             found[key], at = _text(body, at)
         count, at = _long(body, at)
@@ -187,8 +188,8 @@ def _text(body: bytes, at: int) -> tuple[str, int]:
     return body[at : at + length].decode(), at + length
 
 
-def _bounded(body: bytes, at: int, count: int) -> int:
-    """How many values follow: none that there is a block for takes less than a byte."""
+def _counted(body: bytes, at: int, count: int) -> int:
+    """As many as were told to follow; each value that is told in numbers takes a byte at least."""
     if not 0 <= count <= len(body) - at:
         raise ValueError(f"{count} values in {len(body) - at} bytes")
     return count
@@ -240,7 +241,7 @@ def _over_items(many: _Steps) -> _Step:
             size = None
             if count < 0:
                 count, (size, at) = -count, _long(body, at)
-            start, at = at, many(body, at, _bounded(body, at, count))
+            start, at = at, many(body, at, _counted(body, at, count))
             if size is not None and size != at - start:
                 raise ValueError(f"{at - start} bytes of values where {size} were told, before byte {at}")
             count, at = _long(body, at)
@@ -263,18 +264,18 @@ def _entries(key: _Step, value: _Step) -> _Steps:
     if (key, value) == (_over_long, _over_long):
         return _pairs
     if (key, value) == (_over_long, _over_bytes):
-        return _bounds
+        return _statistics
     return _each(_over_struct([key, value]))
 
 
 def _pairs(body: bytes, at: int, count: int) -> int:
-    found = re.compile(rb"(?:[\x80-\xff]{0,9}+[\0-\x7f]){%d}+" % (2 * count), re.DOTALL).match(body, at)
+    found = re.compile(rb"(?:[\x80-\xff]{0,9}+[\0-\x7f]){%d}+" % (2 * count)).match(body, at)
     if found is None:
         raise IndexError
     return found.end()
 
 
-def _bounds(body: bytes, at: int, count: int) -> int:
+def _statistics(body: bytes, at: int, count: int) -> int:
     for _ in range(count):
         at = _over_bytes(body, _over_long(body, at))
     return at

@@ -13,7 +13,7 @@ from pyiceberg.io.fsspec import FsspecInputFile
 from pyiceberg.typedef import Properties
 from typing_extensions import override
 
-from sfn.errors import MalformedMetadata, NotFound
+from sfn.errors import MalformedMetadata, NotFound, NotInstalled
 from sfn.pointer.location import canonical
 from sfn.reader.avro import check, keep_doubles
 from sfn.reader.boundary import Bounded, within
@@ -62,27 +62,25 @@ class OpenedIO(FileIO):
         return type(self), self._made_of
 
 
-class BoundedIO(FileIO):
-    """Another access to files, asked for none that a reader of the directory may not be led to; manifests are checked.
+class CheckedIO(FileIO):
+    """Another access to files, whose manifests are checked before PyIceberg decodes them.
 
     Args:
         inner: which one.
-        said_by: the metadata file.
     """
 
-    def __init__(self, inner: FileIO, trust: Trust, said_by: str) -> None:
+    def __init__(self, inner: FileIO) -> None:
         super().__init__(inner.properties)
-        self._inner, self._trust, self._said_by = inner, trust, said_by
+        self._inner = inner
 
     @override
     def new_input(self, location: str) -> InputFile:
         """The file.
 
         Raises:
-            Unsafe: it lies where a reader is not led to.
             MalformedMetadata: it is a manifest list or manifest that can't be decoded.
+            NotInstalled: nor can it for want of a package.
         """
-        within(self._trust, location, self._said_by)
         found = self._inner.new_input(location)
         if not location.endswith(_MANIFESTS):
             return found
@@ -96,6 +94,30 @@ class BoundedIO(FileIO):
     @override
     def delete(self, location: str | InputFile | OutputFile) -> None:
         self._inner.delete(location)
+
+
+class BoundedIO(CheckedIO):
+    """As `CheckedIO`, and asked for no file that a reader of the directory may not be led to.
+
+    Args:
+        inner: which one.
+        said_by: the metadata file.
+    """
+
+    def __init__(self, inner: FileIO, trust: Trust, said_by: str) -> None:
+        super().__init__(inner)
+        self._trust, self._said_by = trust, said_by
+
+    @override
+    def new_input(self, location: str) -> InputFile:
+        """The file.
+
+        Raises:
+            Unsafe: it lies where a reader is not led to.
+            MalformedMetadata, NotInstalled: as of `CheckedIO.new_input`.
+        """
+        within(self._trust, location, self._said_by)
+        return super().new_input(location)
 
 
 class MetadataIO(FileIO):
@@ -116,6 +138,7 @@ class MetadataIO(FileIO):
         Raises:
             NotFound: it is not there.
             MalformedMetadata: it is larger than `LARGEST`, or can't be decoded.
+            NotInstalled: nor can it for want of a package.
             Unreadable: Unsafe, or of the storage.
         """
         body = self._files.read(location, LARGEST + 1, self._said_by)
@@ -139,6 +162,10 @@ def _checked(location: str, body: bytes, remedy: str = "") -> bytes:
         check(body)
     except MemoryError:
         raise
+    except ImportError as error:
+        # Of its compressions PyIceberg brings all packages but Snappy's.
+        remedy = "pip install 'pyiceberg[snappy]'"
+        raise NotInstalled(location, expected="a compression at hand", found=str(error), remedy=remedy) from error
     except Exception as error:  # a decoder raises whatever it stumbles over
         found = f"{type(error).__name__}: {error}"[:300]
         raise MalformedMetadata(location, expected="a whole Avro file", found=found, remedy=remedy) from error

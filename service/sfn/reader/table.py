@@ -189,8 +189,10 @@ def at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
 def _io(found: Resolved, properties: Mapping[str, str] | None) -> FileIO:
     from pyiceberg.io import load_file_io
 
+    from sfn.reader.fileio import CheckedIO
+
     if properties is not None:
-        return load_file_io(dict(properties), found.metadata_location)
+        return CheckedIO(load_file_io(dict(properties), found.metadata_location))
     return bounded(found.metadata_location, found.trust, found.opening)
 
 
