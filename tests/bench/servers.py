@@ -136,7 +136,7 @@ def service(setting: Setting) -> Iterator[Service]:
     """
     log = setting.folder / "service.log"
     command = [*setting.launcher, sys.executable, "-m", "sfn", "serve", "--config", str(setting.write())]
-    with _process(command, log) as started:
+    with launched(command, log) as started:
         _started(lambda: bool(records(log, "ready")), started, log)
         process = _itself(setting)
         try:
@@ -161,8 +161,8 @@ def uvicorn(application: str, folder: Path, environ: Mapping[str, str] | None = 
     folder.mkdir(parents=True, exist_ok=True)
     log, port = folder / "uvicorn.log", free_port()
     command = [sys.executable, *_UVICORN, "--port", str(port), application]
-    with _process(command, log, environ) as process:
-        _started(lambda: _listens(port), process, log)
+    with launched(command, log, environ) as started:
+        started_at(port, started, log)
         yield f"http://127.0.0.1:{port}"
 
 
@@ -175,7 +175,7 @@ def facade(root: Path, folder: Path) -> Iterator[str]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "facade.log"
-    with _process([sys.executable, "-m", "sfn", "facade", "--port", "0", str(root)], log) as process:
+    with launched([sys.executable, "-m", "sfn", "facade", "--port", "0", str(root)], log) as process:
         _started(lambda: bool(records(log, "listening")), process, log)
         yield records(log, "listening")[0]["url"]
         process.terminate(_WITHIN)
@@ -199,7 +199,8 @@ def records(log: Path, event: str | None = None) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _process(command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Guarded]:
+def launched(command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Guarded]:
+    """A process of the tests' own, killed in the end; what it prints goes into its log."""
     log.unlink(missing_ok=True)
     # Unmeasured by coverage, and configured by nothing but what is written here.
     others = ("SFN_", "COVERAGE_")
@@ -210,6 +211,15 @@ def _process(command: Sequence[str], log: Path, environ: Mapping[str, str] | Non
         yield process
     finally:
         process.kill()
+
+
+def started_at(port: int, started: Guarded, log: Path) -> None:
+    """Wait until a process listens.
+
+    Raises:
+        Unmeasured: it does not.
+    """
+    _started(lambda: _listens(port), started, log)
 
 
 def _started(holds: Callable[[], bool], process: Guarded, log: Path) -> None:

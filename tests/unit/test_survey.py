@@ -18,7 +18,9 @@ from sfn.publish.comparison import Difference, Kind
 from sfn.publish.facts import IsListed, Lacking
 from sfn.publish.policy import Interest, Policy
 from sfn.words import Held, Hint, TableName
-from sfn.work.survey import Found, Survey, learnt
+from sfn.work.examination import learnt
+from sfn.work.sources import Source
+from sfn.work.survey import Found, Survey
 from tests.unit.publishing import AT, A, B, CountingCatalog, CountingStore, Line, key_of, named
 
 
@@ -67,7 +69,7 @@ async def line(*tables: TableName) -> Line:
 async def walked(world: Line) -> Found:
     """One walk, which changes no file."""
     before = dict(world.store.files)
-    found = await Survey(world.catalog, world.store, world.policy, lambda _: None).run()
+    found = await Survey(Source(world.catalog, world.policy), world.store, lambda _: None).run()
     assert world.store.files == before
     return found
 
@@ -231,7 +233,9 @@ async def test_differences_come_in_order_and_each_table_is_told_of() -> None:
     for table in tables:
         world.catalog.create(table)
     seen: list[int] = []
-    found = await Survey(world.catalog, world.store, world.policy, lambda so_far: seen.append(so_far.tables)).run()
+    found = await Survey(
+        Source(world.catalog, world.policy), world.store, lambda so_far: seen.append(so_far.tables)
+    ).run()
     assert [one.table for one in found.differences] == tables
     assert seen == list(range(1, 41))
 

@@ -19,6 +19,7 @@ from sfn.settings import load
 from sfn.store.router import Router
 from sfn.wiring import places, sources, terms
 from sfn.wiring.reached import vending
+from sfn.work.sources import Source
 from sfn.work.survey import Found, Survey
 
 SHOWN: Final = 1_000
@@ -82,16 +83,14 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
                 policy = terms.policy(settings, name, await catalogs[name].identity())
                 with progress(name, None) as moved:
                     survey = Survey(
-                        catalogs[name],
+                        Source(catalogs[name], policy, vended(name, catalogs[name])),
                         stores,
-                        policy,
                         lambda so_far: moved(so_far.tables, so_far.listed if so_far.complete else None),
-                        vended(name, catalogs[name]),
                     )
                     found.append(_told(name, await survey.run()))
         return found
 
-    return anyio.run(walk)
+    return anyio.run(walk, backend_options={"use_uvloop": True})
 
 
 def outcome(found: list[Rehearsed]) -> Page:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from sfn.pointer import hintfile
 from sfn.pointer.document import Document
 from sfn.pointer.lineage import Relation, relate
+from sfn.pointer.naming import Whose
 from sfn.publish.facts import Facts
 from sfn.publish.inventory import Inventory, is_named
 from sfn.publish.own import Own
@@ -59,8 +60,32 @@ class Difference:
     detail: str
 
 
-def compare(name: TableName, table: Table, place: str, facts: Facts, policy: Policy) -> Difference | None:
-    """What differs at a table's place, None where all is right.
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What lies at a table's place.
+
+    Attributes:
+        own: our files there.
+        difference: how they differ from what they should say; None where all is right.
+        is_exact: they say just what the catalog does, and so does the version hint, or there is none: nothing of that
+            was found out by the table's metadata log.
+    """
+
+    own: Own
+    difference: Difference | None
+    is_exact: bool
+
+
+def usual(name: TableName, table: Table, place: str, policy: Policy) -> tuple[str, ...]:
+    """The files that `compare` reads of nearly every table, for whoever can read several at once."""
+    site = policy.site(name, place)
+    keys = site.keys(Whose(name.namespace, name.name, table.uuid))[:1]
+    has_hint = policy.version_hint and site.has_hint
+    return (*keys, hintfile.key(site.location)) if has_hint else keys or (site.folder,)
+
+
+def compare(name: TableName, table: Table, place: str, facts: Facts, policy: Policy) -> Compared:
+    """What lies at a table's place, and how that differs from what should.
 
     Args:
         name: its identifier.
@@ -72,8 +97,13 @@ def compare(name: TableName, table: Table, place: str, facts: Facts, policy: Pol
     Raises:
         Lacking: a file must be read first.
     """
-    site = policy.site(name, place)
-    own = Inventory(facts, policy, name).slot(site, table.uuid)
+    own = Inventory(facts, policy, name).slot(policy.site(name, place), table.uuid)
+    difference = _difference(name, table, own, facts, policy)
+    hint = hint_at(facts, own.site.location) if difference is None and _has_hint(own, table, policy) else None
+    return Compared(own, difference, difference is None and (hint is None or hint.body == hintfile.content(table)))
+
+
+def _difference(name: TableName, table: Table, own: Own, facts: Facts, policy: Policy) -> Difference | None:
     if table.left_alone is not None:
         live = own.doc is not None and own.doc.live
         return Difference(name, Kind.LEFT_OVER, f"{own.key}: {table.left_alone}") if live else None
@@ -118,11 +148,15 @@ def _pointing(doc: Document, table: Table) -> tuple[Kind, str] | None:
 
 def _hint(own: Own, doc: Document, table: Table, facts: Facts, policy: Policy) -> tuple[Kind, str] | None:
     """The version hint, where it is ours and behind. None at all may be right: two tables may share the directory."""
-    wanted, hint = hintfile.content(table), None
-    if policy.version_hint and own.site.has_hint:
-        hint = hint_at(facts, own.site.location)
+    wanted = hintfile.content(table)
+    hint = hint_at(facts, own.site.location) if _has_hint(own, table, policy) else None
     if wanted is None or hint is None or hint.body == wanted:
         return None
     said = hint.body.decode(errors="replace")
     ours = {*doc.hint_was, *(hintfile.stem(entry) for entry in table.metadata_log)}
     return (Kind.HINT_BEHIND, f"the version hint says {said}, not {wanted.decode()}") if said in ours else None
+
+
+def _has_hint(own: Own, table: Table, policy: Policy) -> bool:
+    """Whether a version hint of ours may stand beside the table's files."""
+    return table.left_alone is None and policy.version_hint and own.site.has_hint

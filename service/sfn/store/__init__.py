@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sfn.words import Held
 
@@ -79,6 +80,15 @@ class PointerStore(Protocol):
         ...
 
 
+@runtime_checkable
+class Gathering(Protocol):
+    """A store that reads several files for little more than one costs."""
+
+    async def gather(self, keys: Sequence[str]) -> Sequence[Held | None]:
+        """As `PointerStore.read` of each."""
+        ...
+
+
 class Stores(Protocol):
     """Which store holds a location."""
 
@@ -91,4 +101,4 @@ class Stores(Protocol):
         ...
 
 
-__all__ = ["Gone", "Guarantees", "Moved", "PointerStore", "Stores"]
+__all__ = ["Gathering", "Gone", "Guarantees", "Moved", "PointerStore", "Stores"]

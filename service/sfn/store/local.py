@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
@@ -11,12 +11,13 @@ from typing import TypeVar
 
 import anyio
 
-from sfn.errors import Permanent, Scope, Transient, Unsure
+from sfn.errors import Permanent, Scope, SfnError, Transient, Unsure
 from sfn.pointer.document import LIMIT
 from sfn.pointer.location import below
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import check_length, tag_of
 from sfn.store.folder import TEMPORARY, Folder, content, make, never
+from sfn.store.gathering import Gatherer
 from sfn.store.paths import above, named
 from sfn.store.prove import Proof
 from sfn.store.root import Root
@@ -68,6 +69,13 @@ class LocalFiles:
                 self._root.check()
                 return None
             return Held(body, tag_of(body))
+
+    def tried(self, key: str) -> Held | SfnError | None:
+        """As `read`, or why that can't be."""
+        try:
+            return self.read(key)
+        except SfnError as error:
+            return error
 
     def part(self, key: str, start: int, most: int) -> bytes | None:
         """As `PointerStore.part`; takes no lock."""
@@ -179,9 +187,13 @@ class LocalStore:
         self._threads = Threads(threads, limit)
         self._patience, self._limit = patience, limit
         self._proof = Proof(unsafe=unsafe)
+        self._gatherer = Gatherer[Held | None](self._read_all)
 
     async def read(self, key: str) -> Held | None:
         return await self._looked(f"read {key}", lambda _: self._files.read(key))
+
+    async def gather(self, keys: Sequence[str]) -> Sequence[Held | None]:
+        return await self._gatherer.read(keys)
 
     async def part(self, key: str, start: int, most: int) -> bytes | None:
         return await self._looked(f"read {key}", lambda _: self._files.part(key, start, most))
@@ -197,6 +209,9 @@ class LocalStore:
 
     async def prove(self, key: str) -> Guarantees:
         return await self._proof.of(self, key)
+
+    async def _read_all(self, keys: Sequence[str]) -> Sequence[Held | SfnError | None]:
+        return await self._looked(f"read {keys[0]} and others", lambda _: [self._files.tried(key) for key in keys])
 
     async def _looked(self, name: str, look: Callable[[GivenUp], T]) -> T:
         answer = await self._threads.run(name, look)

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TypeVar
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream
 
-from sfn.catalog import Catalog, Withheld
-from sfn.errors import LocationRefused, Permanent, Scope, Trouble
-from sfn.pointer.location import checked
-from sfn.publish.comparison import Difference, Kind, compare
-from sfn.publish.facts import Facts, Lacking, LoadTable, Look, ReadFiles, Seen
-from sfn.publish.policy import Policy
+from sfn.catalog import Withheld
+from sfn.errors import Scope, Trouble
+from sfn.publish.comparison import Difference
 from sfn.store import Stores
-from sfn.words import Loaded, Missing, Table, TableName
+from sfn.words import TableName
+from sfn.work.examination import Examiner
+from sfn.work.feed import Feed
 from sfn.work.sources import Source
-from sfn.work.vended import Vended
 
-T = TypeVar("T")
-
-_ANY_TIME = datetime.min.replace(tzinfo=UTC)
-"""When the catalog was asked, which counts for nothing where nothing is written."""
-WIDTH = 16
+WIDTH = 32
 """Tables that are looked at, at a time."""
 
 
@@ -54,24 +45,15 @@ class Survey:
     """One walk.
 
     Args:
-        catalog: is listed, and asked for each table.
+        source: the catalog, which is listed and asked for each table, and how its tables are published.
         stores: hold the files.
-        policy: the catalog's settings.
         moved: called after each table.
-        vended: what opens the tables' places, where the catalog says it.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        stores: Stores,
-        policy: Policy,
-        moved: Callable[[Found], None],
-        vended: Vended | None = None,
-    ) -> None:
-        self._source = Source(catalog, policy, vended)
-        self._catalog, self._stores, self._policy, self._moved = catalog, stores, policy, moved
+    def __init__(self, source: Source, stores: Stores, moved: Callable[[Found], None]) -> None:
+        self._source, self._examiner, self._moved = source, Examiner(source, stores), moved
         self._found = Found()
+        self._feed = Feed[TableName]()
 
     async def run(self) -> Found:
         """Walk.
@@ -79,19 +61,11 @@ class Survey:
         Raises:
             Trouble: the catalog can't be asked; what was found until then is lost.
         """
-        send, receive = anyio.create_memory_object_stream[TableName](WIDTH)
         try:
-            async with anyio.create_task_group() as tasks, send:
+            async with anyio.create_task_group() as tasks:
                 for _ in range(WIDTH):
-                    tasks.start_soon(self._each, receive.clone())
-                receive.close()
-                async for one in self._catalog.tables(self._policy.interest.leaves_out):
-                    if isinstance(one, Withheld):
-                        self._found.withheld.append(one)
-                    elif self._policy.interest.covers(one):
-                        self._found.listed += 1
-                        await send.send(one)
-                self._found.complete = True
+                    tasks.start_soon(self._each)
+                await self._listed()
         except ExceptionGroup as group:
             trouble = next((error for error in group.exceptions if isinstance(error, Trouble)), None)
             if trouble is None:
@@ -101,61 +75,26 @@ class Survey:
             return self._found
         raise trouble
 
-    async def _each(self, tables: MemoryObjectReceiveStream[TableName]) -> None:
-        with tables:
-            async for table in tables:
-                try:
-                    difference = await self._compared(table)
-                except Trouble as trouble:
-                    if trouble.scope is not Scope.TABLE:
-                        raise
-                    self._found.failed.append((table, str(trouble)))
-                else:
-                    self._found.differences += [difference] if difference is not None else []
-                self._found.tables += 1
-                self._moved(self._found)
+    async def _listed(self) -> None:
+        interest = self._source.policy.interest
+        async for one in self._source.catalog.tables(interest.leaves_out):
+            if isinstance(one, Withheld):
+                self._found.withheld.append(one)
+            elif interest.covers(one):
+                self._found.listed += 1
+                await self._feed.put(one)
+        self._found.complete = True
+        self._feed.end()
 
-    async def _compared(self, name: TableName) -> Difference | None:
-        answer = await self._catalog.load(name, None)
-        if not isinstance(answer, Loaded):
-            # Dropped since it was listed, or not written yet: nothing that a file could say.
-            return None
-        try:
-            return await self._at_its_place(name, answer.table)
-        except LocationRefused as refused:
-            return Difference(name, Kind.LOCATION_REFUSED, str(refused))
-        except Permanent as refused:
-            if refused.scope is not Scope.TABLE:
-                raise
-            return Difference(name, Kind.PERMANENT, str(refused))
-
-    async def _at_its_place(self, name: TableName, table: Table) -> Difference | None:
-        checked(table.metadata_location, self._policy.allowed)
-        place = checked(table.location, self._policy.allowed)
-        stores = self._source.stores(name, self._stores)
-        return await learnt(lambda facts: compare(name, table, place, facts, self._policy), stores, self._catalog)
-
-
-async def learnt(decide: Callable[[Facts], T], stores: Stores, catalog: Catalog) -> T:
-    """What is decided from files, and from what the catalog says of other tables, once those were looked at.
-
-    Raises:
-        Trouble: a store or the catalog failed.
-        LocationRefused: no store is configured for one of them.
-    """
-    facts = Facts()
-    while True:
-        try:
-            return decide(facts)
-        except Lacking as lacking:
-            question = lacking.question
-        match question:
-            case ReadFiles(keys):
-                for key in keys:
-                    facts.files[key] = Seen(await stores.at(key).read(key), facts.next_turn())
-            case LoadTable(other):
-                answer = await catalog.load(other, None)
-                found = answer.table if isinstance(answer, Loaded) else Missing()
-                facts.looks[other] = Look(found, None, _ANY_TIME, _ANY_TIME, facts.next_turn())
-            case _:
-                raise TypeError(question)
+    async def _each(self) -> None:
+        while (table := await self._feed.take()) is not None:
+            try:
+                difference = (await self._examiner.examine(table)).difference
+            except Trouble as trouble:
+                if trouble.scope is not Scope.TABLE:
+                    raise
+                self._found.failed.append((table, str(trouble)))
+            else:
+                self._found.differences += [difference] if difference is not None else []
+            self._found.tables += 1
+            self._moved(self._found)

@@ -26,6 +26,8 @@ Cut: TypeAlias = Callable[[bytearray, AsyncIterator[bytes]], Awaitable[bytearray
 _ERROR_LIMIT: Final = 2**20
 """Bytes of an error body that are read: Iceberg's carry a Java stack."""
 
+_SMALL: Final = 2**18
+"""Bytes of a body that is taken as it comes: of nearly every table's."""
 _LARGE: Final = 8 * 2**20
 _LARGE_AT_ONCE: Final = 2
 """Of bodies above so many bytes so many are read at once: every request in flight at its limit would be gigabytes."""
@@ -46,6 +48,7 @@ class Client:
         self._trust = Trust(settings.name, settings.ca_file)
         self._session: aiohttp.ClientSession | None = None
         self._large = anyio.Semaphore(_LARGE_AT_ONCE)
+        self._limit = self._limited(settings.request_timeout)
 
     def secrets(self) -> tuple[str, ...]:
         """What must not show in any message: our tokens, and the values of configured headers."""
@@ -101,9 +104,8 @@ class Client:
         within: float | None = None,
         cut: Cut | None = None,
     ) -> Reply:
-        where = f"catalog {self._settings.name}: {method} {url.with_user(None).with_query(None)}"
-        total = within or self._settings.request_timeout
-        limit = aiohttp.ClientTimeout(total=total, sock_connect=self._settings.connect_timeout)
+        where = f"catalog {self._settings.name}: {method} {_shown(url)}"
+        limit = self._limit if within is None else self._limited(within)
         trust = await self._trust.current()
         session = self._opened()
         try:
@@ -114,10 +116,13 @@ class Client:
                 body = await self._read(where, response, cut)
                 return Reply(where, response.status, began, response.headers, body)
         except (aiohttp.ClientError, OSError) as error:
-            raise Refused(unheard(where, error, total)) from error
+            raise Refused(unheard(where, error, within or self._settings.request_timeout)) from error
 
-    async def _read(self, where: str, response: aiohttp.ClientResponse, cut: Cut | None) -> bytearray:
+    async def _read(self, where: str, response: aiohttp.ClientResponse, cut: Cut | None) -> bytes | bytearray:
         """The whole body, or of a large one what is cut from it, or of a long error its beginning."""
+        most = min(_SMALL, self._settings.body_limit)
+        if (response.content_length or most + 1) <= most and "Content-Encoding" not in response.headers:
+            return await response.read()
         body = bytearray()
         async with aclosing(self._parts(where, response)) as parts:
             async for part in parts:
@@ -147,6 +152,9 @@ class Client:
             if length > limit:
                 return
 
+    def _limited(self, total: float) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=total, sock_connect=self._settings.connect_timeout)
+
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -166,3 +174,8 @@ class Client:
             permanent=True,
             reach=Scope.TABLE,
         )
+
+
+def _shown(url: URL) -> str:
+    """A URL without what may be secret in it: user information, and the query."""
+    return f"{url.origin()}{url.raw_path}"

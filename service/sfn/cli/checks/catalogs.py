@@ -26,7 +26,7 @@ from sfn.store import Stores
 from sfn.wiring import terms
 from sfn.wiring.sources import Identified
 from sfn.words import Loaded, Reason, TableName
-from sfn.work.survey import learnt
+from sfn.work.examination import learnt
 from sfn.work.vended import Vended
 
 NAMESPACES: Final = 20

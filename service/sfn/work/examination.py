@@ -1,0 +1,145 @@
+"""One table looked at: the catalog's answer, our files beside it, and whether the two agree. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import TypeVar, cast
+
+from sfn.catalog import Catalog
+from sfn.errors import LocationRefused, Permanent, Scope
+from sfn.pointer.location import checked
+from sfn.publish.comparison import Compared, Difference, Kind, compare, usual
+from sfn.publish.facts import Facts, Lacking, LoadTable, Look, ReadFiles, Seen
+from sfn.store import Gathering, Stores
+from sfn.words import Answer, Loaded, Missing, NotModified, Table, TableName
+from sfn.work.sources import Source
+
+T = TypeVar("T")
+
+_ANY_TIME = datetime.min.replace(tzinfo=UTC)
+"""When the catalog was asked, which counts for nothing where nothing is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the catalog said of a table an earlier time.
+
+    Attributes:
+        etag: of that answer.
+        table: it; its metadata log may be missing.
+    """
+
+    etag: str
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found of one table.
+
+    Attributes:
+        answer: the catalog's.
+        table: as the catalog has it, by this answer or by the one that still holds; None where it has none.
+        compared: our files beside it; None where they could not be compared.
+        difference: how they differ from what they should say.
+    """
+
+    answer: Answer
+    table: Table | None = None
+    compared: Compared | None = None
+    difference: Difference | None = None
+
+
+class Examiner:
+    """Looks at one table after another of a catalog.
+
+    Args:
+        source: the catalog, and how its tables are published.
+        stores: the configured ones.
+    """
+
+    def __init__(self, source: Source, stores: Stores) -> None:
+        self._source, self._stores = source, stores
+
+    async def examine(self, name: TableName, remembered: Remembered | None = None) -> Examined:
+        """Look at one.
+
+        Args:
+            remembered: spares the catalog an answer that it gave before.
+
+        Raises:
+            Trouble: the catalog, or a store, can't be asked; with scope table it is this table's alone.
+        """
+        answer = await self._source.catalog.load(name, None if remembered is None else remembered.etag)
+        if isinstance(answer, NotModified) and remembered is not None:
+            found = await self._beside(name, remembered.table, answer)
+            if found.difference is None and found.compared is not None and found.compared.is_exact:
+                return found
+            # How far apart the two are only the metadata log tells.
+            answer = await self._source.catalog.load(name, None)
+        if not isinstance(answer, Loaded):
+            # Dropped since it was listed, or not written yet: nothing that a file could say.
+            return Examined(answer)
+        return await self._beside(name, answer.table, answer)
+
+    async def _beside(self, name: TableName, table: Table, answer: Answer) -> Examined:
+        try:
+            compared = await self._compared(name, table)
+        except LocationRefused as refused:
+            return Examined(answer, table, difference=Difference(name, Kind.LOCATION_REFUSED, str(refused)))
+        except Permanent as refused:
+            if refused.scope is not Scope.TABLE:
+                raise
+            return Examined(answer, table, difference=Difference(name, Kind.PERMANENT, str(refused)))
+        return Examined(answer, table, compared, compared.difference)
+
+    async def _compared(self, name: TableName, table: Table) -> Compared:
+        policy = self._source.policy
+        checked(table.metadata_location, policy.allowed)
+        place = checked(table.location, policy.allowed)
+        stores = self._source.stores(name, self._stores)
+        facts = Facts()
+        keys = usual(name, table, place, policy)
+        store = stores.at(keys[0])
+        if _gathers(type(store)):
+            for key, held in zip(keys, await cast("Gathering", store).gather(keys), strict=True):
+                facts.files[key] = Seen(held, facts.next_turn())
+        catalog = self._source.catalog
+        return await learnt(lambda known: compare(name, table, place, known, policy), stores, catalog, facts)
+
+
+async def learnt(decide: Callable[[Facts], T], stores: Stores, catalog: Catalog, facts: Facts | None = None) -> T:
+    """What is decided from files, and from what the catalog says of other tables, once those were looked at.
+
+    Args:
+        facts: what is known so far.
+
+    Raises:
+        Trouble: a store or the catalog failed.
+        LocationRefused: no store is configured for one of them.
+    """
+    facts = facts or Facts()
+    while True:
+        try:
+            return decide(facts)
+        except Lacking as lacking:
+            question = lacking.question
+        match question:
+            case ReadFiles(keys):
+                for key in keys:
+                    facts.files[key] = Seen(await stores.at(key).read(key), facts.next_turn())
+            case LoadTable(other):
+                answer = await catalog.load(other, None)
+                found = answer.table if isinstance(answer, Loaded) else Missing()
+                facts.looks[other] = Look(found, None, _ANY_TIME, _ANY_TIME, facts.next_turn())
+            case _:
+                raise TypeError(question)
+
+
+@cache
+def _gathers(kind: type) -> bool:
+    # Looking through a protocol takes longer than reading a file.
+    return issubclass(kind, Gathering)
