@@ -66,6 +66,21 @@ class Catalog(Protocol):
 
 
 @runtime_checkable
+class Divided(Protocol):
+    """A catalog whose listing can be shared out, namespace by namespace. Both verbs raise trouble as `Catalog.tables`,
+    and `Permanent` with scope table for a namespace that may not be looked into; one that is missing lists nothing.
+    """
+
+    def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        """Those right below another, or the outermost; some catalogs name all of them at once, and more than once."""
+        ...
+
+    def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        """The tables of one."""
+        ...
+
+
+@runtime_checkable
 class Vendor(Protocol):
     """A catalog that gives credentials for its tables' stores. What they open is the table's and nobody else's.
 
@@ -111,4 +126,4 @@ class Advertiser(Protocol):
         ...
 
 
-__all__ = ["Advertiser", "Catalog", "Skip", "Vendor", "Withheld"]
+__all__ = ["Advertiser", "Catalog", "Divided", "Skip", "Vendor", "Withheld"]

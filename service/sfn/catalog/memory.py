@@ -56,9 +56,7 @@ class MemoryCatalog:
 
     async def listed(self, table: TableName) -> bool:
         self._raise_trouble()
-        if not self._closed.isdisjoint(_path(table.namespace)):
-            closed = f"catalog {self.name}: namespace of {table.identifier}"
-            raise Permanent(closed, scope=Scope.TABLE, expected="a listing", found="a closed namespace")
+        self._raise_closed(table.namespace)
         return table in self._written()
 
     async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
@@ -69,6 +67,20 @@ class MemoryCatalog:
                 yield Withheld(space, f"namespace {'.'.join(space)} is closed")
         for table in self._written():
             if (skipped | self._closed).isdisjoint(_path(table.namespace)):
+                yield table
+
+    async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        self._raise_trouble()
+        self._raise_closed(parent)
+        for space in sorted(self._namespaces):
+            if space[:-1] == parent:
+                yield space
+
+    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        self._raise_trouble()
+        self._raise_closed(namespace)
+        for table in self._written():
+            if table.namespace == namespace:
                 yield table
 
     async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
@@ -171,6 +183,11 @@ class MemoryCatalog:
 
     def _written(self) -> list[TableName]:
         return [table for table, row in self._rows.items() if row.versions]
+
+    def _raise_closed(self, namespace: tuple[str, ...]) -> None:
+        if not self._closed.isdisjoint(_path(namespace)):
+            where = f"catalog {self.name}: namespace {'.'.join(namespace)}"
+            raise Permanent(where, scope=Scope.TABLE, expected="a listing", found="a closed namespace")
 
     def _raise_trouble(self) -> None:
         if self.trouble is not None:

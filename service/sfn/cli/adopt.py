@@ -40,7 +40,8 @@ def adopt(
     from sfn.cli.pages import counted
     from sfn.cli.printing import complain, confirm, show_json
     from sfn.cli.service import Contradicted, Service
-    from sfn.cli.tables import spelled, table_of
+    from sfn.cli.tables import table_of
+    from sfn.words.table import spelled
 
     named = [spelled(*table_of(table)) for table in tables or []] or None
     which = "all tables" if named is None else counted(len(named), "table")

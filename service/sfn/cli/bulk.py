@@ -16,7 +16,7 @@ from sfn.cli.printing import progress
 from sfn.cli.remedies import remedy
 from sfn.cli.service import NotKnown, Service
 from sfn.cli.story import about
-from sfn.cli.tables import spelled
+from sfn.words.table import spelled
 
 MOST: Final = 1_000
 """Letters that the service answers or changes at once."""

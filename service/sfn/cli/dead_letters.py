@@ -222,8 +222,9 @@ def _chosen(
     newer_than: timedelta | None,
 ) -> Filter:
     from sfn.cli.orders import Filter
-    from sfn.cli.tables import spelled, table_of
+    from sfn.cli.tables import table_of
     from sfn.clock import SystemClock
+    from sfn.words.table import spelled
 
     dotted, now = None if table is None else spelled(*table_of(table, "--table")), SystemClock().now()
     before = None if older_than is None else now - older_than

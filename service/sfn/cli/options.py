@@ -49,7 +49,8 @@ def _reasons() -> list[str]:
     return [reason.value for reason in Reason]
 
 
-def _age(text: str) -> timedelta:
+def age(text: str) -> timedelta:
+    """A stretch of time that was typed, such as `5m`."""
     from sfn.settings.quantities import duration
 
     try:
@@ -144,7 +145,7 @@ Patience: TypeAlias = Annotated[
     timedelta | None,
     typer.Option(
         "--timeout",
-        parser=_age,
+        parser=age,
         metavar="TIME",
         help="With --wait: how long at most, such as 5m; else 60s, of a drop or rename 3m.",
         show_default=False,
@@ -152,9 +153,9 @@ Patience: TypeAlias = Annotated[
 ]
 OlderThan: TypeAlias = Annotated[
     timedelta | None,
-    typer.Option("--older-than", parser=_age, metavar="AGE", help="Opened earlier, such as 1h.", show_default=False),
+    typer.Option("--older-than", parser=age, metavar="AGE", help="Opened earlier, such as 1h.", show_default=False),
 ]
 NewerThan: TypeAlias = Annotated[
     timedelta | None,
-    typer.Option("--newer-than", parser=_age, metavar="AGE", help="Opened since, such as 1h.", show_default=False),
+    typer.Option("--newer-than", parser=age, metavar="AGE", help="Opened since, such as 1h.", show_default=False),
 ]

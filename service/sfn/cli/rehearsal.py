@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
@@ -13,13 +12,10 @@ from sfn import telemetry
 from sfn.cli.pages import Grid, Line, Page, Tone, counted, safe
 from sfn.cli.printing import progress
 from sfn.cli.sweeping import check_named
-from sfn.cli.tables import spelled
-from sfn.clock import SystemClock
 from sfn.settings import load
-from sfn.store.router import Router
-from sfn.wiring import places, sources, terms
-from sfn.wiring.reached import vending
-from sfn.work.sources import Source
+from sfn.wiring import sources
+from sfn.wiring.looking import looking
+from sfn.words.table import spelled
 from sfn.work.survey import Found, Survey
 
 SHOWN: Final = 1_000
@@ -72,19 +68,13 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
 
     async def walk() -> list[Rehearsed]:
         found = []
-        async with places.shelf(settings) as shelf, AsyncExitStack() as stack:
-            stores = Router(shelf.stores)
-            clock = SystemClock()
-            catalogs = sources.adapters(settings, clock, stores.part)
-            vended = vending(settings, stores, shelf, clock)
-            for one in catalogs.values():
-                stack.push_async_callback(one.close)
+        async with looking(settings) as parts:
             for name in names if catalog is None else [catalog]:
-                policy = terms.policy(settings, name, await catalogs[name].identity())
+                source = await parts.source(name)
                 with progress(name, None) as moved:
                     survey = Survey(
-                        Source(catalogs[name], policy, vended(name, catalogs[name])),
-                        stores,
+                        source,
+                        parts.stores,
                         lambda so_far: moved(so_far.tables, so_far.listed if so_far.complete else None),
                     )
                     found.append(_told(name, await survey.run()))

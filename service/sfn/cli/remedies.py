@@ -6,8 +6,8 @@ from shlex import quote
 
 from sfn.cli.answers import Letter
 from sfn.cli.pages import safe
-from sfn.cli.tables import spelled
 from sfn.words import Reason
+from sfn.words.table import spelled
 
 
 def adoption(catalog: str | None, foreign_id: str | None, table: str = "") -> str:

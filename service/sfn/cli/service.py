@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 from types import TracebackType
@@ -160,9 +160,9 @@ class Service:
         parameters = {"limit": limit} if before is None else {"limit": limit, "before": before}
         return self._get("/audit", answers.Audit, parameters)
 
-    def tell(self, event: Mapping[str, object]) -> answers.Accepted:
-        """Post one event, signed where the access says so."""
-        content, headers = msgspec.json.encode(event), {**_JSON}
+    def tell(self, events: Mapping[str, object] | Sequence[Mapping[str, object]]) -> answers.Accepted:
+        """Post one event, or up to 1,000, signed where the access says so."""
+        content, headers = msgspec.json.encode(events), {**_JSON}
         if (signing := self._signing) is not None:
             # The same whenever it is sent again: what was taken is a duplicate then.
             headers |= signing.headers(content)

@@ -10,9 +10,9 @@ from typing import Final
 from sfn.cli.answers import Letter, Table, Wanted
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, safe
 from sfn.cli.remedies import adoption, remedy
-from sfn.cli.tables import spelled
 from sfn.clock import lasting
 from sfn.words import Reason
+from sfn.words.table import spelled
 
 _LATER: Final = "later"
 _ENDED: Final = {

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from urllib.parse import unquote
-
 import typer
+
+from sfn.words.table import levels
 
 
 def identifier(text: str, hint: str) -> tuple[str, ...]:
@@ -18,13 +17,10 @@ def identifier(text: str, hint: str) -> tuple[str, ...]:
         BadParameter: a part is empty, or no UTF-8.
     """
     try:
-        parts = tuple(unquote(part, errors="strict") for part in text.split("."))
-    except UnicodeDecodeError:
-        parts = ()
-    if not parts or not all(parts):
+        return levels(text)
+    except ValueError:
         expected = "an identifier such as sales.orders, without empty parts; a dot in a part is %2E"
-        raise typer.BadParameter(f"{expected}: {text!r}", param_hint=hint)
-    return parts
+    raise typer.BadParameter(f"{expected}: {text!r}", param_hint=hint)
 
 
 def table_of(text: str, hint: str = "NS.TABLE") -> tuple[tuple[str, ...], str]:
@@ -37,8 +33,3 @@ def table_of(text: str, hint: str = "NS.TABLE") -> tuple[tuple[str, ...], str]:
     if not namespace:
         raise typer.BadParameter(f"a namespace and a name, such as sales.orders: {text!r}", param_hint=hint)
     return tuple(namespace), name
-
-
-def spelled(namespace: Sequence[str], name: str) -> str:
-    """An identifier in the form that `identifier` reads back."""
-    return ".".join(part.replace("%", "%25").replace(".", "%2E") for part in (*namespace, name))

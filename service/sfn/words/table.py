@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+from urllib.parse import unquote
 
 from typing_extensions import override
 
@@ -44,6 +46,23 @@ class CatalogName:
 
 
 Subject: TypeAlias = TableName | CatalogName
+
+
+def spelled(namespace: Sequence[str], name: str) -> str:
+    """An identifier in the form that `levels` reads back: `a%2Eb.c` is the table c of `a.b`."""
+    return ".".join(part.replace("%", "%25").replace(".", "%2E") for part in (*namespace, name))
+
+
+def levels(identifier: str) -> tuple[str, ...]:
+    """Levels and name of a dotted identifier, whose parts may be percent-encoded.
+
+    Raises:
+        ValueError: a part is empty, or no UTF-8.
+    """
+    parts = tuple(unquote(part, errors="strict") for part in identifier.split("."))
+    if not all(parts):
+        raise ValueError("an empty part")
+    return parts
 
 
 @dataclass(frozen=True, slots=True)

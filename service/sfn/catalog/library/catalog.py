@@ -77,7 +77,7 @@ class LibraryCatalog:
         users often call theirs `default`, and under a wrong name all tables would be gone.
         """
         is_empty = True
-        async with aclosing(walk(self._settings.name, self._tables, self._namespaces, skip)) as found:
+        async with aclosing(walk(self._settings.name, self._tables, self.namespaces, skip)) as found:
             async for one in found:
                 is_empty = False
                 yield one
@@ -85,6 +85,17 @@ class LibraryCatalog:
             others = await self._told("list the catalogs", self._desk.namesakes)
             if others:
                 yield self._misnamed(others)
+
+    async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        """As `Divided` promises."""
+        for found in await self._told(f"list below {'.'.join(parent)}", lambda: self._desk.namespaces(parent)):
+            yield found
+
+    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        """As `Divided` promises."""
+        async with aclosing(self._tables(namespace)) as found:
+            async for levels, name in found:
+                yield TableName(self._settings.name, levels, name)
 
     async def identity(self) -> str:
         """Whose tables these are, for `catalog_id` in our files; see `LibrarySettings.identity`.
@@ -109,10 +120,6 @@ class LibraryCatalog:
 
     async def _tables(self, namespace: tuple[str, ...]) -> AsyncGenerator[tuple[tuple[str, ...], str]]:
         for found in await self._told(f"list {'.'.join(namespace)}", lambda: self._desk.tables(namespace)):
-            yield found
-
-    async def _namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
-        for found in await self._told(f"list below {'.'.join(parent)}", lambda: self._desk.namespaces(parent)):
             yield found
 
     async def _told(self, what: str, ask: Callable[[], T]) -> T:

@@ -65,6 +65,18 @@ class RestCatalog:
             async for one in found:
                 yield one
 
+    async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        """As `Divided` promises."""
+        async with aclosing(self._listings.items(self._listings.namespaces(parent))) as found:
+            async for one in found:
+                yield one
+
+    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        """As `Divided` promises."""
+        async with aclosing(self._listings.items(self._listings.tables(namespace))) as found:
+            async for levels, name in found:
+                yield TableName(self._settings.name, levels, name)
+
     async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
         """As `Vendor` promises."""
         return await self._asking.told(self._grants.of(table), lambda: self._grants.secrets(table))

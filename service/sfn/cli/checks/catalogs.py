@@ -15,7 +15,6 @@ from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.retention import Lag, short_lived
 from sfn.cli.checks.vending import left_behind, shown, vending
 from sfn.cli.pages import counted
-from sfn.cli.tables import spelled
 from sfn.clock import SystemClock
 from sfn.errors import LocationRefused, Scope, SfnError, Trouble
 from sfn.pointer.location import checked
@@ -26,6 +25,7 @@ from sfn.store import Stores
 from sfn.wiring import terms
 from sfn.wiring.sources import Identified
 from sfn.words import Loaded, Reason, TableName
+from sfn.words.table import spelled
 from sfn.work.examination import learnt
 from sfn.work.vended import Vended
 

@@ -1,0 +1,228 @@
+"""Where the report is: a directory, or a table of a configured catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType
+from typing_extensions import override
+
+from sfn.errors import SfnError, nearest
+from sfn.pointer.location import canonical
+from sfn.report.columns import PARTITIONS, RUN, SCHEMA, SLICE
+from sfn.report.directory import Directory
+from sfn.report.slices import MOST, is_number
+from sfn.settings import CatalogSettings, Misconfigured, Settings, StoreSettings
+from sfn.words.table import levels
+
+SLICES: Final = "sfn.slices"
+"""The table property that says how many slices its runs have."""
+
+_NAMED: Final = re.compile(r"([A-Za-z0-9_-]+):(?![/\\])(.+)")
+_PROPERTIES: Final = {
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    "commit.manifest-merge.enabled": "true",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A report's place.
+
+    Attributes:
+        directory: canonical URL; None for one in a catalog.
+        catalog: its name in the configuration, and the table's identifier in it.
+        identifier: levels and name.
+        stores: the configured ones.
+        properties: how PyIceberg opens it.
+    """
+
+    directory: str | None
+    catalog: str = ""
+    identifier: tuple[str, ...] = ()
+    stores: Mapping[str, StoreSettings] = field(default_factory=dict, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @override
+    def __str__(self) -> str:
+        return self.directory or f"{self.catalog}:{'.'.join(self.identifier)}"
+
+
+def place(text: str, settings: Settings, options: Mapping[str, str]) -> Place:
+    """What `--report` means.
+
+    Args:
+        text: a path, a URL, or `CATALOG:NAMESPACE.TABLE`.
+        options: more of PyIceberg's properties.
+
+    Raises:
+        Misconfigured: no such catalog, or no such form.
+    """
+    named = _NAMED.fullmatch(text)
+    if named is None:
+        url = text if "://" in text else f"file://{Path(text).resolve()}"
+        return Place(canonical(url), stores=settings.stores, properties=dict(options))
+    catalog, identifier = named[1], named[2]
+    if catalog not in settings.catalogs:
+        known = ", ".join(settings.catalogs) or "none"
+        raise _wrong(
+            f"a configured catalog before the colon ({known})", catalog, nearest(catalog, list(settings.catalogs))
+        )
+    try:
+        parts = levels(identifier)
+    except ValueError:
+        parts = ()
+    if len(parts) < 2:  # noqa: PLR2004 - a namespace and a name
+        raise _wrong("a namespace and a name behind the colon, such as ops.sfn_audit", identifier)
+    return Place(None, catalog, parts, properties={**properties(settings.catalogs[catalog], catalog), **options})
+
+
+def _wrong(expected: str, found: str, remedy: str = "") -> Misconfigured:
+    return Misconfigured([SfnError("--report", expected=expected, found=repr(found), remedy=remedy)])
+
+
+def properties(catalog: CatalogSettings, name: str) -> dict[str, str]:
+    """A catalog of ours, by PyIceberg's own names of properties; secrets are among them.
+
+    Raises:
+        Misconfigured: nobody can write into it this way.
+    """
+    match catalog.type:
+        case "pyiceberg":
+            return {key: value.get_secret_value() for key, value in catalog.properties.items()}
+        case "told":
+            raise _wrong("a catalog that can be asked", f"{name}, which is only told of")
+        case _:
+            return _rest(catalog)
+
+
+def _rest(catalog: CatalogSettings) -> dict[str, str]:
+    token, credential = catalog.token, catalog.credential
+    said = {
+        "type": "rest",
+        "uri": catalog.uri,
+        "warehouse": catalog.warehouse,
+        "token": token.get_secret_value() if token is not None else _first(catalog.token_file),
+        "credential": credential.get_secret_value() if credential is not None else _first(catalog.credential_file),
+        "scope": catalog.scope,
+        "oauth2-server-uri": catalog.oauth2_uri,
+        "rest.sigv4-enabled": "true" if catalog.auth == "sigv4" else None,
+        "rest.signing-region": catalog.signing_region,
+        "rest.signing-name": catalog.signing_name,
+    }
+    headers = {f"header.{key}": value.get_secret_value() for key, value in catalog.headers.items()}
+    return {key: value for key, value in said.items() if value} | headers
+
+
+def _first(file: Path | None) -> str | None:
+    """The first line of a file of secrets that is one."""
+    if file is None:
+        return None
+    lines = (line.strip() for line in file.read_text("utf-8").splitlines())
+    return next((line for line in lines if line and not line.startswith("#")), None)
+
+
+def existing(where: Place) -> Table | None:
+    """The report; None where there is none yet.
+
+    Raises:
+        SfnError: what is there is no report, or can't be asked.
+    """
+    if where.directory is not None:
+        return Directory(where.directory, where.stores, where.properties).load()
+    try:
+        return _catalog(where).load_table(where.identifier)
+    except NoSuchTableError:
+        return None
+
+
+def opened(where: Place, slices: int) -> Table:
+    """The report, made where there is none, and with all columns that this version writes.
+
+    Args:
+        slices: of a new one.
+
+    Raises:
+        SfnError: what is there is no report.
+    """
+    found = existing(where)
+    if found is None:
+        found = _made(where, slices)
+    return fitted(found, str(where))
+
+
+def slices_of(table: Table, where: str) -> int:
+    """How many slices the runs of a report have.
+
+    Raises:
+        SfnError: that is no number that there may be.
+    """
+    said = table.properties.get(SLICES, "")
+    if said.isdigit() and is_number(int(said)):
+        return int(said)
+    raise _no_report(where, f"the table property {SLICES}, a power of two up to {MOST}", said or "none")
+
+
+def fitted(table: Table, where: str) -> Table:
+    """A report with the columns that an older version did not write.
+
+    Raises:
+        SfnError: it has other columns of these names, or other partitions.
+    """
+    slices_of(table, where)
+    schema = table.schema()
+    names = [field.name for field in table.spec().fields]
+    if names != [RUN, SLICE]:
+        raise _no_report(where, f"partitions by {RUN} and {SLICE}", ", ".join(names) or "none")
+    lacking: list[tuple[str, IcebergType]] = []
+    for column in SCHEMA.fields:
+        there = _type(schema, column.name)
+        if there is None:
+            lacking.append((column.name, column.field_type))
+        elif there != column.field_type:
+            raise _no_report(where, f"a column {column.name} of type {column.field_type}", f"{there}")
+    if lacking:
+        with table.update_schema() as update:
+            for name, kind in lacking:
+                update.add_column(name, kind)
+    return table
+
+
+def _type(schema: Schema, name: str) -> IcebergType | None:
+    try:
+        return schema.find_field(name).field_type
+    except ValueError:
+        return None
+
+
+def _made(where: Place, slices: int) -> Table:
+    told = {**_PROPERTIES, SLICES: str(slices)}
+    if where.directory is not None:
+        return Directory(where.directory, where.stores, where.properties).create(SCHEMA, PARTITIONS, told)
+    catalog = _catalog(where)
+    with suppress(NamespaceAlreadyExistsError):
+        catalog.create_namespace(where.identifier[:-1])
+    try:
+        return catalog.create_table(where.identifier, SCHEMA, partition_spec=PARTITIONS, properties=told)
+    except TableAlreadyExistsError:
+        return catalog.load_table(where.identifier)
+
+
+def _catalog(where: Place) -> Catalog:
+    return load_catalog(where.catalog, **where.properties)
+
+
+def _no_report(where: str, expected: str, found: str) -> SfnError:
+    remedy = "give another place for the report: --report"
+    return SfnError(where, expected=f"a report of ours: {expected}", found=found, remedy=remedy)

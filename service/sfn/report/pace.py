@@ -1,0 +1,73 @@
+"""How often a catalog is asked: no more than so many requests a second."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import anyio
+
+from sfn.catalog import Catalog, Divided, Skip, Withheld
+from sfn.words import Answer, TableName, Told
+
+
+class Pace:
+    """One request after the other, as far apart as it takes.
+
+    Args:
+        per_second: the limit; None for none.
+    """
+
+    def __init__(self, per_second: float | None) -> None:
+        self._apart = 0.0 if per_second is None else 1 / per_second
+        self._next = 0.0
+
+    async def turn(self) -> None:
+        """Wait until one more may be sent."""
+        if not self._apart:
+            return
+        now = anyio.current_time()
+        at = max(now, self._next)
+        self._next = at + self._apart
+        if at > now:
+            await anyio.sleep(at - now)
+
+
+class Paced:
+    """A catalog that is asked at a pace.
+
+    Args:
+        inner: itself.
+    """
+
+    def __init__(self, inner: Catalog, pace: Pace) -> None:
+        self._inner, self._pace = inner, pace
+
+    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
+        await self._pace.turn()
+        return await self._inner.load(table, known, told)
+
+    async def listed(self, table: TableName) -> bool:
+        await self._pace.turn()
+        return await self._inner.listed(table)
+
+    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+        await self._pace.turn()
+        async for one in self._inner.tables(skip):
+            yield one
+
+    async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        await self._pace.turn()
+        async for one in divided(self._inner).namespaces(parent):
+            yield one
+
+    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        await self._pace.turn()
+        async for one in divided(self._inner).within(namespace):
+            yield one
+
+
+def divided(catalog: Catalog) -> Divided:
+    """A catalog as one whose listing can be shared out: those that can be asked all are."""
+    if not isinstance(catalog, Divided):
+        raise TypeError(catalog)
+    return catalog

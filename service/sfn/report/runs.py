@@ -1,0 +1,109 @@
+"""The runs of a report, by what its snapshots say of themselves: what each has written, and whether that is all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyiceberg.table import Table
+
+from sfn.report.columns import RUN
+from sfn.report.entries import Run
+from sfn.report.slices import earlier
+
+_RUN: Final = "sfn.run"
+_BEGAN: Final = "sfn.began-at"
+_SLICE: Final = "sfn.slice"
+_SLICES: Final = "sfn.slices"
+_CATALOGS: Final = "sfn.catalogs"
+_DEEP: Final = "sfn.deep"
+_ENDED: Final = "sfn.ended"
+
+
+@dataclass(slots=True)
+class Written:
+    """What there is of a run.
+
+    Attributes:
+        run: which.
+        catalogs: those that it audits.
+        deep: it looks at all files.
+        done: the slices that are in the report.
+        is_ended: all of them are.
+    """
+
+    run: Run
+    catalogs: tuple[str, ...]
+    deep: bool
+    done: set[int] = field(default_factory=set)
+    is_ended: bool = False
+
+    def summary(self, numbers: Iterable[int]) -> dict[str, str]:
+        """What the snapshot of some more slices says, which are done with it."""
+        numbers = sorted(numbers)
+        self.done.update(numbers)
+        said = {
+            _RUN: self.run.name,
+            _BEGAN: self.run.began_at.isoformat(),
+            _SLICE: " ".join(map(str, numbers)),
+            _SLICES: str(self.run.slices),
+            _CATALOGS: " ".join(self.catalogs),
+            _DEEP: str(self.deep).lower(),
+        }
+        return said | ({_ENDED: "true"} if len(self.done) == self.run.slices else {})
+
+
+def runs(table: Table) -> list[Written]:
+    """All that its snapshots tell of, oldest first; what has expired is not among them."""
+    found: dict[str, Written] = {}
+    for snapshot in sorted(table.snapshots(), key=lambda one: one.sequence_number or 0):
+        said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        if _RUN in said:
+            one = found.setdefault(said[_RUN], _written(said))
+            one.done.update(map(int, said[_SLICE].split()))
+            one.is_ended = one.is_ended or _ENDED in said
+    return list(found.values())
+
+
+def _written(said: Mapping[str, str]) -> Written:
+    run = Run(said[_RUN], datetime.fromisoformat(said[_BEGAN]), int(said[_SLICES]))
+    return Written(run, tuple(said[_CATALOGS].split()), said[_DEEP] == "true")
+
+
+def unfinished(
+    known: Iterable[Written], catalogs: tuple[str, ...], now: datetime, within: timedelta, *, deep: bool
+) -> Written | None:
+    """The last run, where that was to do the same and did not come to its end."""
+    last = next(iter(sorted(known, key=lambda one: one.run.began_at, reverse=True)), None)
+    if last is None or last.is_ended or (last.catalogs, last.deep) != (catalogs, deep):
+        return None
+    return last if now - last.run.began_at <= within else None
+
+
+def begun(now: datetime, slices: int, catalogs: tuple[str, ...], known: Iterable[Written], *, deep: bool) -> Written:
+    """A new run, with a name that no other has."""
+    names = {one.run.name for one in known}
+    at = now.astimezone(UTC)
+    while (name := f"{at:%Y%m%dT%H%M%S}{at.microsecond // 1000:03d}Z") in names:
+        at += timedelta(milliseconds=1)
+    return Written(Run(name, now, slices), catalogs, deep)
+
+
+def before(table: Table, known: Iterable[Written], now: Written) -> dict[int, tuple[str, ...]]:
+    """By slice of a run, the data files of earlier ones that have the same tables.
+
+    Of each catalog those of the last run that it was part of and that came to its end.
+    """
+    ended = [one for one in known if one.is_ended and one.run.name != now.run.name]
+    found: dict[int, tuple[str, ...]] = {}
+    latest = {name: one for one in ended for name in one.catalogs if name in now.catalogs}
+    for one in {id(one): one for one in latest.values()}.values():
+        files: dict[int, list[str]] = {}
+        for task in table.scan(row_filter=f"{RUN} = '{one.run.name}'").plan_files():
+            files.setdefault(int(task.file.partition[1]), []).append(task.file.file_path)
+        for number in range(now.run.slices):
+            its = [path for slice_ in earlier(number, now.run.slices, one.run.slices) for path in files.get(slice_, ())]
+            found[number] = (*found.get(number, ()), *its)
+    return found

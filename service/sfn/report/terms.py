@@ -1,0 +1,44 @@
+"""What a run is to do, as each of its parts is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sfn.report.entries import Run
+from sfn.settings import Settings
+
+PATIENCE: Final = 60.0
+"""Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A run's terms; they travel to wherever its parts run, secrets of the settings included.
+
+    Attributes:
+        run: which.
+        settings: the catalogs and stores.
+        catalogs: those that are audited.
+        rate: requests a second that one part may send to a catalog; None for any.
+        patience: seconds that are waited for what has answered before.
+        deep: look at all files of current snapshots.
+        options: what fsspec's driver is given for these.
+        files: how PyIceberg opens the report's own files.
+        report: the report's metadata, JSON.
+        report_location: where it is.
+        before: by slice, the data files of an earlier run.
+    """
+
+    run: Run
+    settings: Settings = field(repr=False)
+    catalogs: tuple[str, ...]
+    rate: float | None
+    patience: float
+    deep: bool
+    options: Mapping[str, Any] = field(repr=False)
+    files: Mapping[str, str] = field(repr=False)
+    report: str = field(repr=False)
+    report_location: str
+    before: Mapping[int, tuple[str, ...]] = field(default_factory=dict, repr=False)

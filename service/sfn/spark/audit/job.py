@@ -1,0 +1,206 @@
+"""A run from the driver's side: what is to be done, shared out by slices, and committed as these come back."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+import anyio
+from pyiceberg.table import Table
+from pyspark import RDD
+from pyspark.sql import Row, SparkSession
+
+from sfn.clock import SystemClock
+from sfn.errors import SfnError
+from sfn.report import keeping, opening
+from sfn.report.listing import Part, parts
+from sfn.report.opening import Place
+from sfn.report.pace import Pace, Paced
+from sfn.report.runs import Written, before, begun, runs, unfinished
+from sfn.report.terms import Terms
+from sfn.report.trials import Trials
+from sfn.settings import Settings
+from sfn.spark.audit.outcome import Outcome
+from sfn.spark.audit.parts import LISTED, OUTCOME, auditing, listing
+from sfn.spark.audit.telling import Teller
+from sfn.wiring.looking import looking
+from sfn.wiring.terms import interest
+
+GOES_ON: Final = timedelta(hours=24)
+"""How old a run may be that is gone on with."""
+REFUSED_NAMED: Final = 20
+"""Tables that are named of those that could not be looked at."""
+
+Moved = Callable[[int, int], None]
+"""Told how many slices of how many are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done.
+
+    Attributes:
+        settings: the catalogs and stores.
+        catalogs: which of them are audited.
+        report: where it is written.
+        slices: of a report that is new.
+        rate: requests a second to each catalog, all of Spark's processes together; None for any.
+        patience: seconds that are waited for a catalog or store that has answered before.
+        deep: look at all files of current snapshots.
+        options: what fsspec's driver is given for these.
+        fresh: go on with no run that was ended before its time.
+        keep: runs that the report keeps; None for all.
+    """
+
+    settings: Settings = field(repr=False)
+    catalogs: tuple[str, ...]
+    report: Place
+    slices: int
+    rate: float | None
+    patience: float
+    deep: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    fresh: bool = False
+    keep: int | None = None
+
+
+@dataclass(slots=True)
+class Found:
+    """What a run found; of one that was gone on with, what was found since.
+
+    Attributes:
+        run: its name.
+        went_on: slices that were done before.
+        states: rows by state.
+        unchanged: tables of which their catalogs only said so.
+        refused: the first of what could not be looked at, and why.
+        failed: slices without rows, and why.
+        forgotten: old runs that were removed.
+    """
+
+    run: str
+    went_on: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    unchanged: int = 0
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
+    forgotten: int = 0
+
+
+def audit(spark: SparkSession, order: Order, teller: Teller | None, moved: Moved) -> Found:
+    """One run, or the rest of one.
+
+    Args:
+        teller: tells the service of what differs; None to leave it at the report.
+
+    Raises:
+        SfnError: the report can't be written, or a package is missing.
+    """
+    table = opening.opened(order.report, order.slices)
+    known, now = runs(table), SystemClock().now()
+    run = None if order.fresh else unfinished(known, order.catalogs, now, GOES_ON, deep=order.deep)
+    run = run or begun(now, opening.slices_of(table, str(order.report)), order.catalogs, known, deep=order.deep)
+    wide = spark.sparkContext.defaultParallelism
+    terms = _terms(order, table, run, known, wide)
+    found = Found(run.run.name, len(run.done))
+    left = [number for number in range(run.run.slices) if number not in run.done]
+    outcomes = _outcomes(spark, _shared_out(spark, terms, order, wide), left, wide, run.run.name)
+    for some in outcomes:
+        _take(found, some)
+        if teller is not None:
+            teller.tell(hint for one in some for hint in one.hints)
+        good = [one for one in some if not one.error]
+        if good:
+            keeping.commit(table, run, [one.number for one in good], [one.file for one in good if one.file is not None])
+        moved(len(run.done) + len(found.failed), run.run.slices)
+    if order.keep is not None and not found.failed:
+        found.forgotten = keeping.forget(table, order.keep)
+    return found
+
+
+def _terms(order: Order, table: Table, run: Written, known: Sequence[Written], wide: int) -> Terms:
+    bare = table.metadata.model_copy(
+        update={"snapshots": [], "refs": {}, "snapshot_log": [], "metadata_log": [], "current_snapshot_id": None}
+    )
+    return Terms(
+        run=run.run,
+        settings=order.settings,
+        catalogs=order.catalogs,
+        rate=None if order.rate is None else order.rate / wide,
+        patience=order.patience,
+        deep=order.deep,
+        options=order.options,
+        files=dict(table.io.properties),
+        report=bare.model_dump_json(),
+        report_location=table.location(),
+        before=before(table, known, run),
+    )
+
+
+def _take(found: Found, outcomes: Sequence[Outcome]) -> None:
+    for one in outcomes:
+        if one.error:
+            found.failed[one.number] = one.error
+        found.states.update(one.states)
+        found.unchanged += one.unchanged
+        found.refused += one.refused[: REFUSED_NAMED - len(found.refused)]
+
+
+def _shared_out(spark: SparkSession, terms: Terms, order: Order, wide: int) -> RDD[Row]:
+    """The outcomes of all slices, of which each is had by itself; the listing is shared by all of them."""
+    found = anyio.run(_parts, order, terms, backend_options={"use_uvloop": True})
+    schema = "catalog string, namespace array<string>, refused string, withheld boolean"
+    rows = [(one.catalog, list(one.namespace), one.refused, one.withheld) for one in found]
+    given = spark.createDataFrame(rows, schema).repartition(max(1, min(wide, len(rows))))
+    listed = given.mapInArrow(listing(terms), LISTED).repartitionById(terms.run.slices, "slice")
+    return listed.mapInArrow(auditing(terms), OUTCOME).rdd
+
+
+async def _parts(order: Order, terms: Terms) -> list[Part]:
+    """The namespaces of all catalogs."""
+    found: list[Part] = []
+
+    async def of(name: str) -> None:
+        try:
+            catalog = Paced(all_parts.catalogs[name], Pace(order.rate))
+            found.extend(await parts(name, catalog, interest(order.settings.catalogs[name]), Trials(terms.patience)))
+        except SfnError as error:
+            found.append(Part(name, (), str(error)))
+
+    async with looking(order.settings) as all_parts, anyio.create_task_group() as tasks:
+        for name in order.catalogs:
+            tasks.start_soon(of, name)
+    return found
+
+
+def _outcomes(
+    spark: SparkSession, shared_out: RDD[Row], numbers: Sequence[int], wide: int, run: str
+) -> Iterator[list[Outcome]]:
+    """What slices come to, as they come, so many at a time; those that come while others are seen to come together."""
+    context = spark.sparkContext
+
+    def one(number: int) -> Outcome:
+        context.setJobDescription(f"sfn audit {run}: slice {number}")
+        try:
+            (row,) = context.runJob(shared_out, list, [number])
+            outcome: Outcome = pickle.loads(row.outcome)  # noqa: S301 - of our own processes
+        except Exception as error:  # noqa: BLE001 - whatever Spark raises: the other slices go on
+            return Outcome(number, error=_said(error))
+        return outcome
+
+    with ThreadPoolExecutor(wide, "sfn-audit") as threads:
+        waiting: set[Future[Outcome]] = {threads.submit(one, number) for number in numbers}
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield [future.result() for future in done]
+
+
+def _said(error: Exception) -> str:
+    """The first line of what Spark says that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no reason'}"[:500]

@@ -1,0 +1,41 @@
+"""What one slice came to, on its way to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class Hinted:
+    """A table that the service is to be told of."""
+
+    catalog: str
+    namespace: tuple[str, ...]
+    name: str
+    metadata_location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One slice.
+
+    Attributes:
+        number: which.
+        states: rows by state.
+        unchanged: tables of which the catalog only said that they are as they were.
+        file: the rows, in a data file that is in no snapshot yet; None where there are none.
+        hints: of whom the service is to be told.
+        refused: the first tables and namespaces that could not be looked at, and why.
+        error: why there are no rows; empty where there are.
+    """
+
+    number: int
+    states: Mapping[str, int] = field(default_factory=dict)
+    unchanged: int = 0
+    file: DataFile | None = None
+    hints: tuple[Hinted, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    error: str = ""
