@@ -42,6 +42,9 @@ prefix = "{warehouse}"
 [senders.demo]
 secrets = {{ main = "{token}" }}
 
+[facade]
+token = "{readers}"
+
 [admin]
 token = "{operators}"
 
@@ -63,16 +66,23 @@ class Listener:
     Attributes:
         url: where it listens.
         gateway: where the catalog's users find it; None: they use the catalog itself.
+        readers: the token of those who read through its facade.
         configuration: its file.
         log: its log, JSON lines.
     """
 
     url: str
     gateway: str | None
+    readers: str
     configuration: Path
     log: Path
     process: Guarded
     client: httpx.Client
+
+    @property
+    def facade(self) -> str:
+        """Where its facade is: a catalog that nobody can write to."""
+        return f"{self.url}/iceberg"
 
     def tell(self, event: Mapping[str, object]) -> None:
         """Post an event.
@@ -141,7 +151,7 @@ def listening(folder: Path, server: CatalogServer) -> Iterator[Listener]:
     Raises:
         SfnError: it does not get ready.
     """
-    token = secrets.token_urlsafe(24)
+    token, readers = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     configuration = folder / "sfn.toml"
     configuration.write_text(
         _CONFIGURATION.format(
@@ -151,6 +161,7 @@ def listening(folder: Path, server: CatalogServer) -> Iterator[Listener]:
             folder=folder,
             warehouse=server.warehouse,
             token=token,
+            readers=readers,
             operators=secrets.token_urlsafe(24),
         )
     )
@@ -163,7 +174,7 @@ def listening(folder: Path, server: CatalogServer) -> Iterator[Listener]:
         headers = {"Authorization": f"Bearer {token}"}
         with httpx.Client(base_url=url, headers=headers, timeout=10.0, trust_env=False) as client:
             gateway = None if server.upstream is None else f"{url}/catalog/{CATALOG}"
-            listener = Listener(url, gateway, configuration, log, process, client)
+            listener = Listener(url, gateway, readers, configuration, log, process, client)
             yield listener
     finally:
         (process if listener is None else listener.process).kill()

@@ -1,0 +1,68 @@
+"""`python -m tests.spark.tour [CHAPTER …]`: the life of a table in Spark SQL, told on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from sfn.demo.fixture import RestCatalogServer, locate
+from sfn.demo.narrator import Narrator
+from sfn.errors import nearest
+from tests.spark.running import running, settings
+from tests.spark.tour.chapter import Chapter
+from tests.spark.tour.chapters import CHAPTERS
+from tests.spark.tour.place import place
+from tests.spark.tour.stage import Stage
+
+DONE, FAILED = 0, 1
+_RULE: Final = "─"
+
+
+def main() -> int:
+    """Tell the chapters; 1 where something is not as it should be."""
+    parser = ArgumentParser(prog="python -m tests.spark.tour", description=__doc__)
+    known = {one.name: one for one in CHAPTERS}
+    listed = "; ".join(f"{one.name}: {one.title}" for one in CHAPTERS)
+    parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help=f"which; all without. {listed}")
+    wanted: list[str] = parser.parse_args().chapters
+    for name in wanted:
+        if name not in known:
+            parser.error(f"expected a chapter, one of {', '.join(known)}; found {name!r}; {nearest(name, known)}")
+    return told([known[name] for name in wanted] or CHAPTERS)
+
+
+def told(chapters: Sequence[Chapter]) -> int:
+    """Tell them, in a temporary folder that is gone afterwards, as are all processes."""
+    began = time.monotonic()
+    chapter: Chapter | None = None
+    print("The life of a table in Spark SQL: Spark, a real REST catalog, and the service before it.")
+    print("Spark writes through the service's gateway as `gated`; `lake` is the catalog itself, `sfn` the facade, which asks")
+    print("no catalog and goes by the SFN files beside the tables.")
+    try:
+        with TemporaryDirectory(prefix="sfn-tour-") as name, ExitStack() as stack:
+            folder = Path(name).resolve()
+            for part in ("catalog", "spark", "service"):
+                (folder / part).mkdir()
+            catalog = stack.enter_context(RestCatalogServer(folder / "catalog", locate()))
+            spark = stack.enter_context(running(folder / "spark", settings(folder / "spark", catalog.uri)))
+            shared = stack.enter_context(place(spark, catalog, folder / "service"))
+            print(f"All of it runs in {folder}, since {time.monotonic() - began:.1f} s.")
+            for number, chapter in enumerate(chapters, 1):
+                print(f"\n{_RULE * 4} {number} of {len(chapters)}. {chapter.title} ({chapter.name}) {_RULE * 4}")
+                chapter.tell(Stage(shared, Narrator(print)))
+    except Exception as error:  # noqa: BLE001 - whatever Spark raised is told in one line
+        where = "the start" if chapter is None else f"the chapter `{chapter.name}`"
+        print(f"\n{where}: {' '.join(str(error).split())}", file=sys.stderr)
+        return FAILED
+    print(f"\n✓ Everything was as it should be, in {time.monotonic() - began:.0f} s. All processes are gone, and the folder too.")
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

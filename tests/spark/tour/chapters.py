@@ -1,0 +1,12 @@
+"""All of the story, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.spark.tour import creating, inserting, selecting, travelling
+from tests.spark.tour.chapter import Chapter
+
+_PARTS: Final = (creating, inserting, selecting, travelling)
+CHAPTERS: Final[Sequence[Chapter]] = tuple(part.CHAPTER for part in _PARTS)

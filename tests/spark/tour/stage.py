@@ -1,0 +1,81 @@
+"""What a chapter acts on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from sfn.demo.narrator import Narrator
+from sfn.errors import SfnError
+from tests.spark.tour.place import LAKE, NAMESPACE, SFN, Place
+from tests.spark.tour.rendering import statement, table
+
+Row: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A place, and who tells what happens there.
+
+    Attributes:
+        place: shared by all chapters: each has tables of its own.
+        narrator: insists on what it tells.
+    """
+
+    place: Place
+    narrator: Narrator
+
+    def sql(self, text: str) -> DataFrame:
+        """What a statement gives; nothing is told of it."""
+        return self.place.session.sql(text)
+
+    def run(self, text: str) -> list[Row]:
+        """A statement, which is told."""
+        self.narrator.show(*statement(f"> {text}"))
+        return rows(self.sql(text))
+
+    def refused(self, text: str, saying: str) -> None:
+        """A statement that must fail with these words.
+
+        Raises:
+            SfnError: it does not.
+        """
+        self.narrator.show(*statement(f"> {text}"))
+        found = "it passed"
+        try:
+            self.sql(text).collect()
+        except (PySparkException, Py4JJavaError) as error:
+            found = str(error)
+        said = next((line.strip() for line in found.splitlines() if saying in line), None)
+        if said is None:
+            raise SfnError(text, expected=f"a refusal that says {saying!r}", found=found.partition("\n")[0])
+        self.narrator.note(f"✓ refused: {saying}")
+
+    def same(self, what: str, query: Callable[[str], DataFrame], *, shown: bool = True) -> list[Row]:
+        """What a query gives, which must be the same through the facade as through the catalog.
+
+        Args:
+            query: takes a catalog's name.
+            shown: tell the rows, too.
+        """
+        ours, theirs = query(SFN), rows(query(LAKE))
+        found = rows(ours)
+        self.narrator.check(f"{what}: the same through `{SFN}` as in the catalog", expected=theirs, found=found)
+        if shown:
+            self.narrator.show(*table(ours.columns, found))
+        return found
+
+
+def rows(found: DataFrame) -> list[Row]:
+    """Plain rows, in an order that does not depend on that of files."""
+    return sorted((tuple(row) for row in found.collect()), key=repr)
+
+
+def qualified(catalog: str, name: str) -> str:
+    """A table of the tour, as SQL has it."""
+    return f"{catalog}.{NAMESPACE}.{name}"
