@@ -42,7 +42,9 @@ def told(chapters: Sequence[Chapter]) -> int:
     began = time.monotonic()
     chapter: Chapter | None = None
     print("The life of a table in Spark SQL: Spark, a real REST catalog, and the service before it.")
-    print("Spark writes through the service's gateway as `gated`; `lake` is the catalog itself, `sfn` the facade, which asks")
+    print(
+        "Spark writes through the service's gateway as `gated`; `lake` is the catalog itself, `sfn` the facade, which asks"
+    )
     print("no catalog and goes by the SFN files beside the tables.")
     try:
         with TemporaryDirectory(prefix="sfn-tour-") as name, ExitStack() as stack:
@@ -60,7 +62,9 @@ def told(chapters: Sequence[Chapter]) -> int:
         where = "the start" if chapter is None else f"the chapter `{chapter.name}`"
         print(f"\n{where}: {' '.join(str(error).split())}", file=sys.stderr)
         return FAILED
-    print(f"\n✓ Everything was as it should be, in {time.monotonic() - began:.0f} s. All processes are gone, and the folder too.")
+    print(
+        f"\n✓ Everything was as it should be, in {time.monotonic() - began:.0f} s. All processes are gone, and the folder too."
+    )
     return DONE
 
 

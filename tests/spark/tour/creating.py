@@ -43,9 +43,13 @@ def _later(stage: Stage) -> None:
     table.run("ALTER TABLE {t} ADD PARTITION FIELD bucket(4, id) AS shard", f"INSERT INTO {{t}} VALUES {_ROW}")
     found = table.inspect()
     expected = ("at_day: day", "shard: bucket[4]")
-    stage.narrator.check(f"sfn inspect: partitioned by {', '.join(expected)}", expected=expected, found=found.partitioned)
+    stage.narrator.check(
+        f"sfn inspect: partitioned by {', '.join(expected)}", expected=expected, found=found.partitioned
+    )
     day = ("at_day", "2026-11-01")
-    stage.narrator.check("it has files of both layouts", expected={(day,), (day, ("shard", "0"))}, found=found.partitions)
+    stage.narrator.check(
+        "it has files of both layouts", expected={(day,), (day, ("shard", "0"))}, found=found.partitions
+    )
     table.same("SELECT partition, record_count FROM {t}.partitions")
 
 

@@ -50,7 +50,9 @@ def tell(stage: Stage) -> None:
     stage.narrator.step("Every older snapshot is readable yet, through the facade too")
     for snapshot, expected in states.items():
         found = table.same(f"SELECT * FROM {{t}} VERSION AS OF {snapshot}", shown=False)
-        stage.narrator.check(f"snapshot {snapshot} has the {len(expected)} rows of its time", expected=expected, found=found)
+        stage.narrator.check(
+            f"snapshot {snapshot} has the {len(expected)} rows of its time", expected=expected, found=found
+        )
 
 
 def _snapshot(table: Table, known: dict[int, list[Row]]) -> int:

@@ -100,7 +100,14 @@ def _opened(table: Table, query: _Query) -> None:
     narrator.show(
         *lines(
             ["manifests read", "files read", "files in the table", "columns read"],
-            [(found.manifests, found.files, len(table.asked("SELECT file_path FROM {t}.files")), ", ".join(found.columns))],
+            [
+                (
+                    found.manifests,
+                    found.files,
+                    len(table.asked("SELECT file_path FROM {t}.files")),
+                    ", ".join(found.columns),
+                )
+            ],
         )
     )
 
