@@ -7,6 +7,7 @@ from typing import Final
 
 from sfn.reader.blocking import resolve
 from tests.spark.tour.chapter import Chapter
+from tests.spark.tour.rendering import table as lines
 from tests.spark.tour.stage import Row, Stage
 from tests.spark.tour.table import Table
 
@@ -44,7 +45,8 @@ def tell(stage: Stage) -> None:
         stage.narrator.step(title)
         stage.run(f"SET {_MODE} = {'dynamic' if 'dynamic' in title else 'static'}")
         table.run(text)
-        found = table.same("SELECT * FROM {t}")
+        found = table.rows
+        stage.narrator.show(*lines(("region", "id", "amount"), found))
         stage.narrator.check("these are the rows that the statement meant", expected=expected, found=found)
         states |= {_snapshot(table, known=states): found}
     stage.narrator.step("Every older snapshot is readable yet, through the facade too")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -64,9 +65,9 @@ def inspected(directory: str, table: str) -> Inspection:
 
 def tree(directory: str, table: str) -> list[str]:
     """What that prints, from the metadata file on, with names that begin in the table's directory."""
-    lines = _ran("inspect", directory, "--table", table, "--files").replace(f"file://{directory}/", "").splitlines()
+    lines = _ran("inspect", directory, "--table", table, "--files").splitlines()
     first = next(at for at, line in enumerate(lines) if line.lstrip().startswith("metadata file"))
-    return lines[first:]
+    return [re.sub(rf"file:(//)?{re.escape(directory)}/", "", line) for line in lines[first:]]
 
 
 def verified(directory: str, table: str) -> None:

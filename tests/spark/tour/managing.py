@@ -11,14 +11,14 @@ import sfn.spark
 from sfn.pointer import hintfile
 from sfn.reader.blocking import resolve
 from tests.spark.tour.chapter import Chapter
+from tests.spark.tour.place import GATED, LAKE, SFN
 from tests.spark.tour.rendering import table as lines
 from tests.spark.tour.stage import Stage, rows
 from tests.spark.tour.table import Table
 
 _VIEWS: Final = (
-    *("all_data_files", "all_delete_files", "all_entries", "all_files", "all_manifests", "data_files", "delete_files"),
-    *("entries", "files", "history", "manifests", "metadata_log_entries", "partitions", "position_deletes", "refs"),
-    "snapshots",
+    *("snapshots", "history", "refs", "metadata_log_entries", "manifests", "entries", "files", "partitions"),
+    *("all_manifests", "all_data_files"),
 )
 _LATER: Final = "older_than => TIMESTAMP '2999-01-01 00:00:00'"
 
@@ -72,18 +72,22 @@ def _branches(table: Table) -> None:
     _ids(table, [1, 2, 3, 4, 5, 6])
     table.run("ALTER TABLE {t} CREATE TAG gone", "ALTER TABLE {t} DROP TAG gone", "ALTER TABLE {t} DROP BRANCH audit")
     table.same("SELECT name, type, snapshot_id FROM {t}.refs")
-    table.stage.refused(f"SELECT * FROM sfn.{table.identifier} VERSION AS OF 'audit'", "Cannot find matching snapshot")
+    table.stage.refused(
+        f"SELECT * FROM {SFN}.{table.identifier} VERSION AS OF 'audit'", "Cannot find matching snapshot"
+    )
 
 
 def _views(table: Table) -> None:
     narrator = table.stage.narrator
     narrator.step("The metadata tables, through the facade as through the catalog")
     for view in _VIEWS:
-        ours, theirs = (table.queried(f"SELECT * FROM {{t}}.{view}", one) for one in ("sfn", "lake"))
+        ours, theirs = (table.queried(f"SELECT * FROM {{t}}.{view}", one) for one in (SFN, LAKE))
         found, expected = ([sorted(map(str, one.collect())), one.schema] for one in (ours, theirs))
         narrator.check(f"{view}: columns and {len(found[0])} rows", expected=expected, found=found)
-    shown = table.queried("SELECT made_current_at, snapshot_id, is_current_ancestor FROM {t}.history", "sfn")
-    narrator.show(f"> SELECT … FROM sfn.{table.identifier}.history", *lines(shown.columns, rows(shown)))
+    history = "SELECT made_current_at, snapshot_id, is_current_ancestor FROM {t}.history ORDER BY made_current_at"
+    shown = table.queried(history, SFN)
+    narrator.show(f"> {history.replace('{t}', f'{SFN}.{table.identifier}')}")
+    narrator.show(*lines(shown.columns, [tuple(row) for row in shown.collect()]))
 
 
 def _rewrites(table: Table) -> None:
@@ -118,7 +122,9 @@ def _expires(table: Table) -> None:
     narrator.check("two snapshots are left", expected=2, found=table.inspect().snapshots)
     _ids(table, [1, 2, 3, 4, 5, 6, 7])
     _ids(table, [1], "VERSION AS OF 'first'")
-    table.stage.refused(f"SELECT * FROM sfn.{table.identifier} VERSION AS OF {second}", "Cannot find snapshot with ID")
+    table.stage.refused(
+        f"SELECT * FROM {SFN}.{table.identifier} VERSION AS OF {second}", "Cannot find snapshot with ID"
+    )
 
 
 def _cleans(table: Table) -> None:
@@ -126,7 +132,7 @@ def _cleans(table: Table) -> None:
     narrator, folder = table.stage.narrator, Path(table.directory)
     narrator.step("remove_orphan_files")
     table.stage.refused(
-        f"CALL gated.system.remove_orphan_files(table => '{table.identifier}', older_than => TIMESTAMP '2999-01-01 00:00:00')",
+        f"CALL {GATED}.system.remove_orphan_files(table => '{table.identifier}', older_than => TIMESTAMP '2999-01-01 00:00:00')",
         "less than 24 hours",
     )
     stray, ours = folder / "data" / "stray.parquet", Path(resolve(table.directory).sfn_file.removeprefix("file://"))
@@ -145,7 +151,8 @@ def _cleans(table: Table) -> None:
 
 
 def _ids(table: Table, expected: list[int], clause: str = "") -> None:
-    found = table.same(f"SELECT id FROM {{t}} {clause}".rstrip(), shown=False)
+    """These are its rows, now or as of another state, and every file is there by the directory alone."""
+    found = table.same(f"SELECT * FROM {{t}} {clause}", shown=False) if clause else table.rows
     table.stage.narrator.check(f"ids {expected} {clause}".rstrip(), expected=expected, found=[row[0] for row in found])
     table.verify()
 

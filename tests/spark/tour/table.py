@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from sfn.pointer.location import canonical
 from sfn.reader.blocking import resolve
 from tests.spark.tour.inspection import Inspection, inspected, name, tree, verified
 from tests.spark.tour.place import GATED, LAKE, NAMESPACE, SFN
+from tests.spark.tour.rendering import statement
 from tests.spark.tour.stage import Row, Stage, qualified, rows
 
 
@@ -43,11 +44,15 @@ class Table:
 
     Args:
         title: its name below the tour's namespace.
+
+    Attributes:
+        rows: what it had when it was compared last.
     """
 
     def __init__(self, stage: Stage, title: str) -> None:
         self.stage, self.title = stage, title
         self.identifier = f"{NAMESPACE}.{title}"
+        self.rows: list[Row] = []
         self._is_shown = False
 
     def create(self, columns: str, partitioned: str = "", properties: Mapping[str, str] | None = None) -> None:
@@ -71,7 +76,7 @@ class Table:
         """Call a procedure of the catalog through the gateway; the row that it answers."""
         more = f", {arguments}" if arguments else ""
         text = self._written(f"CALL {GATED}.system.{procedure}(table => '{{q}}'{more})")
-        self.stage.narrator.show(f"> {text}")
+        self.stage.narrator.show(*statement(f"> {text}"))
         answered = self.stage.sql(text).first()
         self.follow()
         return {} if answered is None else answered.asDict()
@@ -89,7 +94,7 @@ class Table:
             shown = partial(self.stage.place.session.catalog.tableExists, qualified(SFN, self.title))
             narrator.until("the facade's table", shown, expected=True)
             self._is_shown = True
-        self.same(shown=False)
+        self.rows = self.same(shown=False)
 
     def same(self, query: str = "SELECT * FROM {t}", *, shown: bool = True) -> list[Row]:
         """What a query gives, which must be the same through the facade as through the catalog.
@@ -125,7 +130,7 @@ class Table:
         """The metadata file that the catalog says is current."""
         return canonical(str(self.stage.place.client.load_table(self.identifier).metadata_location))
 
-    @property
+    @cached_property
     def directory(self) -> str:
         """Where it lies."""
         return canonical(str(self.stage.place.client.load_table(self.identifier).location())).removeprefix("file://")

@@ -1,0 +1,28 @@
+"""Each chapter of the tour holds; all of them share one service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.narrator import Narrator
+from tests.spark.tour.chapter import Chapter
+from tests.spark.tour.chapters import CHAPTERS
+from tests.spark.tour.place import Place, place
+from tests.spark.tour.stage import Stage
+
+
+@pytest.fixture(name="shared", scope="module")
+def fixture_shared(
+    spark: SparkSession, catalog: RestCatalogServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    with place(spark, catalog, tmp_path_factory.mktemp("tour")) as shared:
+        yield shared
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=[one.name for one in CHAPTERS])
+def test_the_chapter_holds(shared: Place, chapter: Chapter) -> None:
+    chapter.tell(Stage(shared, Narrator(print)))
