@@ -33,6 +33,11 @@ def stem(pointer: str) -> str | None:
     return match[1] if match else text
 
 
+def is_numbered(text: str) -> bool:
+    """Whether a hint may be that of a table that is nothing but a folder (Hadoop's), whose writers keep it themselves."""
+    return text.isdecimal()
+
+
 def content(table: Table) -> bytes | None:
     """The hint's bytes for a table, without a newline; None where its metadata does not lie directly in `metadata/`."""
     text = stem(table.metadata_location)

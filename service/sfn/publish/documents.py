@@ -8,6 +8,7 @@ from sfn.pointer import hintfile
 from sfn.pointer.document import HINTS_KEPT, LAST_ORDINAL, Document, State
 from sfn.pointer.location import below, canonical
 from sfn.pointer.site import FOLDERS, Placement, Site
+from sfn.publish.hints import written
 from sfn.publish.inventory import is_named
 from sfn.publish.own import Own
 from sfn.publish.scene import Scene
@@ -27,23 +28,26 @@ def says(scene: Scene, doc: Document | None, table: Table) -> bool:
     )
 
 
-def pointed(scene: Scene, table: Table, own: Own, *, hint: str | None, turned: bool) -> Document:
+def pointed(scene: Scene, table: Table, own: Own, *, hint: str | None, speaks: bool, turned: bool) -> Document:
     """The leading document of a table.
 
     Args:
         own: its files so far.
         hint: what the version hint beside it says, where that is ours.
+        speaks: the hint is to say what the document does.
         turned: the step to it is not known to be forward.
     """
     same = says(scene, own.doc, table)
     previous = scene.previous
     ordinal = own.doc.ordinal if own.doc and same else max(min(table.last_updated_ms, LAST_ORDINAL), previous + 1)
-    was = [hint] if hint is not None else []
+    says_now = hintfile.stem(table.metadata_location) or ""
+    # A number is ours where a document says that it is, not where one names its file.
+    is_noted = hintfile.is_numbered(says_now)
+    was = [says_now] if speaks and is_noted else []
+    was += [hint] if hint is not None else []
     if own.doc is not None:
-        if not same:
-            was.append(hintfile.stem(own.doc.metadata_file_path) or "")
-        was.extend(own.doc.hint_was)
-    spoken = tuple(text for text in dict.fromkeys(was) if text and text != hintfile.stem(table.metadata_location))
+        was.extend(written([own.doc]))
+    spoken = tuple(text for text in dict.fromkeys(was) if text and (is_noted or text != says_now))
     return Document(
         catalog_id=scene.policy.catalog_id,
         namespace=scene.name.namespace,

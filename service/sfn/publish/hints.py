@@ -34,9 +34,9 @@ def is_our_hint(scene: Scene, location: str, hint: Held | None) -> bool:
         return False
     own = [file.doc for one in scene.at(location) for file in one.files]
     beside = [doc for doc in here if doc.catalog_id == scene.policy.catalog_id]
-    if said in set(spoken([*beside, *own])):
+    if said in set(written([*beside, *own])):
         return True
-    if scene.table is None or all(doc.guid != scene.table.uuid for doc in own):
+    if scene.table is None or hintfile.is_numbered(said) or all(doc.guid != scene.table.uuid for doc in own):
         return False
     return said in {hintfile.stem(entry) for entry in scene.table.metadata_log}
 
@@ -45,6 +45,18 @@ def spoken(docs: Iterable[Document]) -> Iterable[str | None]:
     """What a hint beside these documents may say: what they name, and what they replaced."""
     for doc in docs:
         yield hintfile.stem(doc.metadata_file_path)
+        yield from doc.hint_was
+
+
+def written(docs: Iterable[Document]) -> Iterable[str]:
+    """What a hint beside our documents says by our hand.
+
+    That a document names `v2.metadata.json` is no proof that a `2` is ours: whoever wrote that file keeps a hint too.
+    """
+    for doc in docs:
+        text = hintfile.stem(doc.metadata_file_path)
+        if text is not None and not hintfile.is_numbered(text):
+            yield text
         yield from doc.hint_was
 
 

@@ -36,7 +36,7 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
     doc = own.doc
     if anew or doc is None:
         known = hint.body.decode(errors="replace") if hint and hint_is_ours else None
-        doc = pointed(scene, table, own, hint=known, turned=turned)
+        doc = pointed(scene, table, own, hint=known, speaks=speaks, turned=turned)
     if site.naming.has_commits:
         doc = keep_commits(scene, table, own, doc, draft, anew=anew)
     if anew:
