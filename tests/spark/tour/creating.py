@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from tests.spark.tour.chapter import Chapter
@@ -10,29 +12,68 @@ from tests.spark.tour.table import Table
 
 _COLUMNS: Final = "id BIGINT, word STRING, at TIMESTAMP"
 _ROW: Final = "(1, 'apple', TIMESTAMP '2026-11-01 10:20:30')"
-_MAPPINGS: Final = {
-    "years(at)": ("at_year: year", "2026"),
-    "months(at)": ("at_month: month", "2026-11"),
-    "days(at)": ("at_day: day", "2026-11-01"),
-    "hours(at)": ("at_hour: hour", "2026-11-01-10"),
-    "truncate(2, word)": ("word_trunc: truncate[2]", "ap"),
-    "bucket(4, id)": ("id_bucket: bucket[4]", "0"),
-    "word": ("word: identity", "apple"),
-}
-"""What SQL says; the partition field that it makes, and the partition that the row above is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mapped:
+    """A table that has several of them.
+
+    Attributes:
+        mappings: what SQL says; the partition field that it makes, and what people read of the row's partition.
+    """
+
+    title: str
+    columns: str
+    row: str
+    mappings: Mapping[str, tuple[str, str]]
+
+
+_OF_TIMES: Final = _Mapped(
+    "mapped_times",
+    "born TIMESTAMP, hired TIMESTAMP, paid TIMESTAMP, seen TIMESTAMP",
+    ", ".join(["TIMESTAMP '2026-11-01 10:20:30'"] * 4),
+    {
+        "years(born)": ("born_year: year", "2026"),
+        "months(hired)": ("hired_month: month", "2026-11"),
+        "days(paid)": ("paid_day: day", "2026-11-01"),
+        "hours(seen)": ("seen_hour: hour", "2026-11-01-10"),
+    },
+)
+_OF_VALUES: Final = _Mapped(
+    "mapped_values",
+    "id BIGINT, word STRING, region STRING",
+    "1, 'apple', 'north'",
+    {
+        "bucket(4, id)": ("id_bucket: bucket[4]", "0"),
+        "truncate(2, word)": ("word_trunc: truncate[2]", "ap"),
+        "region": ("region: identity", "north"),
+    },
+)
 
 
 def tell(stage: Stage) -> None:
-    for number, (mapping, (field, value)) in enumerate(_MAPPINGS.items()):
-        stage.narrator.step(f"A table whose partitions are {mapping}")
-        table = Table(stage, f"mapped_{number}")
-        table.create(_COLUMNS, mapping)
-        table.run(f"INSERT INTO {{t}} VALUES {_ROW}, (NULL, NULL, NULL)")
-        found = table.inspect()
-        stage.narrator.check(f"sfn inspect: partitioned by {field}", expected=(field,), found=found.partitioned)
-        expected = {((field.partition(":")[0], one),) for one in (value, "null")}
-        stage.narrator.check(f"its partitions are {value} and null", expected=expected, found=found.partitions)
+    stage.narrator.step("Partitions by years, months, days and hours of a time")
+    _mapped(stage, _OF_TIMES)
+    stage.narrator.step("Partitions by buckets, by beginnings of words, and by a value as it is")
+    _mapped(stage, _OF_VALUES)
     _later(stage)
+
+
+def _mapped(stage: Stage, one: _Mapped) -> None:
+    table = Table(stage, one.title)
+    table.create(one.columns, ", ".join(one.mappings))
+    nothing = ", ".join(["NULL"] * (one.columns.count(",") + 1))
+    table.run(f"INSERT INTO {{t}} VALUES ({one.row}), ({nothing})")
+    found = table.inspect()
+    fields = tuple(field for field, _ in one.mappings.values())
+    stage.narrator.check(f"sfn inspect: partitioned by {', '.join(fields)}", expected=fields, found=found.partitioned)
+    names = [field.partition(":")[0] for field in fields]
+    values = [value for _, value in one.mappings.values()]
+    expected = {tuple(zip(names, of, strict=True)) for of in (values, ["null"] * len(names))}
+    stage.narrator.check(
+        f"its partitions are {', '.join(values)}, and null of each", expected=expected, found=found.partitions
+    )
+    table.same("SELECT partition, record_count FROM {t}.partitions")
 
 
 def _later(stage: Stage) -> None:

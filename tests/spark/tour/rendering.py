@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from typing import Final
 
+from pyspark.sql import Row
+
 WIDTH: Final = 100
-_CELL: Final = 36
+_CELL: Final = 80
 _ROWS: Final = 8
 
 
@@ -31,6 +33,8 @@ def _cell(value: object) -> str:
     match value:
         case None:
             text = "–"
+        case Row():
+            text = " ".join(f"{key}={_cell(one)}" for key, one in value.asDict().items())
         case datetime():
             text = f"{value:%Y-%m-%d %H:%M:%S}"
         case date():

@@ -55,12 +55,18 @@ class Table:
         self.rows: list[Row] = []
         self._is_shown = False
 
-    def create(self, columns: str, partitioned: str = "", properties: Mapping[str, str] | None = None) -> None:
-        """Create it, and wait for its SFN file."""
+    def create(
+        self, columns: str, partitioned: str = "", properties: Mapping[str, str] | None = None, then: str = ""
+    ) -> None:
+        """Create it, and wait for its SFN file.
+
+        Args:
+            then: a statement that is run before anybody looks.
+        """
         clause = f" PARTITIONED BY ({partitioned})" if partitioned else ""
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in (properties or {}).items())
         tail = f" TBLPROPERTIES ({listed})" if listed else ""
-        self.run(f"CREATE TABLE {{t}} ({columns}) USING iceberg{clause}{tail}")
+        self.run(f"CREATE TABLE {{t}} ({columns}) USING iceberg{clause}{tail}", *filter(None, [then]))
 
     def run(self, *statements: str) -> None:
         """Run statements through the gateway; those who read by directory then see what the catalog says.
