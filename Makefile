@@ -24,7 +24,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars rck spark servers catalog demo test coverage lint format simulate fuzz faults bench bench-spark soak lock clean
+.PHONY: help venv jars rck spark servers catalog demo tour test coverage lint format simulate fuzz faults bench bench-spark soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -73,6 +73,9 @@ catalog: jars ## Iceberg's own REST catalog with a table, on port 8181, for five
 demo: venv ## a real catalog, the service and a table, end to end; without Java or a network on PyIceberg's SQL catalog
 	@$(MAKE) jars || echo >&2 "make: no catalog server: the demo does without"
 	@$(BIN)/sfn demo
+
+tour: spark jars ## the life of a table in Spark SQL, step by step (some two minutes)
+	@$(BIN)/python -m tests.spark.tour
 
 # Not many more jobs than processors: some tests take times. A file's tests stay together since they share servers.
 # xdist's own order has files of few tests last, however long they take: tests/conftest.py has the long ones first.

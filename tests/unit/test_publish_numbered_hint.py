@@ -1,4 +1,4 @@
-"""A version hint that is a number, as tables that are nothing but a folder have it: their writers keep it themselves."""
+"""A version hint that is a number, as tables that are nothing but a folder have it: their own writers keep it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def stem(pointer: str) -> str | None:
 
 
 def is_numbered(text: str) -> bool:
-    """Whether a hint may be that of a table that is nothing but a folder (Hadoop's), whose writers keep it themselves."""
+    """Whether a hint may be one of a table that is nothing but a folder (Hadoop's), whose writers keep it."""
     return text.isdecimal()
 
 

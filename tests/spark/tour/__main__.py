@@ -11,9 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from sfn.demo.fixture import RestCatalogServer, locate
+import pytest
+
+from sfn.demo.fixture import RestCatalogServer
 from sfn.demo.narrator import Narrator
-from sfn.errors import nearest
+from sfn.errors import SfnError, nearest
+from tests.real_catalog import runtime
 from tests.spark.running import running, settings
 from tests.spark.tour.chapter import Chapter
 from tests.spark.tour.chapters import CHAPTERS
@@ -22,6 +25,10 @@ from tests.spark.tour.stage import Stage
 
 DONE, FAILED = 0, 1
 _RULE: Final = "─"
+_PREFACE: Final = """\
+The life of a table in Spark SQL: Spark, a real REST catalog, and the service before it.
+Spark writes through the service's gateway, as the catalog `gated`; `lake` is the catalog itself, and `sfn` the facade,
+which asks no catalog and goes by the SFN files beside the tables."""
 
 
 def main() -> int:
@@ -33,7 +40,7 @@ def main() -> int:
     wanted: list[str] = parser.parse_args().chapters
     for name in wanted:
         if name not in known:
-            parser.error(f"expected a chapter, one of {', '.join(known)}; found {name!r}; {nearest(name, known)}")
+            parser.error(f"expected a chapter, one of {', '.join(known)}; found {name!r}; {nearest(name, [*known])}")
     return told([known[name] for name in wanted] or CHAPTERS)
 
 
@@ -41,31 +48,33 @@ def told(chapters: Sequence[Chapter]) -> int:
     """Tell them, in a temporary folder that is gone afterwards, as are all processes."""
     began = time.monotonic()
     chapter: Chapter | None = None
-    print("The life of a table in Spark SQL: Spark, a real REST catalog, and the service before it.")
-    print(
-        "Spark writes through the service's gateway as `gated`; `lake` is the catalog itself, `sfn` the facade, which asks"
-    )
-    print("no catalog and goes by the SFN files beside the tables.")
+    print(_PREFACE)
     try:
         with TemporaryDirectory(prefix="sfn-tour-") as name, ExitStack() as stack:
             folder = Path(name).resolve()
             for part in ("catalog", "spark", "service"):
                 (folder / part).mkdir()
-            catalog = stack.enter_context(RestCatalogServer(folder / "catalog", locate()))
+            catalog = stack.enter_context(RestCatalogServer(folder / "catalog", runtime()))
             spark = stack.enter_context(running(folder / "spark", settings(folder / "spark", catalog.uri)))
             shared = stack.enter_context(place(spark, catalog, folder / "service"))
-            print(f"All of it runs in {folder}, since {time.monotonic() - began:.1f} s.")
+            print(f"Up in {time.monotonic() - began:.0f} s; all of it lies in {folder}.")
             for number, chapter in enumerate(chapters, 1):
                 print(f"\n{_RULE * 4} {number} of {len(chapters)}. {chapter.title} ({chapter.name}) {_RULE * 4}")
                 chapter.tell(Stage(shared, Narrator(print)))
-    except Exception as error:  # noqa: BLE001 - whatever Spark raised is told in one line
+    # What the tests would be skipped for is told too.
+    except (Exception, pytest.skip.Exception) as error:  # noqa: BLE001 - whatever Spark raised is told in one line
         where = "the start" if chapter is None else f"the chapter `{chapter.name}`"
-        print(f"\n{where}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"\n{where}: {_line(error)}", file=sys.stderr)
         return FAILED
-    print(
-        f"\n✓ Everything was as it should be, in {time.monotonic() - began:.0f} s. All processes are gone, and the folder too."
-    )
+    print(f"\n✓ Everything was as it should be, in {time.monotonic() - began:.0f} s.")
+    print("All processes are gone, and the folder too.")
     return DONE
+
+
+def _line(error: BaseException) -> str:
+    """What is wrong, without a JVM's stack."""
+    text = " ".join(f"{error}".partition("\n\tat ")[0].split())
+    return text if isinstance(error, SfnError | pytest.skip.Exception) else f"{type(error).__name__}: {text}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -12,24 +13,45 @@ from tests.spark.tour.stage import Row, Stage
 from tests.spark.tour.table import Table
 
 _MODE: Final = "spark.sql.sources.partitionOverwriteMode"
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A statement.
+
+    Attributes:
+        mode: of overwrites.
+        rows: what the table then has.
+    """
+
+    title: str
+    mode: str
+    text: str
+    rows: list[Row]
+
+
 _STEPS: Final = (
-    (
+    _Step(
         "Insert",
+        "static",
         "INSERT INTO {t} VALUES ('north', 1, 10), ('south', 2, 20), ('west', 3, 30)",
         [("north", 1, 10), ("south", 2, 20), ("west", 3, 30)],
     ),
-    (
-        "Overwrite one partition, which the statement names (static)",
+    _Step(
+        "Overwrite the partition that the statement names",
+        "static",
         "INSERT OVERWRITE {t} PARTITION (region = 'north') VALUES (4, 40), (5, 50)",
         [("north", 4, 40), ("north", 5, 50), ("south", 2, 20), ("west", 3, 30)],
     ),
-    (
-        "Overwrite the partitions that have rows in the statement (dynamic)",
+    _Step(
+        "Overwrite the partitions that the statement has rows for",
+        "dynamic",
         "INSERT OVERWRITE {t} VALUES ('south', 6, 60), ('east', 7, 70)",
         [("east", 7, 70), ("north", 4, 40), ("north", 5, 50), ("south", 6, 60), ("west", 3, 30)],
     ),
-    (
-        "Overwrite the table (static, and no partition is named)",
+    _Step(
+        "Overwrite the table: no partition is named",
+        "static",
         "INSERT OVERWRITE {t} VALUES ('east', 8, 80)",
         [("east", 8, 80)],
     ),
@@ -37,24 +59,22 @@ _STEPS: Final = (
 
 
 def tell(stage: Stage) -> None:
-    stage.narrator.step("Create a table")
+    narrator = stage.narrator
+    narrator.step("Create a table")
     table = Table(stage, "sales")
     table.create("region STRING, id BIGINT, amount INT", "region")
     states: dict[int, list[Row]] = {}
-    for title, text, expected in _STEPS:
-        stage.narrator.step(title)
-        stage.run(f"SET {_MODE} = {'dynamic' if 'dynamic' in title else 'static'}")
-        table.run(text)
-        found = table.rows
-        stage.narrator.show(*lines(("region", "id", "amount"), found))
-        stage.narrator.check("these are the rows that the statement meant", expected=expected, found=found)
-        states |= {_snapshot(table, known=states): found}
-    stage.narrator.step("Every older snapshot is readable yet, through the facade too")
+    for step in _STEPS:
+        narrator.step(step.title)
+        stage.run(f"SET {_MODE} = {step.mode}")
+        table.run(step.text)
+        narrator.show(*lines(("region", "id", "amount"), table.rows))
+        narrator.check("these are the rows that the statement meant", expected=step.rows, found=table.rows)
+        states[_snapshot(table, known=states)] = table.rows
+    narrator.step("Every older snapshot is readable yet, through the facade too")
     for snapshot, expected in states.items():
         found = table.same(f"SELECT * FROM {{t}} VERSION AS OF {snapshot}", shown=False)
-        stage.narrator.check(
-            f"snapshot {snapshot} has the {len(expected)} rows of its time", expected=expected, found=found
-        )
+        narrator.check(f"snapshot {snapshot}: rows of its time, {len(expected)}", expected=expected, found=found)
 
 
 def _snapshot(table: Table, known: dict[int, list[Row]]) -> int:

@@ -7,15 +7,13 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from sfn.demo.fixture import RestCatalogServer
 from sfn.demo.listener import Listener, listening
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.rest import RestCatalog
 
 NAMESPACE: Final = "tour"
 LAKE, GATED, SFN, FOLDERS = "lake", "gated", "sfn", "folders"
@@ -44,7 +42,7 @@ class Place:
 
     session: SparkSession
     service: Listener
-    client: RestCatalog
+    client: Catalog
     warehouse: Path
 
 

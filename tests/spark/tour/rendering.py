@@ -32,7 +32,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[
 def _cell(value: object) -> str:
     match value:
         case None:
-            text = "–"
+            text = "null"
         case Row():
             text = " ".join(f"{key}={_cell(one)}" for key, one in value.asDict().items())
         case datetime():

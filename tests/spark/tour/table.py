@@ -127,9 +127,9 @@ class Table:
         found = self.queried(query, catalog)
         got = rows(found)
         leaf = found._jdf.queryExecution().executedPlan().collectLeaves().head()  # noqa: SLF001 - what EXPLAIN prints
-        counted = {key: int(leaf.metrics().apply(key).value()) for key in _METRICS}
+        files, skipped, manifests, skipped_manifests = (int(leaf.metrics().apply(key).value()) for key in _METRICS)
         columns = tuple(leaf.scan().readSchema().fieldNames())
-        return Scan(*counted.values(), columns=columns, rows=got)
+        return Scan(files, skipped, manifests, skipped_manifests, columns, got)
 
     @property
     def pointer(self) -> str:

@@ -110,10 +110,9 @@ def _walk(table: Table, **lying: int) -> Inspection:
 
 def _current(table: Table) -> tuple[str | None, frozenset[str], frozenset[str]]:
     """Manifest list, manifests and data files of the current snapshot, by the catalog's metadata tables."""
-    head = "SELECT s.manifest_list FROM {t}.snapshots s JOIN {t}.refs r ON s.snapshot_id = r.snapshot_id WHERE r.name = 'main'"
-    lists = _names(table, head)
+    head = "SELECT s.manifest_list FROM {t}.snapshots s JOIN {t}.refs r USING (snapshot_id) WHERE r.name = 'main'"
     return (
-        next(iter(lists), None),
+        next(iter(_names(table, head)), None),
         _names(table, "SELECT path FROM {t}.manifests"),
         _names(table, "SELECT file_path FROM {t}.data_files"),
     )
