@@ -24,6 +24,7 @@ from sfn.cli import (
     notify,
     reconcile,
     release,
+    report,
     resolve,
     retire,
     serve,
@@ -64,6 +65,7 @@ app.command("inspect", rich_help_panel=_LOOK)(inspect.inspect)
 app.command("verify", rich_help_panel=_LOOK)(verify.verify)
 app.command("status", rich_help_panel=_LOOK)(status.status)
 app.command("audit", rich_help_panel=_LOOK)(audit.audit)
+app.command("report", rich_help_panel=_LOOK)(report.report)
 app.command("healthcheck", rich_help_panel=_LOOK)(healthcheck.healthcheck)
 app.command("notify", rich_help_panel=_ACT)(notify.notify)
 app.command("reconcile", rich_help_panel=_ACT)(reconcile.reconcile)

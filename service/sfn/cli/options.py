@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -59,6 +60,17 @@ def age(text: str) -> timedelta:
         raise typer.BadParameter(f"expected {error}, found {text!r}") from None
 
 
+def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
+    """What was given as `KEY=VALUE`, each of them by itself."""
+    found = {}
+    for text in given or ():
+        key, sign, value = text.partition("=")
+        if not key or not sign:
+            raise typer.BadParameter(f"expected KEY=VALUE, found {text!r}", param_hint=option)
+        found[key] = value
+    return found
+
+
 Config: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -107,6 +119,15 @@ CaFile: TypeAlias = Annotated[
         help="Certificates (PEM) to trust instead of the system's.",
         show_default=False,
         rich_help_panel=_SERVICE,
+    ),
+]
+ReportOptions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--report-option",
+        metavar="KEY=VALUE",
+        help="How PyIceberg opens the report, such as s3.endpoint=…; may be repeated.",
+        show_default=False,
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]

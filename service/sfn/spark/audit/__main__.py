@@ -45,12 +45,7 @@ def audit(
             "--patience", parser=options.age, metavar="TIME", help="How long to wait for a catalog that is away."
         ),
     ] = timedelta(seconds=60),
-    report_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--report-option", metavar="KEY=VALUE", help="How PyIceberg opens the report.", show_default=False
-        ),
-    ] = None,
+    report_option: options.ReportOptions = None,
     storage_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,8 +91,8 @@ def audit(
             fresh=fresh,
             keep=keep,
             patience=patience.total_seconds(),
-            report_options=tuple(report_option or ()),
-            storage_options=tuple(storage_option or ()),
+            report_options=options.pairs("--report-option", report_option),
+            storage_options=options.pairs("--storage-option", storage_option),
             master=master,
             sender=sender,
             flags=options.Flags(config, url, token_file, ca_file),

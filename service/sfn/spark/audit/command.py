@@ -39,8 +39,8 @@ class Asked:
     fresh: bool
     keep: int
     patience: float
-    report_options: tuple[str, ...]
-    storage_options: tuple[str, ...]
+    report_options: Mapping[str, str]
+    storage_options: Mapping[str, str]
     master: str | None
     sender: str | None
     flags: Flags
@@ -92,12 +92,12 @@ def run(asked: Asked) -> Told:
     order = Order(
         settings=settings,
         catalogs=catalogs,
-        report=place(asked.report, settings, _options("--report-option", asked.report_options)),
+        report=place(asked.report, settings, asked.report_options),
         slices=asked.slices,
         rate=asked.rate,
         patience=asked.patience,
         deep=asked.deep,
-        options=_options("--storage-option", asked.storage_options),
+        options=asked.storage_options,
         fresh=asked.fresh,
         keep=asked.keep,
     )
@@ -121,14 +121,6 @@ def _catalogs(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]:
     if not chosen:
         raise _wrong("catalogs", "a catalog that can be asked", "none")
     return chosen
-
-
-def _options(where: str, given: tuple[str, ...]) -> Mapping[str, str]:
-    pairs = [one.partition("=") for one in given]
-    for key, sign, _ in pairs:
-        if not key or not sign:
-            raise _wrong(where, "KEY=VALUE", key or "nothing")
-    return {key: value for key, _, value in pairs}
 
 
 def _session(master: str | None) -> SparkSession:

@@ -1,0 +1,36 @@
+"""A report, read from where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sfn.errors import NotInstalled, SfnError
+from sfn.settings import Settings, load
+
+if TYPE_CHECKING:
+    from sfn.report.reading import Report
+
+
+def found(
+    config: Path | None, where: str, opened_with: Mapping[str, str], run: str | None, most: int, past: int
+) -> Report:
+    """What it says; arguments as of `sfn.report.reading.read`.
+
+    Raises:
+        NotInstalled: PyIceberg or PyArrow is missing.
+        SfnError: there is no report, or no such run.
+    """
+    try:
+        from sfn.report import opening, reading
+    except ImportError as error:
+        remedy = "pip install '.[read]'"
+        raise NotInstalled("sfn report", expected="PyIceberg and PyArrow", found=str(error), remedy=remedy) from None
+    # A directory needs no configuration.
+    place = opening.place(where, Settings() if config is None else load(config), opened_with)
+    table = opening.existing(place)
+    if table is None:
+        remedy = "write one: python -m sfn.spark.audit --report …"
+        raise SfnError(str(place), expected="a report", found="none", remedy=remedy)
+    return reading.read(table, str(place), run, most, past)
