@@ -1,4 +1,4 @@
-"""A REST catalog of very many tables that answers at once: `python -m tests.bench.many PORT WAREHOUSE TABLES`.
+"""A REST catalog of very many tables that answers at once: `python -m tests.bench.many PORT WAREHOUSE TABLES [ODD]`.
 
     GET  /v1/config, /v1/namespaces, /v1/namespaces/NS/tables      as Iceberg's REST API has them, the last one in pages
     GET  /v1/namespaces/NS/tables/NAME                             some 7 KB, with an entity tag
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import parse_qs, urlsplit
@@ -23,6 +24,8 @@ from uuid import NAMESPACE_URL, uuid5
 import uvloop
 from typing_extensions import override
 
+from sfn.pointer import document, hintfile
+from sfn.pointer.document import Document
 from tests.bench.servers import launched, started_at
 from tests.bench.wire import wire
 from tests.servers.process import free_port
@@ -33,12 +36,20 @@ VERSION: Final = 25
 """Of every table: so many commits came before it."""
 BEGAN: Final = 1_760_000_000_000
 """Unix milliseconds of the commit 0 of every table."""
+WRITTEN: Final = datetime(2025, 11, 1, tzinfo=UTC)
+"""When SFN files say that they were written."""
 EACH: Final = 3_600_000
 """Milliseconds from a commit to the next."""
 
+FORBIDDEN: Final = "forbidden"
+"""A namespace that may not be listed."""
+GARBLED: Final = "garbled"
+"""A namespace whose only table, `garbage`, answers nothing that makes sense."""
+
 _COLUMNS: Final = 48
 _NO_TABLE: Final = b'{"error":{"message":"no such table","type":"NoSuchTableException","code":404}}'
-_STATUS: Final = {200: b"200 OK", 304: b"304 Not Modified", 404: b"404 Not Found"}
+_NOT_ALLOWED: Final = b'{"error":{"message":"not for you","type":"ForbiddenException","code":403}}'
+_STATUS: Final = {403: b"403 Forbidden", 200: b"200 OK", 304: b"304 Not Modified", 404: b"404 Not Found"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +59,52 @@ class Many:
     Attributes:
         warehouse: the folder that they lie in.
         tables: how many there are.
+        is_odd: there are also a namespace that nobody may list, and a table that answers garbage.
     """
 
     warehouse: Path
     tables: int
+    is_odd: bool = False
+
+    def all(self) -> Iterator[tuple[str, str]]:
+        """Namespace and name of each table that answers."""
+        for namespace in self.namespaces:
+            if namespace not in {FORBIDDEN, GARBLED}:
+                yield from ((namespace, name) for name in self.names(namespace))
+
+    def document(self, namespace: str, name: str, catalog_id: str) -> Document:
+        """The SFN file's content that a table should have."""
+        return Document(
+            catalog_id=catalog_id,
+            namespace=(namespace,),
+            name=name,
+            guid=self.uuid(namespace, name),
+            metadata_file_path=self.pointer(namespace, name),
+            ordinal=BEGAN + VERSION * EACH,
+            written_at=WRITTEN,
+            snapshot_id=VERSION,
+        )
+
+    def publish(self, namespace: str, name: str, doc: Document | None) -> Path:
+        """Write it, and the hint beside it, as a service would have; None for no file. Where it is."""
+        metadata = self.warehouse / namespace / name / "metadata"
+        file = metadata / "_sfn" / f"{namespace}_{name}_main.ver"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if doc is not None:
+            file.write_bytes(document.render(doc))
+            (metadata / "version-hint.text").write_text(hintfile.stem(doc.metadata_file_path) or "")
+        return file
 
     @property
     def namespaces(self) -> list[str]:
         """Their names, each of one level."""
-        return [f"ns{number:04d}" for number in range(-(-self.tables // IN_NAMESPACE))]
+        named = [f"ns{number:04d}" for number in range(-(-self.tables // IN_NAMESPACE))]
+        return [*named, FORBIDDEN, GARBLED] if self.is_odd else named
 
     def names(self, namespace: str) -> list[str]:
         """The tables of a namespace."""
+        if namespace == GARBLED:
+            return ["garbage"]
         first = int(namespace.removeprefix("ns")) * IN_NAMESPACE
         return [f"t{number:07d}" for number in range(first, min(first + IN_NAMESPACE, self.tables))]
 
@@ -149,6 +194,8 @@ class _Connection(asyncio.Protocol):
             case ["namespaces", namespace, "tables", name]:
                 tag = b'"%b-%d"' % (name.encode(), VERSION)
                 status, body = self._table(namespace, name, unchanged=known == tag)
+            case ["namespaces", namespace, "tables"] if namespace == FORBIDDEN:
+                status, body = 403, _NOT_ALLOWED
             case ["namespaces", namespace, "tables"]:
                 status, body = 200, self._listed(namespace, parse_qs(query))
             case ["namespaces"]:
@@ -166,7 +213,9 @@ class _Connection(asyncio.Protocol):
         yield body
 
     def _table(self, namespace: str, name: str, *, unchanged: bool) -> tuple[int, bytes]:
-        if not name.startswith("t"):
+        if namespace == GARBLED:
+            return 200, b'{"metadata-location": 1, "metadata": []}'
+        if not name.startswith("t") or int(name[1:]) >= self._many.tables:
             return 404, _NO_TABLE
         self._counts["loads"] += 1
         if unchanged:
@@ -209,6 +258,7 @@ def running(folder: Path, many: Many) -> Iterator[Running]:
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     command = [sys.executable, "-m", "tests.bench.many", str(port), str(many.warehouse), str(many.tables)]
+    command += ["odd"] if many.is_odd else []
     with launched(command, folder / "many.log") as one:
         started_at(port, one, folder / "many.log")
         yield Running(f"http://127.0.0.1:{port}", many)
@@ -221,4 +271,4 @@ async def _serve(port: int, many: Many) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve(int(sys.argv[1]), Many(Path(sys.argv[2]), int(sys.argv[3]))))
+    uvloop.run(_serve(int(sys.argv[1]), Many(Path(sys.argv[2]), int(sys.argv[3]), "odd" in sys.argv)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -109,15 +110,17 @@ def audit(spark: SparkSession, order: Order, teller: Teller | None, moved: Moved
     terms = _terms(order, table, run, known, wide)
     found = Found(run.run.name, len(run.done))
     left = [number for number in range(run.run.slices) if number not in run.done]
-    outcomes = _outcomes(spark, _shared_out(spark, terms, order, wide), left, wide, run.run.name)
-    for some in outcomes:
-        _take(found, some)
-        if teller is not None:
-            teller.tell(hint for one in some for hint in one.hints)
-        good = [one for one in some if not one.error]
-        if good:
-            keeping.commit(table, run, [one.number for one in good], [one.file for one in good if one.file is not None])
-        moved(len(run.done) + len(found.failed), run.run.slices)
+    shared_out = _shared_out(spark, terms, order, wide)
+    with closing(_outcomes(spark, shared_out, left, wide, run.run.name)) as outcomes:
+        for some in outcomes:
+            _take(found, some)
+            if teller is not None:
+                teller.tell(hint for one in some for hint in one.hints)
+            good = [one for one in some if not one.error]
+            files = [one.file for one in good if one.file is not None]
+            if good:
+                keeping.commit(table, run, [one.number for one in good], files)
+            moved(len(run.done) + len(found.failed), run.run.slices)
     if order.keep is not None and not found.failed:
         found.forgotten = keeping.forget(table, order.keep)
     return found
@@ -180,11 +183,12 @@ async def _parts(order: Order, terms: Terms) -> list[Part]:
 
 def _outcomes(
     spark: SparkSession, shared_out: RDD[Row], numbers: Sequence[int], wide: int, run: str
-) -> Iterator[list[Outcome]]:
+) -> Generator[list[Outcome]]:
     """What slices come to, as they come, so many at a time; those that come while others are seen to come together."""
     context = spark.sparkContext
 
     def one(number: int) -> Outcome:
+        context.addJobTag(run)
         context.setJobDescription(f"sfn audit {run}: slice {number}")
         try:
             (row,) = context.runJob(shared_out, list, [number])
@@ -193,11 +197,17 @@ def _outcomes(
             return Outcome(number, error=_said(error))
         return outcome
 
-    with ThreadPoolExecutor(wide, "sfn-audit") as threads:
-        waiting: set[Future[Outcome]] = {threads.submit(one, number) for number in numbers}
+    threads = ThreadPoolExecutor(wide, "sfn-audit")
+    waiting: set[Future[Outcome]] = {threads.submit(one, number) for number in numbers}
+    try:
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield [future.result() for future in done]
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        if waiting:
+            context.cancelJobsWithTag(run)
+        threads.shutdown()
 
 
 def _said(error: Exception) -> str:
