@@ -20,7 +20,7 @@ from tests.real_catalog import runtime
 from tests.spark.running import running, settings
 from tests.spark.tour.chapter import Chapter
 from tests.spark.tour.chapters import CHAPTERS
-from tests.spark.tour.place import place
+from tests.spark.tour.place import Place, place
 from tests.spark.tour.stage import Stage
 
 DONE, FAILED = 0, 1
@@ -47,34 +47,44 @@ def main() -> int:
 def told(chapters: Sequence[Chapter]) -> int:
     """Tell them, in a temporary folder that is gone afterwards, as are all processes."""
     began = time.monotonic()
-    chapter: Chapter | None = None
     print(_PREFACE)
     try:
         with TemporaryDirectory(prefix="sfn-tour-") as name, ExitStack() as stack:
-            folder = Path(name).resolve()
-            for part in ("catalog", "spark", "service"):
-                (folder / part).mkdir()
-            catalog = stack.enter_context(RestCatalogServer(folder / "catalog", runtime()))
-            spark = stack.enter_context(running(folder / "spark", settings(folder / "spark", catalog.uri)))
-            shared = stack.enter_context(place(spark, catalog, folder / "service"))
-            print(f"Up in {time.monotonic() - began:.0f} s; all of it lies in {folder}.")
+            shared = _started(Path(name).resolve(), stack)
+            print(f"Up in {time.monotonic() - began:.0f} s; all of it lies in {name}.")
             for number, chapter in enumerate(chapters, 1):
                 print(f"\n{_RULE * 4} {number} of {len(chapters)}. {chapter.title} ({chapter.name}) {_RULE * 4}")
-                chapter.tell(Stage(shared, Narrator(print)))
+                if wrong := _trouble(chapter, Stage(shared, Narrator(print))):
+                    print(f"\nthe chapter `{chapter.name}`: {wrong}", file=sys.stderr)
+                    return FAILED
     # What the tests would be skipped for is told too.
-    except (Exception, pytest.skip.Exception) as error:  # noqa: BLE001 - whatever Spark raised is told in one line
-        where = "the start" if chapter is None else f"the chapter `{chapter.name}`"
-        print(f"\n{where}: {_line(error)}", file=sys.stderr)
+    except (SfnError, pytest.skip.Exception) as error:
+        print(f"\nthe start: {error}", file=sys.stderr)
         return FAILED
     print(f"\n✓ Everything was as it should be, in {time.monotonic() - began:.0f} s.")
     print("All processes are gone, and the folder too.")
     return DONE
 
 
-def _line(error: BaseException) -> str:
-    """What is wrong, without a JVM's stack."""
-    text = " ".join(f"{error}".partition("\n\tat ")[0].split())
-    return text if isinstance(error, SfnError | pytest.skip.Exception) else f"{type(error).__name__}: {text}"
+def _started(folder: Path, stack: ExitStack) -> Place:
+    """What chapters share, until the stack ends."""
+    for part in ("catalog", "spark", "service"):
+        (folder / part).mkdir()
+    catalog = stack.enter_context(RestCatalogServer(folder / "catalog", runtime()))
+    spark = stack.enter_context(running(folder / "spark", settings(folder / "spark", catalog.uri)))
+    return stack.enter_context(place(spark, catalog, folder / "service"))
+
+
+def _trouble(chapter: Chapter, stage: Stage) -> str:
+    """Tell a chapter; what is not as it should be, in one line without a JVM's stack."""
+    try:
+        chapter.tell(stage)
+    except SfnError as error:
+        return " ".join(f"{error}".split())
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises; it asks the JVM what to say, so long as that lives
+        said = f"{error}".partition("\n\tat ")[0]
+        return f"{type(error).__name__}: {' '.join(said.split())}"
+    return ""
 
 
 if __name__ == "__main__":
