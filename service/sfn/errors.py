@@ -7,6 +7,8 @@
     ├ NotKnown              the service that a command asks has no such thing (`sfn.cli.service`)
     ├ Contradicted          that service knows better (`sfn.cli.service`)
     ├ Away                  a source of events can't be had now: it is asked for ever (`sfn.receiver.pull`)
+    ├ Unmanageable          a table can't come under management as asked (`sfn.spark.managing.refusals`)
+    ├ HalfManaged           it is, and not all that was asked for is done (`sfn.spark.managing.refusals`)
     ├ NoCredentials         a cloud's own ways to find out who asks found nobody
     ├ Unreadable            the reader refuses
     │   ├ NotFound          nothing of ours lies there

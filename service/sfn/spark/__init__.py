@@ -1,4 +1,4 @@
-"""Reading tables by their directories from PySpark, without a catalog.
+"""Reading tables by their directories from PySpark, without a catalog; and bringing those that Spark has to Iceberg.
 
     import sfn.spark
 
@@ -7,6 +7,7 @@
     sfn.spark.read(spark, "s3://lake/sales/orders", as_of="v1")
     sfn.spark.changes(spark, "/warehouse/sales/orders", "20261122T120000000")
     sfn.spark.view(spark, "/warehouse/sales/orders", "snapshots")
+    sfn.spark.manage(spark, "sales.legacy_orders", "order_ts=days, customer_id=bucket[8]")
     spark.readStream.format("sfn-log").load("/warehouse/sales/orders")
 
 It needs `pip install '.[spark]'`; nothing of the service imports it. What lies here is imported when it is
@@ -22,15 +23,17 @@ from sfn.spark.environment import check_packages
 
 if TYPE_CHECKING:
     from sfn.spark.changing import changes
+    from sfn.spark.managing.bringing import manage
     from sfn.spark.reading import read
     from sfn.spark.starting import session
     from sfn.spark.views import view
 
-__all__ = ["changes", "read", "session", "view"]
+__all__ = ["changes", "manage", "read", "session", "view"]
 
 # None of these modules is called as what it has: once imported, it would itself be found under that name.
 _WHERE: Final = {
     "changes": "sfn.spark.changing",
+    "manage": "sfn.spark.managing.bringing",
     "read": "sfn.spark.reading",
     "session": "sfn.spark.starting",
     "view": "sfn.spark.views",

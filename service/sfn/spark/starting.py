@@ -16,10 +16,11 @@ from sfn.spark.iceberg.runtime import Platform
 
 CATALOG: Final = "sfn"
 """What a session calls the facade that it is given."""
+EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+"""Iceberg's, of Spark's SQL."""
 
 _SCALA: Final = "2.13"
 """That PySpark's own jars are for."""
-_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
 def session(
@@ -44,7 +45,7 @@ def session(
     """
     check_packages()
     check_java(java_home())
-    told = {"spark.sql.extensions": _EXTENSIONS, **_runtime(jar), **_facade(facade, token), **(conf or {})}
+    told = {"spark.sql.extensions": EXTENSIONS, **_runtime(jar), **_facade(facade, token), **(conf or {})}
     builder = SparkSession.builder
     for key, value in told.items():
         builder = builder.config(key, value)

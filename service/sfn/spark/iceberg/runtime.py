@@ -39,15 +39,18 @@ def missing(spark: SparkSession) -> str:
     return ""
 
 
-def check(spark: SparkSession) -> None:
+def check(spark: SparkSession, otherwise: str = ", or engine='sfn'") -> None:
     """Refuse a session without the runtime that was made for it.
+
+    Args:
+        otherwise: what can be done without one.
 
     Raises:
         NotInstalled: it has none, or another one.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is None:
-        remedy = "use a classic session, or engine='sfn'"
+        remedy = f"use a classic session{otherwise}"
         raise NotInstalled("Spark", expected="a session with its JVM", found="Spark Connect", remedy=remedy)
     platform = Platform(*(_short(text) for text in (spark.version, jvm.scala.util.Properties.versionNumberString())))
     remedy = f"start the session with spark.jars.packages={platform.coordinate}, or spark.jars=<its file>"

@@ -1,0 +1,1 @@
+"""Bringing a table that Spark has under Iceberg's management, by Iceberg's own procedures."""

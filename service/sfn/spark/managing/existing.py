@@ -1,0 +1,131 @@
+"""A table that Spark has, before it comes under management."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.catalog import Table
+from pyspark.sql.types import StructType
+
+from sfn.spark.managing.mapping import Path, quoted
+from sfn.spark.managing.refusals import FOREIGN, Unmanageable, unmanageable
+
+SESSION_CATALOG: Final = "spark_catalog"
+
+_PROVIDERS: Final = ("parquet", "orc", "avro")
+_DETAILS: Final = "# Detailed Table Information"
+_ICEBERG: Final = "iceberg"
+_COPY: Final = "copy it: CREATE TABLE … USING iceberg AS SELECT …"
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A table of Spark's session catalog, in files that Iceberg can take over.
+
+    Attributes:
+        database, table: its name.
+        location: where its files lie.
+        is_managed: Spark moves its files when it is renamed, and deletes them when it is dropped.
+        columns: with those of its structs, each with its type.
+        partitioned: those that its partitions are made of.
+        files: how many Spark reads of it.
+    """
+
+    database: str
+    table: str
+    location: str
+    is_managed: bool
+    columns: Mapping[Path, str]
+    partitioned: Collection[str]
+    files: int
+
+    @property
+    def name(self) -> str:
+        """With its catalog, in Spark's SQL."""
+        return quoted(SESSION_CATALOG, self.database, self.table)
+
+
+def existing(spark: SparkSession, table: str) -> Existing:
+    """What there is to know of a table.
+
+    Raises:
+        Unmanageable: there is no such table, or Iceberg can't take it over.
+    """
+    found = _found(spark, table)
+    database, name = [*(found.namespace or []), found.name][-2:]
+    full = quoted(SESSION_CATALOG, database, name)
+    with unmanageable(table, expected="a table that Spark can read", remedy="see to that first"):
+        rows = spark.table(full)
+        files = len(rows._jdf.inputFiles())  # noqa: SLF001 - there they are counted: a list of them would come over here
+        partitioned = [column.name for column in spark.catalog.listColumns(full) if column.isPartition]
+        details = _details(spark, full)
+    columns = dict(_columns(rows.schema))
+    _check_times(table, details["Provider"].lower(), columns)
+    is_managed = details["Type"] == "MANAGED"
+    return Existing(database, name, details["Location"], is_managed, columns, partitioned, files)
+
+
+def exists(spark: SparkSession, name: str) -> bool:
+    """Whether the session has a table of a name."""
+    try:
+        return spark.catalog.tableExists(name)
+    except FOREIGN:
+        return False
+
+
+def _found(spark: SparkSession, table: str) -> Table:
+    """What a name is of.
+
+    Raises:
+        Unmanageable: no table, or none that Iceberg takes over.
+    """
+    catalog = spark.catalog
+    here = f"{catalog.currentCatalog()}.{catalog.currentDatabase()}"
+    remedy = f"take one that SHOW TABLES has; what is not said of a name is {here}"
+    with unmanageable(table, expected="a table of this session", remedy=remedy):
+        found = catalog.getTable(table)
+    if found.isTemporary or found.tableType == "VIEW":
+        kind = "a temporary view" if found.isTemporary else "a view"
+        remedy = "take the table that it reads"
+        raise Unmanageable(table, expected="a table with files of its own", found=kind, remedy=remedy)
+    names = [found.catalog or "", *(found.namespace or []), found.name]
+    with unmanageable(table, expected="a table that Spark can describe", remedy="see to that first"):
+        provider = _details(spark, quoted(*names)).get("Provider", "nothing").lower()
+    if provider == _ICEBERG:
+        remedy = "add partition fields with ALTER TABLE … ADD PARTITION FIELD"
+        raise Unmanageable(table, expected="a table that is not Iceberg's yet", found="one that is", remedy=remedy)
+    if found.catalog != SESSION_CATALOG or provider not in _PROVIDERS:
+        expected = f"a table of {SESSION_CATALOG} USING {', '.join(_PROVIDERS[:-1])} or {_PROVIDERS[-1]}"
+        found_there = f"one of {found.catalog} USING {provider}"
+        raise Unmanageable(table, expected=expected, found=found_there, remedy=_COPY)
+    return found
+
+
+def _details(spark: SparkSession, name: str) -> Mapping[str, str]:
+    rows = [(row.col_name, row.data_type) for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()]
+    # Of a column that somebody called so there is nothing behind the last one.
+    heading = max(number for number, (name, _) in enumerate(rows) if name == _DETAILS)
+    return dict(rows[heading + 1 :])
+
+
+def _columns(kind: StructType, above: Path = ()) -> Iterator[tuple[Path, str]]:
+    for field in kind.fields:
+        path = (*above, field.name)
+        yield path, field.dataType.simpleString()
+        if isinstance(field.dataType, StructType):
+            yield from _columns(field.dataType, path)
+
+
+def _check_times(table: str, provider: str, columns: Mapping[Path, str]) -> None:
+    """Refuse times in ORC, which Iceberg can't read as Spark writes them.
+
+    Raises:
+        Unmanageable: a column is, or holds, a time.
+    """
+    times = [".".join(path) for path, kind in columns.items() if len(path) == 1 and "timestamp" in kind]
+    if provider == "orc" and times:
+        found = f"ORC with {', '.join(times)}: Iceberg can't read a time in the ORC that Spark writes"
+        raise Unmanageable(table, expected="columns that Iceberg can read from its files", found=found, remedy=_COPY)
