@@ -67,7 +67,7 @@ def manage(
         raise Unmanageable(table, expected=expected, found=str(unfit), remedy="correct them all") from unfit
     files = _made(spark, target, properties or {})
     _check_files(target, found, files)
-    _finish(spark, target, added, rewrite=rewrite, drop_backup=drop_backup)
+    finish(spark, target, added, rewrite=rewrite, drop_backup=drop_backup)
     return managed(spark, target.name, files, None if drop_backup else target.backup)
 
 
@@ -104,7 +104,7 @@ def _check_files(target: Target, found: Existing, files: int) -> None:
         raise HalfManaged(target.asked, expected=expected, found=at_hand, remedy=remedy)
 
 
-def _finish(spark: SparkSession, target: Target, added: Sequence[Field], *, rewrite: bool, drop_backup: bool) -> None:
+def finish(spark: SparkSession, target: Target, added: Sequence[Field], *, rewrite: bool, drop_backup: bool) -> None:
     """Do what Iceberg's procedure does not.
 
     Raises:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
+
+_NEEDLESS: Final = re.compile(r"(?<![^.])`([A-Za-z]\w*)`(?![^.])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,13 @@ def managed(spark: SparkSession, name: str, data_files: int, backup: str | None)
     plan: Any = spark.table(name)._jdf.queryExecution().analyzed()  # noqa: SLF001 - there is no other way to it
     table = plan.collectLeaves().head().table().table()
     location = str(table.operations().current().metadataFileLocation())
-    return Managed(name, str(table.location()), location, data_files, tuple(_fields(table)), backup)
+    kept = None if backup is None else _plain(backup)
+    return Managed(_plain(name), str(table.location()), location, data_files, tuple(_fields(table)), kept)
+
+
+def _plain(name: str) -> str:
+    """A name without the backquotes that it can do without."""
+    return _NEEDLESS.sub(r"\1", name)
 
 
 def _fields(table: Any) -> Iterator[str]:  # noqa: ANN401 - of the JVM

@@ -132,7 +132,7 @@ def _field(column: str, text: str, columns: Mapping[Path, str], partitioned: Col
     transform = parsed(text)
     names = fitting(columns[path])
     if transform.name not in names:
-        raise ValueError(f"{columns[path]} takes {choices(names) if names else 'none'}")
+        raise ValueError(f"{columns[path]} takes {choices(names)}" if names else f"no transform fits {columns[path]}")
     taken = {_dotted(other) for other in columns if other != path}
     usual = f"{_dotted(path)}{transform.suffix()}"
     name = next(name for name in chain([usual], (f"{usual}_{number}" for number in count(1))) if name not in taken)
