@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -22,8 +23,9 @@ from sfn.spark.managing.mapping import Field
 from sfn.spark.managing.refusals import HalfManaged, Unmanageable
 from sfn.spark.managing.surroundings import check_session
 from sfn.spark.managing.target import Target
-from sfn.spark.managing.transforms import Transform
+from sfn.spark.managing.transforms import FITTING, Transform, choices
 from tests.spark.beside import published
+from tests.spark.rows_read import rows_read
 from tests.spark.telling import refusal
 
 COLUMNS: Final = "id INT, order_ts TIMESTAMP, customer_id BIGINT, place STRUCT<city: STRING>, region STRING"
@@ -31,6 +33,7 @@ ROWS: Final = (
     "(1, TIMESTAMP'2026-01-01 10:00:00', 11, named_struct('city', 'Ulm'), 'north'), "
     "(2, TIMESTAMP'2026-02-01 10:00:00', 12, NULL, 'so/u th'), (3, NULL, NULL, named_struct('city', NULL), 'north')"
 )
+PAGE: Final = Path(__file__).parents[2] / "service" / "READING.md"
 MAPPINGS: Final = "order_ts=days, customer_id=bucket[8]"
 HTML: Final = re.compile(r"<tr><th>([^<]*)</th><td>([^<]*)</td></tr>")
 
@@ -121,8 +124,9 @@ def test_in_place_rows_and_files_stay_and_new_ones_are_partitioned(
         (path,) = (path for path in new if "/data/" in path)
         assert "/region=north/order_ts_day=2026-04-01/customer_id_bucket_8=" in path
         directory = published(client, "managing.orders")
-    for engine in ("iceberg", "sfn", "auto"):
-        assert sorted(sfn.spark.read(spark, directory, engine=engine).collect()) == rows(own, "managing.orders")
+    now = rows(own, "managing.orders")
+    assert sorted(sfn.spark.read(spark, directory, engine="iceberg").collect()) == now
+    assert sorted(row["id"] for row in rows_read(directory)) == [row.id for row in now]
     text = refusal(NotSupported, lambda: sfn.spark.read(spark, directory, engine="files"))
     assert "found a file without field ids, which a name mapping is for; engine='iceberg' reads" in text
 
@@ -175,7 +179,12 @@ def test_what_can_not_come_under_management_is_told(
     make("t")
     make("backed")
     make("backed_backup_")
-    make("timely", using="orc", columns="id INT, at ARRAY<TIMESTAMP>", rows="(1, NULL)")
+    make(
+        "timely",
+        using="orc",
+        columns="id INT, at ARRAY<TIMESTAMP>, other STRUCT<timestamp: INT>",
+        rows="(1, NULL, NULL)",
+    )
     make("texts", using="json")
     spark.sql("CREATE VIEW managing.v AS SELECT 1 AS id")
     own.sql("CREATE TEMPORARY VIEW shortly AS SELECT 1 AS id")
@@ -189,7 +198,7 @@ def test_what_can_not_come_under_management_is_told(
     assert told("shortly").endswith("found a temporary view; take the table that it reads")
     assert "expected a table that is not Iceberg's yet, found one that is; add partition" in told("lake.managing.there")
     assert "USING parquet, orc or avro, found one of spark_catalog USING json; copy it" in told("managing.texts")
-    assert "found ORC with at: Iceberg can't read a time in the ORC" in told("managing.timely")
+    assert "found at in orc, where Iceberg can't read such times as Spark writes them" in told("managing.timely")
     assert "(MANAGED); give snapshot_as and rewrite=True, or make it anew with LOCATION" in told("managing.moved")
     assert "expected no table `spark_catalog`.`managing`.`backed_backup_` yet" in told("managing.backed")
     text = told("managing.t", "ordr_ts=days, id=hours, region=explode")
@@ -227,7 +236,7 @@ def test_a_session_without_icebergs_extensions_is_told(spark: SparkSession) -> N
         return SimpleNamespace(version=spark.version, _jvm=spark._jvm, conf=conf)  # noqa: SLF001 - the real one
 
     for found in ("", "org.example.Extensions"):
-        text = refusal(NotInstalled, lambda found=found: check_session(session(found)))
+        text = refusal(NotInstalled, partial(check_session, session(found)))
         assert text.endswith(
             "; start the session with spark.sql.extensions="
             "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions, which it takes only then"
@@ -285,3 +294,21 @@ def test_what_is_half_done_is_told_with_the_way_on_and_back(own: SparkSession, m
     lost = [Field(("gone",), Transform("day")), Field(("customer_id",), Transform("bucket", 8))]
     with pytest.raises(HalfManaged, match=r"Cannot find field 'gone'.*; run ALTER TABLE .* days\(`gone`\), ALTER .*"):
         finish(own, target, lost, rewrite=False, drop_backup=False)
+
+
+def test_the_pages_example_does_what_it_says(own: SparkSession, make: Make) -> None:
+    make("legacy_orders")
+    make("legacy_returns")
+    (block,) = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {"sfn": sfn, "spark": own}
+    exec(block.replace("sales.", "managing."), names)  # noqa: S102 - it is ours
+    assert names["orders"].partition_fields == ("order_ts=day", "customer_id=bucket[8]")
+    assert names["tried"].table == "lake.managing.returns"
+    assert rows(own, "managing.legacy_returns") == rows(own, "lake.managing.returns")
+
+
+def test_the_page_names_what_fits() -> None:
+    told = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (`.*)\|$", PAGE.read_text(), re.MULTILINE)
+    found = {kind: re.findall(r"`([^`]+)`", takes) for kinds, takes in told for kind in re.findall(r"`(\w+)`", kinds)}
+    known = {kind: {choices([name]) for name in names} for kind, names in FITTING.items()}
+    assert {kind: set(takes) for kind, takes in found.items() if kind in known} == known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.spark.managing.mapping import Told, Unfit, fields
+from sfn.spark.managing.mapping import Path, Told, Unfit, fields
 
 COLUMNS = {
     ("order_ts",): "timestamp",
@@ -116,7 +116,7 @@ def test_all_are_told_at_once() -> None:
 
 
 def test_columns_that_differ_in_case_alone_are_named_as_they_are() -> None:
-    columns = {("At",): "date", ("AT",): "date"}
+    columns: dict[Path, str] = {("At",): "date", ("AT",): "date"}
     assert [field.sql for field in fields("At=day", columns)] == ["days(`At`)"]
     with pytest.raises(Unfit, match="no such column"):
         fields("at=day", columns)

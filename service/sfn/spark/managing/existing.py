@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.catalog import Table
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from sfn.spark.managing.mapping import Path, quoted
 from sfn.spark.managing.refusals import FOREIGN, Unmanageable, unmanageable
@@ -16,6 +17,9 @@ from sfn.spark.managing.refusals import FOREIGN, Unmanageable, unmanageable
 SESSION_CATALOG: Final = "spark_catalog"
 
 _PROVIDERS: Final = ("parquet", "orc", "avro")
+_UNREADABLE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {"orc": frozenset({"timestamp", "timestamp_ntz"}), "avro": frozenset({"timestamp_ntz"})}
+)
 _DETAILS: Final = "# Detailed Table Information"
 _ICEBERG: Final = "iceberg"
 _COPY: Final = "copy it: CREATE TABLE … USING iceberg AS SELECT …"
@@ -62,10 +66,9 @@ def existing(spark: SparkSession, table: str) -> Existing:
         files = len(rows._jdf.inputFiles())  # noqa: SLF001 - there they are counted: a list of them would come over here
         partitioned = [column.name for column in spark.catalog.listColumns(full) if column.isPartition]
         details = _details(spark, full)
-    columns = dict(_columns(rows.schema))
-    _check_times(table, details["Provider"].lower(), columns)
+    _check_times(table, details["Provider"].lower(), rows.schema)
     is_managed = details["Type"] == "MANAGED"
-    return Existing(database, name, details["Location"], is_managed, columns, partitioned, files)
+    return Existing(database, name, details["Location"], is_managed, dict(_columns(rows.schema)), partitioned, files)
 
 
 def exists(spark: SparkSession, name: str) -> bool:
@@ -119,13 +122,29 @@ def _columns(kind: StructType, above: Path = ()) -> Iterator[tuple[Path, str]]:
             yield from _columns(field.dataType, path)
 
 
-def _check_times(table: str, provider: str, columns: Mapping[Path, str]) -> None:
-    """Refuse times in ORC, which Iceberg can't read as Spark writes them.
+def _check_times(table: str, provider: str, schema: StructType) -> None:
+    """Refuse times that Iceberg can't read as Spark writes them.
 
     Raises:
-        Unmanageable: a column is, or holds, a time.
+        Unmanageable: a column is one, or holds one.
     """
-    times = [".".join(path) for path, kind in columns.items() if len(path) == 1 and "timestamp" in kind]
-    if provider == "orc" and times:
-        found = f"ORC with {', '.join(times)}: Iceberg can't read a time in the ORC that Spark writes"
+    unreadable = _UNREADABLE.get(provider, frozenset())
+    if times := [field.name for field in schema.fields if not unreadable.isdisjoint(_kinds(field.dataType))]:
+        found = f"{', '.join(times)} in {provider}, where Iceberg can't read such times as Spark writes them"
         raise Unmanageable(table, expected="columns that Iceberg can read from its files", found=found, remedy=_COPY)
+
+
+def _kinds(kind: DataType) -> Iterator[str]:
+    """A type's name, and those of all types in it."""
+    yield kind.typeName()
+    match kind:
+        case StructType():
+            inner = [field.dataType for field in kind.fields]
+        case ArrayType():
+            inner = [kind.elementType]
+        case MapType():
+            inner = [kind.keyType, kind.valueType]
+        case _:
+            inner = []
+    for one in inner:
+        yield from _kinds(one)

@@ -23,7 +23,7 @@ _SHORT: Final[Mapping[str, str]] = MappingProxyType({"truncate": "trunc"})
 _WRITTEN: Final = re.compile(r"(\w+)\s*(?:\[\s*(.*?)\s*\])?")
 _CUT: Final = (IDENTITY, "truncate", "bucket")
 _CLOCK: Final = (IDENTITY, "bucket", *TIMES)
-_FITTING: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
+FITTING: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
         "boolean": (IDENTITY,),
         "tinyint": _CUT,
@@ -34,14 +34,13 @@ _FITTING: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
         "double": (IDENTITY,),
         "decimal": _CUT,
         "string": _CUT,
-        "char": _CUT,
-        "varchar": _CUT,
         "binary": _CUT,
         "date": _CLOCK[:-1],
         "timestamp": _CLOCK,
         "timestamp_ntz": _CLOCK,
     }
 )
+"""The transforms of a column of a type, which is called as Spark calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +74,9 @@ class Transform:
 
 
 def fitting(kind: str) -> Sequence[str]:
-    """The names of those that fit a type, which is called as Spark calls it."""
+    """The names of those that fit a type, such as `decimal(9,2)`."""
     found = re.match(r"\w+", kind)
-    return () if found is None else _FITTING.get(found[0], ())
+    return () if found is None else FITTING.get(found[0], ())
 
 
 def choices(names: Sequence[str] = _NAMES) -> str:
