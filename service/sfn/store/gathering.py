@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
-
-import anyio
 
 T = TypeVar("T")
 
@@ -30,7 +29,7 @@ class Gatherer(Generic[T]):
         self._is_reading = False
 
     async def read(self, keys: Sequence[str]) -> list[T]:
-        """What lies at these keys.
+        """What lies at these keys, one at least.
 
         Raises:
             Exception: the first that there was, of these keys or of reading at all.
@@ -39,8 +38,8 @@ class Gatherer(Generic[T]):
         self._asked.append(mine)
         while not mine.found:
             if self._is_reading:
-                await mine.turn.wait()
-                mine.turn = anyio.Event()
+                mine.turn = asyncio.get_running_loop().create_future()
+                await mine.turn
             else:
                 await self._read()
         found: list[T] = []
@@ -51,7 +50,7 @@ class Gatherer(Generic[T]):
         return found
 
     async def _read(self) -> None:
-        """Read for all who wait, and let one of those who have come meanwhile read next."""
+        """Read for all who wait, and let the first of those who have come meanwhile read next."""
         asked, self._asked, self._is_reading = self._asked, [], True
         try:
             found = iter(await self._read_all([key for one in asked for key in one.keys]))
@@ -65,7 +64,7 @@ class Gatherer(Generic[T]):
             # Whoever read for all may have been cancelled.
             self._asked[:0] = [one for one in asked if not one.found]
             for one in (*asked, *self._asked[:1]):
-                one.turn.set()
+                one.wake()
 
 
 @dataclass(slots=True)
@@ -75,9 +74,14 @@ class _Asked(Generic[T]):
     Attributes:
         keys: what about, at least one.
         found: the answer, once there is one.
-        turn: set when there is an answer, or when it is theirs to read for all.
+        turn: done when there is an answer, or when it is theirs to read for all; None while they do not wait.
     """
 
     keys: Sequence[str]
-    found: list[T | Exception] = field(default_factory=list)
-    turn: anyio.Event = field(default_factory=anyio.Event)
+    found: Sequence[T | Exception] = ()
+    turn: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """Have them look again."""
+        if self.turn is not None and not self.turn.done():
+            self.turn.set_result(None)
