@@ -115,11 +115,12 @@ def test_a_run_that_was_ended_goes_on_where_it_was(spark: SparkSession, audited:
     with pytest.raises(Killed):
         audit(spark, replace(audited.order, slices=8), None, half)
     done = sfn.read(audited.folder / "report").num_rows
-    before = audited.catalog.asked()["loads"]
-    assert 0 < done <= before < TABLES
+    assert 0 < done < TABLES
     rest = run(spark, audited.order)
     assert rest.went_on >= 4
-    assert audited.catalog.asked()["loads"] - before == TABLES - done
+    assert rest.states == {"current": TABLES - done}
+    # What was under way when it was ended was in vain.
+    assert audited.catalog.asked()["loads"] <= 1.6 * TABLES
     assert [row[1] for row in audited.rows()] == ["current"] * TABLES
     assert len({row[0] for row in audited.rows()}) == TABLES
 

@@ -19,7 +19,8 @@ DRIVER = [PACKAGE / "inbox" / "postgres" / "driver.py"]
 NATS = sorted(PACKAGE.glob("receiver/pull/nats/*.py"))
 LIBRARY = sorted(PACKAGE.glob("catalog/library/*.py"))
 SPARK = [*PACKAGE.glob("spark/**/*.py"), *PACKAGE.parent.glob("pyspark_sfn*.py")]
-TABLES = [PACKAGE / "reader" / f"{name}.py" for name in ("avro", "fileio", "table", "walk")]
+READERS = [PACKAGE / "reader" / f"{name}.py" for name in ("avro", "fileio", "table", "walk")]
+TABLES = [*READERS, *sorted(PACKAGE.glob("report/*.py"))]
 CLOUDS = {
     "s3": ([PACKAGE / "aws.py", *sorted(PACKAGE.glob("store/s3/*.py"))], "botocore"),
     "azure": (sorted(PACKAGE.glob("store/azure/*.py")), "azure"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -104,12 +105,8 @@ def run(asked: Asked) -> Told:
     teller = Teller(voices(asked.flags, catalogs, asked.sender)) if asked.hints else None
     # What the adapters log would stand among what the command prints.
     telemetry.configure("error", "console")
-    spark = _session(asked.master)
-    try:
-        with progress("slices", None) as moved:
-            found = audit(spark, order, teller, moved)
-    finally:
-        spark.stop()
+    with _session(asked.master) as spark, progress("slices", None) as moved:
+        found = audit(spark, order, teller, moved)
     return _told(found, order, teller or Teller({}))
 
 
@@ -123,14 +120,23 @@ def _catalogs(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]:
     return chosen
 
 
-def _session(master: str | None) -> SparkSession:
-    """The session that spark-submit made, or one of this machine's own."""
+@contextmanager
+def _session(master: str | None) -> Iterator[SparkSession]:
+    """The session that there is, as a notebook's, or one for this run, as spark-submit says or on this machine."""
+    there = SparkSession.getActiveSession()
+    if there is not None:
+        yield there
+        return
     builder = SparkSession.builder.appName("sfn audit")
     if master is not None:
         builder = builder.master(master)
     elif SparkConf().get("spark.master") is None:
         builder = builder.master(_EVERYWHERE)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _told(found: Found, order: Order, teller: Teller) -> Told:

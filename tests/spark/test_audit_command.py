@@ -1,0 +1,102 @@
+"""The audit as it is typed, with the service that it tells of what differs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sfn.cli import app as sfn
+from sfn.spark.audit.__main__ import app
+from tests.bench import many, servers
+from tests.bench.many import Many
+from tests.bench.servers import CATALOG, Setting
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+TABLES = 40
+WITHIN = 30.0
+
+
+@pytest.fixture(name="made")
+def fixture_made(tmp_path: Path) -> Many:
+    (tmp_path / "lake").mkdir()
+    return Many(tmp_path / "lake", TABLES)
+
+
+def typed(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(name="configuration")
+def fixture_configuration(tmp_path: Path, made: Many) -> Iterator[Path]:
+    """Of a catalog, and of the service, which runs."""
+    with (
+        many.running(tmp_path / "catalog", made) as catalog,
+        servers.service(Setting(tmp_path / "service", catalog.uri, made.warehouse)) as running,
+    ):
+        file = tmp_path / "service" / "sfn.toml"
+        file.write_text(file.read_text().replace("port = 0", f"port = {running.url.rpartition(':')[2]}"))
+        yield file
+
+
+def test_a_catalog_without_files_gets_them_and_the_next_run_finds_nothing(
+    configuration: Path, tmp_path: Path, made: Many
+) -> None:
+    report = tmp_path / "report"
+    command = ("--config", configuration, "--report", report, "--slices", 2)
+    first = typed(*command, "--json")
+    assert first.exit_code == 0, first.output
+    told = json.loads(first.stdout)
+    assert (told["states"], told["hints"]) == ({"missing": TABLES}, TABLES)
+    give_up_at = time.monotonic() + WITHIN
+    files = [made.publish(namespace, name, None) for namespace, name in made.all()]
+    while not all(file.exists() for file in files) and time.monotonic() < give_up_at:
+        time.sleep(0.1)
+    second = typed(*command)
+    assert second.exit_code == 0, second.output
+    assert f"{TABLES} rows; {TABLES} unchanged" in second.stdout
+    shown = CliRunner().invoke(sfn, ["report", str(report), "--json"])
+    trend = json.loads(shown.stdout)["trend"]
+    assert [(one["tables"], one["differing"]) for one in trend] == [(TABLES, TABLES), (TABLES, 0)]
+    assert "current" in CliRunner().invoke(sfn, ["report", str(report)]).stdout
+
+
+def test_a_service_that_is_away_is_said_and_the_report_is_whole(tmp_path: Path, made: Many) -> None:
+    with many.running(tmp_path / "catalog", made) as catalog:
+        file = Setting(tmp_path / "service", catalog.uri, made.warehouse).write()
+        away = typed("--config", file, "--report", tmp_path / "report", "--url", "http://127.0.0.1:9", "--slices", 2)
+    assert away.exit_code == 1
+    assert f"it was not told of {TABLES}: http://127.0.0.1:9: expected a running service" in away.stdout
+    shown = json.loads(CliRunner().invoke(sfn, ["report", str(tmp_path / "report"), "--json"]).stdout)
+    assert (shown["is_whole"], shown["states"]) == (True, {CATALOG: {"missing": TABLES}})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--slices", "3"), "--slices: expected a power of two up to 65536, found 3"),
+        (("--catalog", "lak"), "lake"),
+        (("--report", "nowhere:ops.audit"), "--report: expected a configured catalog before the colon (lake)"),
+        (("--report", "lake:audit"), "--report: expected a namespace and a name behind the colon"),
+        (("--sender", "nobody"), "--sender: expected a configured sender (bench), found nobody"),
+    ],
+)
+def test_what_is_typed_wrongly_is_said_before_anything_runs(
+    tmp_path: Path, made: Many, words: tuple[str, ...], said: str
+) -> None:
+    file = Setting(tmp_path / "service", "http://127.0.0.1:9", made.warehouse).write()
+    found = typed("--config", file, "--report", tmp_path / "report", *words)
+    assert found.exit_code == 2
+    assert said in found.stderr
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_report_that_is_not_there_is_said(tmp_path: Path) -> None:
+    found = CliRunner().invoke(sfn, ["report", str(tmp_path)])
+    assert found.exit_code == 1
+    assert "expected a report, found none; write one: python -m sfn.spark.audit" in found.stderr
