@@ -24,6 +24,7 @@ COMMANDS = [
     ("healthcheck",),
     ("notify",),
     ("reconcile",),
+    ("report",),
     ("dead-letters",),
     ("dead-letters", "list"),
     ("dead-letters", "show"),
@@ -33,7 +34,9 @@ COMMANDS = [
     ("adopt",),
     ("retire",),
 ]
-WITHOUT_SERVICE = {"serve", "check", "demo", "facade", "resolve", "history", "inspect", "verify", "healthcheck"}
+WITHOUT_SERVICE = {
+    *("serve", "check", "demo", "facade", "resolve", "history", "inspect", "verify", "report", "healthcheck"),
+}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -36,12 +36,16 @@ class Gatherer(Generic[T]):
         """
         mine = _Asked[T](keys)
         self._asked.append(mine)
-        while not mine.found:
-            if self._is_reading:
-                mine.turn = asyncio.get_running_loop().create_future()
-                await mine.turn
-            else:
-                await self._read()
+        try:
+            while not mine.found:
+                if self._is_reading:
+                    mine.turn = asyncio.get_running_loop().create_future()
+                    await mine.turn
+                else:
+                    await self._read()
+        finally:
+            if not mine.found:
+                self._leave(mine)
         found: list[T] = []
         for one in mine.found:
             if isinstance(one, Exception):
@@ -61,9 +65,15 @@ class Gatherer(Generic[T]):
                 one.found = [error]
         finally:
             self._is_reading = False
-            # Whoever read for all may have been cancelled.
             self._asked[:0] = [one for one in asked if not one.found]
             for one in (*asked, *self._asked[:1]):
+                one.wake()
+
+    def _leave(self, cancelled: _Asked[T]) -> None:
+        """Ask no more; it may have been theirs to read for all."""
+        self._asked = [one for one in self._asked if one is not cancelled]
+        if not self._is_reading:
+            for one in self._asked[:1]:
                 one.wake()
 
 

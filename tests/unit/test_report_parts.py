@@ -1,0 +1,194 @@
+"""What an audit is made of: slices, paces, trials, and the rows that tell of lag."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from sfn.errors import Permanent, Scope, Transient
+from sfn.pointer.document import Document, State
+from sfn.pointer.site import Site
+from sfn.publish.comparison import Compared, Difference, Kind
+from sfn.publish.own import File, Own
+from sfn.report.columns import Standing
+from sfn.report.entries import Run
+from sfn.report.pace import Pace
+from sfn.report.slices import earlier, is_number, slice_of
+from sfn.report.trials import TRIES, Trials
+from sfn.words import Held, Loaded, Missing, NotModified, Table, TableName, Unwritten
+from sfn.work.examination import Examined
+from sfn.work.feed import Feed
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+NAME = TableName("prod", ("sales.eu",), "orders")
+RUN = Run("20261122T120000000Z", NOW, 8)
+HOUR = 3_600_000
+NOON = int(NOW.timestamp() * 1_000)
+
+
+def pointer(number: int) -> str:
+    return f"file:///w/t/metadata/{number:05d}-x.metadata.json"
+
+
+def table(version: int = 5, **more: Any) -> Table:  # noqa: ANN401 - any attribute
+    """A commit an hour, the last one an hour ago."""
+    versions = range(1, version)
+    return Table(
+        "u1",
+        "file:///w/t",
+        pointer(version),
+        metadata_log=tuple(map(pointer, versions)),
+        log_times=tuple(NOON - (version + 1 - number) * HOUR for number in versions),
+        last_updated_ms=NOON - HOUR,
+        **more,
+    )
+
+
+def examined(said: int, kind: Kind | None = None, **more: Any) -> Examined:  # noqa: ANN401 - any attribute
+    doc = Document("c1", NAME.namespace, NAME.name, "u1", pointer(said), NOON, NOW - timedelta(hours=2), **more)
+    own = Own(Site("file:///w/t"), "key", (File("key", Held(b"", "t"), doc),))
+    difference = None if kind is None else Difference(NAME, kind, "how")
+    return Examined(Loaded(table(), '"e"'), table(), Compared(own, difference, is_exact=kind is None), difference)
+
+
+@pytest.mark.parametrize("slices", [1, 2, 32])
+@pytest.mark.parametrize("before", [1, 4, 32, 64])
+def test_the_slices_of_an_earlier_run_that_have_the_same_tables(slices: int, before: int) -> None:
+    for number in range(500):
+        identifier = f"ns.t{number}"
+        now, then = slice_of("c", identifier, slices), slice_of("c", identifier, before)
+        assert then in earlier(now, slices, before)
+
+
+def test_tables_are_shared_out_evenly() -> None:
+    counts = Counter(slice_of("c", f"ns.t{number}", 8) for number in range(8_000))
+    assert len(counts) == 8
+    assert max(counts.values()) < 1.2 * min(counts.values())
+
+
+@pytest.mark.parametrize(
+    ("number", "fits"), [(1, True), (32, True), (1 << 16, True), (0, False), (3, False), (1 << 17, False)]
+)
+def test_a_number_of_slices_is_a_power_of_two(number: int, fits: bool) -> None:
+    assert is_number(number) == fits
+
+
+def test_a_table_that_is_current_has_no_lag() -> None:
+    entry = RUN.found(NAME, examined(5), NOW)
+    assert entry is not None
+    assert (entry.state, entry.lag_seconds, entry.commits_behind, entry.etag) == (Standing.CURRENT, 0, 0, '"e"')
+    assert (entry.identifier, entry.sfn_age_seconds, entry.hinted) == ("sales%2Eeu.orders", 7_200, False)
+
+
+def test_lag_is_since_the_first_commit_that_a_file_does_not_know() -> None:
+    entry = RUN.found(NAME, examined(3, Kind.BEHIND), NOW)
+    assert entry is not None
+    assert (entry.state, entry.commits_behind, entry.lag_seconds, entry.hinted) == ("behind", 2, 7_200, True)
+
+
+def test_behind_by_one_it_is_since_the_last_commit() -> None:
+    entry = RUN.found(NAME, examined(4, Kind.BEHIND), NOW)
+    assert entry is not None
+    assert (entry.commits_behind, entry.lag_seconds) == (1, 3_600)
+
+
+@pytest.mark.parametrize("said", [examined(99, Kind.BEHIND), examined(3, Kind.BEHIND, state=State.DROPPED)])
+def test_a_lag_that_nothing_tells_is_none(said: Examined) -> None:
+    entry = RUN.found(NAME, said, NOW)
+    assert entry is not None
+    assert (entry.commits_behind, entry.lag_seconds) == (None, None)
+
+
+def test_states_without_files() -> None:
+    assert RUN.found(NAME, Examined(Missing()), NOW) is None
+    unwritten, left = RUN.found(NAME, Examined(Unwritten()), NOW), table(left_alone="encrypted")
+    assert unwritten is not None
+    assert unwritten.state == Standing.UNWRITTEN
+    alone = RUN.found(NAME, Examined(NotModified(), left), NOW)
+    assert alone is not None
+    assert (alone.state, alone.left_alone, alone.unchanged) == (Standing.LEFT_ALONE, "encrypted", True)
+
+
+async def test_a_pace_is_kept() -> None:
+    pace, began = Pace(100), anyio.current_time()
+    for _ in range(11):
+        await pace.turn()
+    assert anyio.current_time() - began >= 0.1
+
+
+async def test_a_table_s_own_trouble_is_tried_again_and_no_other_suffers() -> None:
+    trials, asked = Trials(0.2), 0
+
+    async def ask() -> None:
+        nonlocal asked
+        asked += 1
+        raise Transient("t", scope=Scope.TABLE, expected="e", found="f")
+
+    with pytest.raises(Transient):
+        await trials.of(ask)
+    assert (asked, trials.given_up) == (TRIES, None)
+
+
+async def test_what_is_permanent_is_tried_once() -> None:
+    trials, asked = Trials(0.2), 0
+
+    async def ask() -> None:
+        nonlocal asked
+        asked += 1
+        raise Permanent("t", scope=Scope.TABLE, expected="e", found="f")
+
+    with pytest.raises(Permanent):
+        await trials.of(ask)
+    assert asked == 1
+
+
+async def test_a_catalog_that_is_away_is_waited_for_once_and_asked_no_more() -> None:
+    trials, asked = Trials(0.25), 0
+
+    async def ask() -> None:
+        nonlocal asked
+        asked += 1
+        raise Transient("c", scope=Scope.CATALOG, expected="e", found="f")
+
+    with pytest.raises(Transient):
+        await trials.of(ask)
+    before = asked
+    assert before > 1
+    with pytest.raises(Transient):
+        await trials.of(ask)
+    assert asked == before
+
+
+async def test_a_catalog_that_comes_back_is_forgiven() -> None:
+    trials, asked = Trials(5), 0
+
+    async def ask() -> int:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            raise Transient("c", scope=Scope.CATALOG, expected="e", found="f")
+        return asked
+
+    assert await trials.of(ask) == 3
+    assert trials.given_up is None
+
+
+async def test_a_feed_gives_all_in_order_and_holds_back_who_finds_too_much() -> None:
+    feed, taken = Feed[int](ahead=2), list[int]()
+
+    async def find() -> None:
+        for number in range(5):
+            await feed.put(number)
+        feed.end()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(find)
+        await anyio.wait_all_tasks_blocked()
+        while (one := await feed.take()) is not None:
+            taken.append(one)
+    assert taken == list(range(5))
+    assert await feed.take() is None
