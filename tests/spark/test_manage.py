@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -21,9 +20,9 @@ from sfn.spark.managing.bringing import finish
 from sfn.spark.managing.managed import Managed
 from sfn.spark.managing.mapping import Field
 from sfn.spark.managing.refusals import HalfManaged, Unmanageable
-from sfn.spark.managing.surroundings import check_session
+from sfn.spark.managing.surroundings import check_extensions, check_session
 from sfn.spark.managing.target import Target
-from sfn.spark.managing.transforms import FITTING, Transform, choices
+from sfn.spark.managing.transforms import Transform
 from tests.spark.beside import published
 from tests.spark.rows_read import rows_read
 from tests.spark.telling import refusal
@@ -176,15 +175,10 @@ def test_what_can_not_come_under_management_is_told(
     def told(table: str, mappings: str = "", session: SparkSession = own, **more: Any) -> str:  # noqa: ANN401 - any
         return refused(lambda: sfn.spark.manage(session, table, mappings, **more))
 
-    make("t")
+    make("t", by="PARTITIONED BY (region)")
     make("backed")
     make("backed_backup_")
-    make(
-        "timely",
-        using="orc",
-        columns="id INT, at ARRAY<TIMESTAMP>, other STRUCT<timestamp: INT>",
-        rows="(1, NULL, NULL)",
-    )
+    make("timely", using="orc", columns="at ARRAY<TIMESTAMP>, other STRUCT<timestamp: INT>", rows="(NULL, NULL)")
     make("texts", using="json")
     spark.sql("CREATE VIEW managing.v AS SELECT 1 AS id")
     own.sql("CREATE TEMPORARY VIEW shortly AS SELECT 1 AS id")
@@ -201,9 +195,10 @@ def test_what_can_not_come_under_management_is_told(
     assert "found at in orc, where Iceberg can't read such times as Spark writes them" in told("managing.timely")
     assert "(MANAGED); give snapshot_as and rewrite=True, or make it anew with LOCATION" in told("managing.moved")
     assert "expected no table `spark_catalog`.`managing`.`backed_backup_` yet" in told("managing.backed")
-    text = told("managing.t", "ordr_ts=days, id=hours, region=explode")
+    text = told("managing.t", "ordr_ts=days, id=hours, region=bucket[4], place.city=explode")
     assert "found ordr_ts=days: no such column, did you mean order_ts?; id=hours: int takes identity," in text
-    assert "region=explode: a mapping is 1-1, identity, or n-1, bucket[N]," in text
+    assert "region=bucket[4]: the table is partitioned by this column already, leave it out or take id, order" in text
+    assert "place.city=explode: a mapping is 1-1, identity, or n-1, bucket[N]," in text
     key = "spark.sql.catalog.spark_catalog"
     text = told("managing.t", session=spark)
     assert "found Spark's own; set " in text
@@ -231,12 +226,8 @@ def test_arguments_that_contradict_each_other_are_told(own: SparkSession, make: 
 
 
 def test_a_session_without_icebergs_extensions_is_told(spark: SparkSession) -> None:
-    def session(extensions: str) -> Any:  # noqa: ANN401 - it has what is asked of a session alone
-        conf = SimpleNamespace(get=lambda *_: extensions)
-        return SimpleNamespace(version=spark.version, _jvm=spark._jvm, conf=conf)  # noqa: SLF001 - the real one
-
     for found in ("", "org.example.Extensions"):
-        text = refusal(NotInstalled, partial(check_session, session(found)))
+        text = refusal(NotInstalled, partial(check_extensions, found))
         assert text.endswith(
             "; start the session with spark.sql.extensions="
             "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions, which it takes only then"
@@ -306,10 +297,3 @@ def test_the_pages_example_does_what_it_says(own: SparkSession, make: Make) -> N
     assert names["orders"].partition_fields == ("order_ts=day", "customer_id=bucket[8]")
     assert names["tried"].table == "lake.managing.returns"
     assert rows(own, "managing.legacy_returns") == rows(own, "lake.managing.returns")
-
-
-def test_the_page_names_what_fits() -> None:
-    told = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (`.*)\|$", PAGE.read_text(), re.MULTILINE)
-    found = {kind: re.findall(r"`([^`]+)`", takes) for kinds, takes in told for kind in re.findall(r"`(\w+)`", kinds)}
-    known = {kind: {choices([name]) for name in names} for kind, names in FITTING.items()}
-    assert {kind: set(takes) for kind, takes in found.items() if kind in known} == known

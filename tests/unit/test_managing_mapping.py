@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path as File
+from typing import Final
+
 import pytest
 
 from sfn.spark.managing.mapping import Path, Told, Unfit, fields
+from sfn.spark.managing.transforms import FITTING, choices
 
 COLUMNS = {
     ("order_ts",): "timestamp",
@@ -25,6 +30,11 @@ COLUMNS = {
     ("region_trunc_2_1",): "string",
 }
 PARTITIONED = ("region_trunc_2",)
+ALREADY = (
+    "the table is partitioned by this column already, leave it out or take order_ts, local_ts, day, customer_id, "
+    "amount, price, paid, region, body, place.city, place.at, order, id, region_trunc_2_1"
+)
+PAGE: Final = File(__file__).parents[2] / "service" / "READING.md"
 WHOLE = "identity, truncate[W] or bucket[N]"
 NONE = "a mapping is 1-1, identity, or n-1, bucket[N], truncate[W], year, month, day or hour, which {} is not"
 
@@ -67,8 +77,8 @@ def test_mappings_make_fields(told: Told, made: list[str]) -> None:
     ("told", "problem"),
     [
         ("ordr_ts=days", "ordr_ts=days: no such column, did you mean order_ts?"),
-        ("region_trunc_2=identity", "the table is partitioned by this column already, leave it out"),
-        ("Region_trunc_2=bucket[4]", "the table is partitioned by this column already, leave it out"),
+        ("region_trunc_2=identity", ALREADY),
+        ("Region_trunc_2=bucket[4]", ALREADY),
         ("region=days", f"region=days: string takes {WHOLE}"),
         ("amount=hour", f"decimal(9,2) takes {WHOLE}"),
         ("body=year", f"binary takes {WHOLE}"),
@@ -115,8 +125,20 @@ def test_all_are_told_at_once() -> None:
     assert [problem.partition(":")[0] for problem in found] == ["ordr_ts=days", "customer_id=hours", "tags=explode"]
 
 
+def test_a_column_that_is_the_only_one_is_just_left_out() -> None:
+    with pytest.raises(Unfit, match=r"leave it out$"):
+        fields("day=day", {("day",): "date"}, ["day"])
+
+
 def test_columns_that_differ_in_case_alone_are_named_as_they_are() -> None:
     columns: dict[Path, str] = {("At",): "date", ("AT",): "date"}
     assert [field.sql for field in fields("At=day", columns)] == ["days(`At`)"]
     with pytest.raises(Unfit, match="no such column"):
         fields("at=day", columns)
+
+
+def test_the_page_names_what_fits() -> None:
+    told = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (`.*)\|$", PAGE.read_text(), re.MULTILINE)
+    found = {kind: re.findall(r"`([^`]+)`", takes) for kinds, takes in told for kind in re.findall(r"`(\w+)`", kinds)}
+    known = {kind: {choices([name]) for name in names} for kind, names in FITTING.items()}
+    assert {kind: set(takes) for kind, takes in found.items() if kind in known} == known

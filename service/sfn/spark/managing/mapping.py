@@ -127,8 +127,11 @@ def _field(column: str, text: str, columns: Mapping[Path, str], partitioned: Col
         ValueError: it is none; the message says why.
     """
     path = _path(column, columns)
-    if path in {(name,) for name in partitioned}:
-        raise ValueError("the table is partitioned by this column already, leave it out")
+    already = {(name,) for name in partitioned}
+    if path in already:
+        others = [_dotted(other) for other, kind in columns.items() if fitting(kind) and other not in already]
+        instead = f" or take {', '.join(others)}" if others else ""
+        raise ValueError(f"the table is partitioned by this column already, leave it out{instead}")
     transform = parsed(text)
     names = fitting(columns[path])
     if transform.name not in names:

@@ -24,7 +24,15 @@ def check_session(spark: SparkSession) -> None:
         NotInstalled: it has no runtime of Iceberg's, or not its extensions of SQL.
     """
     runtime.check(spark, otherwise="")
-    found = spark.conf.get("spark.sql.extensions", "") or ""
+    check_extensions(spark.conf.get("spark.sql.extensions", "") or "")
+
+
+def check_extensions(found: str) -> None:
+    """Refuse extensions of SQL, with commas between, that lack Iceberg's.
+
+    Raises:
+        NotInstalled: they do.
+    """
     if EXTENSIONS not in [name.strip() for name in found.split(",")]:
         raise NotInstalled(
             "Spark",
