@@ -24,7 +24,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars rck spark servers catalog demo tour test coverage lint format simulate fuzz faults bench bench-spark soak lock clean
+.PHONY: help venv jars rck spark servers catalog demo tour test coverage lint format simulate fuzz faults bench bench-spark bench-audit soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -117,6 +117,9 @@ bench: servers ## measure against the goals, into build/bench.json (parts of it:
 
 bench-spark: spark ## measure reads on Spark against the goals, into the same file (less of it: make bench-spark BENCH='--rows 100000 --runs 1')
 	@$(BIN)/python -m tests.bench.spark $(BENCH)
+
+bench-audit: spark ## measure audits of 100,000 tables against the goals, into the same file: twelve minutes (less: make bench-audit BENCH='--tables 5000 --runs 1')
+	@$(BIN)/python -m tests.bench.audit $(BENCH)
 
 soak: venv ## ten minutes of load: memory and files stay bounded (SFN_SOAK_SECONDS for less)
 	@$(BIN)/python -m tests.bench soak --soak-seconds "$${SFN_SOAK_SECONDS:-600}"

@@ -53,10 +53,10 @@ class Run:
             state=state,
         )
 
-    def failed(self, table: TableName, error: Exception, now: datetime) -> Entry:
+    def failed(self, table: TableName, error: Exception | str, now: datetime) -> Entry:
         """The row of a table that could not be looked at."""
         entry = self.entry(table, Standing.UNKNOWN, now)
-        said = str(error) if isinstance(error, SfnError) else f"{type(error).__name__}: {error}"
+        said = str(error) if isinstance(error, SfnError | str) else f"{type(error).__name__}: {error}"
         entry.error = said[:_SHOWN]
         return entry
 

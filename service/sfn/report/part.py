@@ -20,6 +20,7 @@ from sfn.report.pace import Pace, Paced
 from sfn.report.terms import Terms
 from sfn.report.trials import Trials
 from sfn.wiring.looking import Looking, looking
+from sfn.wiring.terms import interest
 from sfn.words import Missing, TableName
 from sfn.work.examination import Examiner
 from sfn.work.sources import Source
@@ -47,8 +48,11 @@ async def audited(
     async with looking(terms.settings) as parts, anyio.create_task_group() as tasks:
         for name, its in by_catalog.items():
             listed = set(its)
-            left = [one for table, one in before.items() if table.catalog == name and table not in listed]
-            if its or left:
+            covers = interest(terms.settings.catalogs[name]).covers
+            left = [table for table in before if table.catalog == name and table not in listed and covers(table)]
+            if (why := terms.away.get(name)) is not None:
+                entries += [terms.run.failed(table, why, clock.now()) for table in left]
+            elif its or left:
                 one = _Catalog(terms, name, parts, before, clock)
                 tasks.start_soon(one.run, its, left, entries)
     return entries
@@ -71,17 +75,16 @@ class _Catalog:
         self._trials = Trials(terms.patience)
         self._reading = anyio.CapacityLimiter(2)
 
-    async def run(self, listed: Sequence[TableName], left: Sequence[Earlier], entries: list[Entry]) -> None:
+    async def run(self, listed: Sequence[TableName], left: Sequence[TableName], entries: list[Entry]) -> None:
         """Look at those that are listed, and at those that were there before and are not any more."""
         try:
             source = await self._trials.of(partial(self._parts.source, self._name))
         except Trouble as trouble:
-            names = [*listed, *(one.name for one in left)]
-            entries += [self._terms.run.failed(name, trouble, self._clock.now()) for name in names]
+            entries += [self._terms.run.failed(table, trouble, self._clock.now()) for table in (*listed, *left)]
             return
         paced = Source(Paced(source.catalog, Pace(self._terms.rate)), source.policy, source.vended)
         examiner = Examiner(paced, self._parts.stores)
-        waiting = iter([*listed, *(one.name for one in left)])
+        waiting = iter([*listed, *left])
 
         async def some() -> None:
             for table in waiting:

@@ -29,6 +29,7 @@ class Terms:
         report: the report's metadata, JSON.
         report_location: where it is.
         before: by slice, the data files of an earlier run.
+        away: catalogs that could not be asked for their namespaces, and why: nothing else is asked of them.
     """
 
     run: Run
@@ -42,3 +43,4 @@ class Terms:
     report: str = field(repr=False)
     report_location: str
     before: Mapping[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    away: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -157,11 +157,17 @@ def _take(found: Found, outcomes: Sequence[Outcome]) -> None:
 def _shared_out(spark: SparkSession, terms: Terms, order: Order, wide: int) -> RDD[Row]:
     """The outcomes of all slices, of which each is had by itself; the listing is shared by all of them."""
     found = anyio.run(_parts, order, terms, backend_options={"use_uvloop": True})
+    terms = replace(terms, away={one.catalog: one.refused for one in found if _is_away(one)})
     schema = "catalog string, namespace array<string>, refused string, withheld boolean"
     rows = [(one.catalog, list(one.namespace), one.refused, one.withheld) for one in found]
     given = spark.createDataFrame(rows, schema).repartition(max(1, min(wide, len(rows))))
     listed = given.mapInArrow(listing(terms), LISTED).repartitionById(terms.run.slices, "slice")
     return listed.mapInArrow(auditing(terms), OUTCOME).rdd
+
+
+def _is_away(part: Part) -> bool:
+    """Whether a catalog as a whole could not be asked, which is another thing than one that may not be listed."""
+    return not part.namespace and bool(part.refused) and not part.withheld
 
 
 async def _parts(order: Order, terms: Terms) -> list[Part]:

@@ -1,0 +1,224 @@
+"""`python -m tests.bench.audit`: very many tables looked at, beside PyIceberg; 1 where a goal is missed.
+
+The catalog is `tests.bench.many`, on this machine, and shares its processors; our files lie on its disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from pyiceberg.catalog import load_catalog
+from rich.console import Console
+
+from sfn.clock import SystemClock
+from tests.bench import many
+from tests.bench.many import Many, Running
+from tests.bench.record import ROOT, Figure, Goal, Record, Run, Unmeasured
+from tests.bench.table import say, shown
+
+TABLES, RUNS, SERIAL = 100_000, 3, 10_000
+"""Of the catalog; paired runs; tables that PyIceberg loads one after the other."""
+CATALOG: Final = "big"
+
+_WIDE = 140
+_WITHIN: Final = 900.0
+"""Seconds for one audit."""
+_TICK: Final = 0.05
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The catalog and its tables.
+
+    Attributes:
+        folder: for all that is written.
+        catalog: its process.
+        configuration: a file that names it.
+    """
+
+    folder: Path
+    catalog: Running
+    configuration: Path
+
+
+def measure(tables: int, runs: int, folder: Path, tell: Say) -> list[Figure]:
+    """Look at all tables in each of the ways, a number of times."""
+    with _lake(tables, folder, tell) as lake:
+        rates = [_rates(lake, number, tell) for number in range(runs)]
+        short = tables < TABLES or runs < RUNS
+        figures = [
+            _figure("reconcile_vs_pyiceberg", rates, "reconcile", "serial", Goal("ratio", ">=", 7), short=short),
+            _figure("spark_audit_vs_pyiceberg", rates, "audit", "serial", Goal("ratio", ">=", 5), short=short),
+            _figure("audit_unchanged_vs_changed", rates, "unchanged", "audit", Goal("ratio", ">=", 1.3), short=short),
+        ]
+        return [*figures, _resumed(lake, tables, tell, short=short), _memory(lake, tables, tell, short=short)]
+
+
+def _figure(name: str, rates: list[dict[str, float]], ours: str, theirs: str, goal: Goal, *, short: bool) -> Figure:
+    return Figure(
+        name=name,
+        unit="tables/s",
+        runs=[Run(one[ours], one[theirs]) for one in rates],
+        compared_with={"serial": "PyIceberg's load_table, one after the other", "audit": "a first audit"}[theirs],
+        goal=goal,
+        short=short,
+    )
+
+
+def _rates(lake: Lake, number: int, tell: Say) -> dict[str, float]:
+    """Tables a second, each way."""
+    made = lake.catalog.many
+    tell(f"run {number + 1}: PyIceberg, one table after the other")
+    serial = _serial(lake)
+    tell(f"run {number + 1}: sfn reconcile --dry-run, {made.tables:,} tables")
+    reconcile = _reconcile(lake)
+    tell(f"run {number + 1}: an audit on Spark")
+    report = lake.folder / f"report-{number}"
+    first = _audit(lake, report)
+    tell(f"run {number + 1}: the same, of tables that are unchanged")
+    second = _audit(lake, report)
+    if second["unchanged"] != made.tables:
+        raise Unmeasured(f"of {made.tables} unchanged tables {second['unchanged']} were taken for such")
+    rates = {"audit": made.tables / first["seconds"], "unchanged": made.tables / second["seconds"]}
+    return {"serial": serial, "reconcile": reconcile, **rates}
+
+
+def _serial(lake: Lake) -> float:
+    catalog = load_catalog(CATALOG, type="rest", uri=lake.catalog.uri)
+    names = [name for name, _ in zip(lake.catalog.many.all(), range(SERIAL), strict=False)]
+    began = time.perf_counter()
+    for name in names:
+        catalog.load_table(name)
+    return len(names) / (time.perf_counter() - began)
+
+
+def _reconcile(lake: Lake) -> float:
+    """All of the command: from its start to its end."""
+    command = [sys.executable, "-m", "sfn", "reconcile", "--dry-run", "--config", str(lake.configuration)]
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WITHIN)
+    took = time.perf_counter() - began
+    if done.returncode != 0:
+        raise Unmeasured(f"sfn reconcile: {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return lake.catalog.many.tables / took
+
+
+def _command(lake: Lake, report: Path) -> list[str]:
+    folder = lake.folder / f"spark-{time.monotonic_ns()}"
+    return [sys.executable, "-m", "tests.bench.auditing", str(lake.configuration), str(report), str(folder)]
+
+
+def _audit(lake: Lake, report: Path) -> Mapping[str, Any]:
+    """One in a process of its own; the time is that of the audit, in a session that is there."""
+    done = subprocess.run(
+        _command(lake, report), capture_output=True, text=True, check=False, timeout=_WITHIN, cwd=ROOT, env=_environ()
+    )
+    if done.returncode != 0:
+        raise Unmeasured(f"the audit ended with {done.returncode}: {done.stderr[-2_000:]}")
+    found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if found["failed"] or found["states"].keys() != {"current"}:
+        raise Unmeasured(f"the audit found {found['states']}, and no rows of {found['failed']}")
+    return found
+
+
+def _environ() -> dict[str, str]:
+    ours = dict(os.environ)  # noqa: TID251 - a child's
+    return {**ours, "PYTHONPATH": os.pathsep.join(path for path in (str(ROOT), ours.get("PYTHONPATH")) if path)}
+
+
+def _resumed(lake: Lake, tables: int, tell: Say, *, short: bool) -> Figure:
+    """How many of all tables are loaded once more, where a run is killed at half."""
+    tell("an audit that is killed at half")
+    report, before = lake.folder / "killed", lake.catalog.asked()["loads"]
+    with (lake.folder / "killed.log").open("wb") as log:
+        process = subprocess.Popen(
+            _command(lake, report), stdout=log, stderr=log, cwd=ROOT, env=_environ(), start_new_session=True
+        )
+        while lake.catalog.asked()["loads"] - before < tables / 2:
+            if process.poll() is not None:
+                raise Unmeasured(f"it ended with {process.returncode} before it was killed")
+            time.sleep(_TICK)
+        os.killpg(process.pid, 9)
+        process.wait()
+    time.sleep(1)
+    killed = lake.catalog.asked()["loads"]
+    tell("and the next one, which goes on with it")
+    found = _audit(lake, report)
+    again = (lake.catalog.asked()["loads"] - killed) / tables
+    note = f"killed with {(killed - before) / tables:.0%} loaded; {found['went_on']} slices were in the report"
+    goal = Goal("value", "<=", 0.6)
+    return Figure(name="audit_resumed_loads", unit="of all", runs=[Run(again)], goal=goal, short=short, note=note)
+
+
+def _memory(lake: Lake, tables: int, tell: Say, *, short: bool) -> Figure:
+    """How much more memory the driver takes for ten times as many tables."""
+    tell("an audit of a tenth of the tables")
+    fewer = Many(lake.catalog.many.warehouse, tables // 10)
+    with many.running(lake.folder / "fewer", fewer) as catalog:
+        part = Lake(lake.folder, catalog, _configured(lake.folder / "fewer.toml", catalog))
+        least = _audit(part, lake.folder / "report-of-fewer")["rss"]
+    tell("and once more of all")
+    most = _audit(lake, lake.folder / "report-of-all")["rss"]
+    return Figure(
+        name="audit_driver_rss",
+        unit="MB more",
+        runs=[Run((most - least) / 2**20)],
+        goal=Goal("value", "<", 50),
+        short=short,
+        note=f"{least >> 20} MB at {tables // 10:,} tables, {most >> 20} MB at {tables:,}: the driver's Python",
+    )
+
+
+@contextmanager
+def _lake(tables: int, folder: Path, tell: Say) -> Iterator[Lake]:
+    made = Many(folder / "lake", tables)
+    tell(f"{tables:,} tables with their files")
+    for namespace, name in made.all():
+        made.publish(namespace, name, made.document(namespace, name, CATALOG))
+    with many.running(folder / "catalog", made) as catalog:
+        yield Lake(folder, catalog, _configured(folder / "sfn.toml", catalog))
+
+
+def _configured(file: Path, catalog: Running) -> Path:
+    stores = f'[stores.lake]\nprefix = "{catalog.many.warehouse}"\n'
+    file.write_text(f'[catalogs.{CATALOG}]\nuri = "{catalog.uri}"\ncatalog_id = "{CATALOG}"\n\n{stores}')
+    return file
+
+
+def main() -> int:
+    """Measure, print a table, keep the figures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.audit", formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--tables", type=int, default=TABLES, help="of the catalog")
+    parser.add_argument("--runs", type=int, default=RUNS, help="paired runs")
+    parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")
+    parser.add_argument("--folder", type=Path, help="the disk to measure on; by default that of temporary files")
+    chosen = parser.parse_args()
+    with TemporaryDirectory(dir=chosen.folder) as folder:
+        try:
+            figures = measure(chosen.tables, chosen.runs, Path(folder), say)
+        except Unmeasured as error:
+            say(f"{error}\n")
+            return 1
+    say("")
+    Record(chosen.record, SystemClock()).add(figures)
+    shown(figures, Console(width=None if sys.stdout.isatty() else _WIDE))
+    return any(figure.kept is False and not figure.short for figure in figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
