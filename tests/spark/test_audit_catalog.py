@@ -13,7 +13,7 @@ from sfn.settings import load
 from sfn.spark.audit.job import Order, audit
 from tests.spark.beside import published
 
-NAMESPACE = "audited"
+NAMESPACE, OWNER = "audited", "0123456789abcdef0123456789abcdef"
 
 
 @pytest.fixture(name="order", scope="module")
@@ -32,7 +32,7 @@ def fixture_order(spark: SparkSession, catalog: RestCatalogServer, tmp_path_fact
             file.unlink()
     configuration = tmp_path_factory.mktemp("audit") / "sfn.toml"
     configuration.write_text(
-        f'[catalogs.prod]\nuri = "{catalog.uri}"\ncatalog_id = "0123456789abcdef0123456789abcdef"\ninclude = ["{NAMESPACE}.*"]\n\n'
+        f'[catalogs.prod]\nuri = "{catalog.uri}"\ncatalog_id = "{OWNER}"\ninclude = ["{NAMESPACE}.*"]\n\n'
         f'[stores.lake]\nprefix = "{Path(directories[0]).parents[1]}"\n'
     )
     settings = load(configuration, {})

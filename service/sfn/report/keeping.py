@@ -4,38 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
 
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from sfn.report.columns import RUN
 from sfn.report.runs import Written, runs
 
-TRIES: Final = 5
-"""Commits that others may come before."""
-
 
 def commit(table: Table, run: Written, numbers: Sequence[int], files: Sequence[DataFile]) -> None:
-    """Add what some slices found, which are done with it.
+    """Add what some slices found, which are done with it. PyIceberg tries again where others commit meanwhile.
 
     Raises:
         CommitFailedException: others committed again and again.
     """
     summary = run.summary(numbers)
-    for left in reversed(range(TRIES)):
-        try:
-            _append(table, summary, files)
-        except CommitFailedException:
-            if not left:
-                raise
-            table.refresh()
-        else:
-            return
-
-
-def _append(table: Table, summary: dict[str, str], files: Sequence[DataFile]) -> None:
     with table.transaction() as transaction, transaction.update_snapshot(summary).merge_append() as append:
         for file in files:
             append.append_data_file(file)

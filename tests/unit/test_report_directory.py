@@ -1,0 +1,155 @@
+"""A report in a directory: its SFN file is its catalog, and what is no report of ours is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import load_file_io
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField
+
+import sfn
+from sfn.errors import SfnError
+from sfn.pointer import document
+from sfn.report import earlier, keeping, opening, runs
+from sfn.report.columns import PARTITIONS, SCHEMA, Entry, Standing
+from sfn.report.directory import Directory
+from sfn.report.opening import Place
+from sfn.report.writing import written
+from sfn.settings import Settings
+from sfn.words import TableName
+
+AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+@pytest.fixture(name="place")
+def fixture_place(tmp_path: Path) -> Place:
+    return opening.place(str(tmp_path / "report"), Settings(), {})
+
+
+def reported(table: Table, slices: int = 2, at: datetime = AT) -> runs.Written:
+    """One run of ten tables, written."""
+    run = runs.begun(at, slices, ("prod",), runs.runs(table), deep=False)
+    entries = [run.run.entry(TableName("prod", ("ns",), f"t{number}"), Standing.CURRENT, at) for number in range(10)]
+    for number in range(slices):
+        write(table, run, number, [entry for entry in entries if entry.slice == number])
+    return run
+
+
+def write(table: Table, run: runs.Written, number: int, entries: list[Entry]) -> None:
+    file = written(table.metadata.model_dump_json(), {}, number, entries)
+    keeping.commit(table, run, [number], [] if file is None else [file])
+
+
+def test_whoever_reads_directories_reads_it(place: Place, tmp_path: Path) -> None:
+    reported(opening.opened(place, 2))
+    assert sfn.read(tmp_path / "report").num_rows == 10
+    found = sfn.resolve(tmp_path / "report", table="sfn.audit")
+    hint = (tmp_path / "report" / "metadata" / "version-hint.text").read_text()
+    assert found.metadata_location.endswith(f"/{hint}.metadata.json")
+
+
+def test_of_two_writers_at_once_one_comes_later_and_nothing_is_lost(place: Place) -> None:
+    mine, theirs = opening.opened(place, 2), opening.opened(place, 2)
+    reported(theirs)
+    reported(mine, at=AT.replace(hour=13))
+    found = opening.existing(place)
+    assert found is not None
+    assert found.scan().to_arrow().num_rows == 20
+    assert [one.is_ended for one in runs.runs(found)] == [True, True]
+
+
+def test_two_that_make_it_at_once_make_one(place: Place) -> None:
+    assert place.directory is not None
+    opening.opened(place, 2)
+    with pytest.raises(CommitFailedException):
+        Directory(place.directory, {}, {}).create(SCHEMA, PARTITIONS, {})
+
+
+def test_a_slice_without_tables_is_done_too(place: Place) -> None:
+    table = opening.opened(place, 2)
+    run = runs.begun(AT, 2, ("prod",), [], deep=False)
+    write(table, run, 0, [])
+    write(table, run, 1, [])
+    assert [(one.done, one.is_ended) for one in runs.runs(table)] == [({0, 1}, True)]
+
+
+def test_an_unfinished_run_is_gone_on_with_only_where_it_did_the_same(place: Place) -> None:
+    table = opening.opened(place, 2)
+    run = runs.begun(AT, 2, ("prod",), [], deep=False)
+    write(table, run, 1, [])
+    known, day = runs.runs(table), timedelta(hours=24)
+    found = runs.unfinished(known, ("prod",), AT, day, deep=False)
+    assert found is not None
+    assert (found.run.name, found.done) == (run.run.name, {1})
+    assert runs.unfinished(known, ("prod", "other"), AT, day, deep=False) is None
+    assert runs.unfinished(known, ("prod",), AT, day, deep=True) is None
+    assert runs.unfinished(known, ("prod",), AT + 2 * day, day, deep=False) is None
+
+
+def test_a_file_of_an_older_version_has_fewer_columns(place: Place) -> None:
+    older = Schema(*(field for field in SCHEMA.fields if field.name not in {"etag", "sfn_file", "left_alone"}))
+    assert place.directory is not None
+    table = Directory(place.directory, {}, {}).create(older, PARTITIONS, {opening.SLICES: "2"})
+    reported(table)
+    (path, *_) = [task.file.file_path for task in table.scan().plan_files()]
+    found = earlier.read(load_file_io({}, path), [path], lambda _catalog, _identifier: True)
+    assert found
+    assert {one.remembered for one in found.values()} == {None}
+    fitted = opening.opened(place, 2)
+    assert set(SCHEMA.column_names) == set(fitted.schema().column_names)
+
+
+OTHER = Schema(*(one for one in SCHEMA.fields if one.name != "detail"), NestedField(99, "detail", LongType()))
+
+
+@pytest.mark.parametrize(
+    ("schema", "spec", "said"),
+    [
+        (SCHEMA, PartitionSpec(), "partitions by run and slice, found none"),
+        (OTHER, PARTITIONS, "a column detail of type string, found long"),
+    ],
+)
+def test_a_table_that_is_no_report_is_refused(place: Place, schema: Schema, spec: PartitionSpec, said: str) -> None:
+    assert place.directory is not None
+    Directory(place.directory, {}, {}).create(schema, spec, {opening.SLICES: "2"})
+    with pytest.raises(SfnError) as refused:
+        opening.opened(place, 2)
+    assert said in str(refused.value)
+    assert "--report" in str(refused.value)
+
+
+def test_somebody_else_s_sfn_file_is_left_alone(place: Place, tmp_path: Path) -> None:
+    reported(opening.opened(place, 2))
+    file = tmp_path / "report" / "metadata" / "_sfn" / "sfn_audit_main.ver"
+    other = document.render(replace(document.parse(file.read_bytes()), catalog_id="another"))
+    file.write_bytes(other)
+    with pytest.raises(SfnError, match="expected the SFN file of a report, found one of another"):
+        opening.opened(place, 2)
+    assert file.read_bytes() == other
+
+
+def test_old_runs_go_and_their_files_too(place: Place, tmp_path: Path) -> None:
+    table = opening.opened(place, 2)
+    for day in (1, 2, 3):
+        reported(table, at=AT.replace(day=day))
+    assert keeping.forget(table, 2) == 1
+    assert [one.run.began_at.day for one in runs.runs(table)] == [2, 3]
+    assert sfn.read(tmp_path / "report").num_rows == 20
+    assert len(list((tmp_path / "report" / "data").glob("run=20261101*/*/*"))) == 0
+
+
+def test_old_runs_stay_while_a_tag_may_need_them(place: Place) -> None:
+    table = opening.opened(place, 2)
+    for day in (1, 2):
+        reported(table, at=AT.replace(day=day))
+    current = table.current_snapshot()
+    assert current is not None
+    table.manage_snapshots().create_tag(current.snapshot_id, "kept").commit()
+    assert keeping.forget(table, 1) == 0
