@@ -15,11 +15,19 @@ from sfn.spark.audit.__main__ import app
 from tests.bench import many, servers
 from tests.bench.many import Many
 from tests.bench.servers import CATALOG, Setting
+from tests.unit.logs import as_before
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 TABLES = 40
 WITHIN = 30.0
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """What the command makes of logging, which is this process's too."""
+    with as_before():
+        yield
 
 
 @pytest.fixture(name="made")

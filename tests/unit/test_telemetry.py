@@ -15,27 +15,14 @@ import pytest
 import structlog
 
 from sfn.telemetry import configure
-
-TALKATIVE = ("azure", "boto3", "botocore", "google", "msal", "pyiceberg", "sqlalchemy", "urllib3")
-SERVERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "aiohttp")
+from tests.unit.logs import TALKATIVE, as_before
 
 
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """What logging is configured to is the process's: give it back."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    # Google's library sees to it that its own records go nowhere, where it is used before anybody configured them.
-    logging.getLogger("google").propagate = True
-    yield
-    logging.captureWarnings(capture=False)
-    root.handlers, root.level = handlers, level
-    for name in SERVERS:
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate, logger.disabled = [], True, False
-    for name in (*TALKATIVE, "thrift"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
-    structlog.reset_defaults()
+def restored() -> Iterator[None]:
+    """Whatever a test configures."""
+    with as_before():
+        yield
 
 
 class Stream(io.StringIO):
