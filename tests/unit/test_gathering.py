@@ -1,97 +1,142 @@
-"""Reading for all who ask at once: few readings, each answer to whom it belongs, and nobody left waiting."""
+"""Group commit: who shares a transaction, who runs it, and what becomes of those who don't wait for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 
 import anyio
 import pytest
 
-from sfn.store.gathering import Gatherer
+from sfn.errors import Permanent, Scope, Transient
+from sfn.inbox.postgres.gathering import Gathering
 
 
-class Reads:
-    """Answers each key with itself, in capitals; each reading waits for leave.
+@dataclass
+class Desk:
+    """Answers questions by their doubles, so many at once as there are when it is free.
 
     Attributes:
-        readings: the keys of each.
-        leave: set for a reading to be done.
+        asked: what was asked together.
+        told: answers that were told of afterwards.
+        opened: until then nobody is answered.
     """
 
-    def __init__(self) -> None:
-        self.readings: list[list[str]] = []
-        self.leave = anyio.Event()
+    asked: list[list[int]] = field(default_factory=list)
+    told: list[list[int]] = field(default_factory=list)
+    opened: anyio.Event = field(default_factory=anyio.Event)
 
-    async def all(self, keys: Sequence[str]) -> Sequence[str | Exception]:
-        self.readings.append(list(keys))
-        await self.leave.wait()
-        if "all fail" in keys:
-            raise ConnectionError
-        return [KeyError(key) if key.startswith("bad") else key.upper() for key in keys]
+    async def run(self, questions: Sequence[int]) -> list[int]:
+        self.asked.append(list(questions))
+        await self.opened.wait()
+        if any(question < 0 for question in questions):
+            raise Permanent("desk", scope=Scope.INBOX, expected="a number that is not negative", found="one")
+        if 13 in questions:
+            raise Transient("desk", scope=Scope.INBOX, expected="luck", found="none", retry_after=1.0)
+        if 7 in questions:
+            raise ZeroDivisionError
+        return [2 * question for question in questions]
+
+    async def after(self, answers: Sequence[int]) -> None:
+        self.told.append(list(answers))
 
 
-async def asked(gatherer: Gatherer[str], answers: dict[str, object], *keys: str) -> None:
-    try:
-        answers[keys[0]] = await gatherer.read(keys)
-    except (KeyError, ConnectionError) as error:
-        answers[keys[0]] = type(error)
+@pytest.fixture(name="desk")
+def fixture_desk() -> Desk:
+    return Desk()
 
 
-async def test_what_is_asked_during_a_reading_is_read_by_the_next_one() -> None:
-    reads, answers = Reads(), dict[str, object]()
-    gatherer = Gatherer[str](reads.all)
+def gathering(desk: Desk, most: int = 100) -> Gathering[int, int]:
+    return Gathering(desk.run, desk.after, weight=lambda question: max(1, question), most=most)
+
+
+async def answered(desk: Desk, ask: Gathering[int, int], *questions: int) -> dict[int, int | Exception]:
+    """What becomes of questions that are asked at once."""
+    answers: dict[int, int | Exception] = {}
+
+    async def one(question: int) -> None:
+        try:
+            answers[question] = await ask(question)
+        except (Permanent, Transient, ZeroDivisionError) as error:
+            answers[question] = error
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(asked, gatherer, answers, "a", "b")
+        for question in questions:
+            tasks.start_soon(one, question)
         await anyio.wait_all_tasks_blocked()
-        for key in ("c", "d", "e"):
-            tasks.start_soon(asked, gatherer, answers, key)
-        await anyio.wait_all_tasks_blocked()
-        reads.leave.set()
-    assert reads.readings == [["a", "b"], ["c", "d", "e"]]
-    assert answers == {"a": ["A", "B"], "c": ["C"], "d": ["D"], "e": ["E"]}
+        desk.opened.set()
+    return answers
 
 
-async def test_one_that_fails_is_its_own_trouble() -> None:
-    reads, answers = Reads(), dict[str, object]()
-    reads.leave.set()
-    gatherer = Gatherer[str](reads.all)
-    async with anyio.create_task_group() as tasks:
-        for key in ("a", "bad", "c"):
-            tasks.start_soon(asked, gatherer, answers, key)
-    assert answers == {"a": ["A"], "bad": KeyError, "c": ["C"]}
+async def test_who_comes_while_one_runs_shares_the_next(desk: Desk) -> None:
+    assert await answered(desk, gathering(desk), 1, 2, 3, 4) == {1: 2, 2: 4, 3: 6, 4: 8}
+    assert desk.asked == [[1], [2, 3, 4]]
+    assert desk.told == [[2], [4, 6, 8]]
 
 
-async def test_a_reading_that_fails_is_the_trouble_of_all_who_asked_and_of_nobody_later() -> None:
-    reads, answers = Reads(), dict[str, object]()
-    gatherer = Gatherer[str](reads.all)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(asked, gatherer, answers, "a")
-        await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(asked, gatherer, answers, "all fail")
-        tasks.start_soon(asked, gatherer, answers, "b")
-        await anyio.wait_all_tasks_blocked()
-        reads.leave.set()
-    assert answers == {"a": ["A"], "all fail": ConnectionError, "b": ConnectionError}
-    assert await gatherer.read(["c"]) == ["C"]
+async def test_one_takes_no_more_than_its_weight_unless_it_is_one_question(desk: Desk) -> None:
+    await answered(desk, gathering(desk, most=10), 1, 50, 4, 5, 6)
+    assert desk.asked == [[1], [50], [4, 5], [6]]
 
 
-@pytest.mark.parametrize("others", [1, 3])
-async def test_who_reads_for_all_and_is_cancelled_leaves_it_to_the_next(others: int) -> None:
-    reads, answers = Reads(), dict[str, object]()
-    gatherer = Gatherer[str](reads.all)
-    async with anyio.create_task_group() as tasks:
-        first = anyio.CancelScope()
+async def test_trouble_of_a_transaction_is_everybodys_an_error_for_each(desk: Desk) -> None:
+    answers = await answered(desk, gathering(desk), 1, 13, 2)
+    assert desk.asked == [[1], [13, 2]]
+    errors = [answers[13], answers[2]]
+    assert [(type(error), getattr(error, "retry_after", None)) for error in errors] == [(Transient, 1.0)] * 2
+    assert errors[0] is not errors[1]
 
-        async def reader() -> None:
-            with first:
-                await asked(gatherer, answers, "first")
 
-        tasks.start_soon(reader)
-        await anyio.wait_all_tasks_blocked()
-        for number in range(others):
-            tasks.start_soon(asked, gatherer, answers, f"k{number}")
-        await anyio.wait_all_tasks_blocked()
-        first.cancel()
-        await anyio.wait_all_tasks_blocked()
-        reads.leave.set()
-    assert answers == {f"k{number}": [f"K{number}"] for number in range(others)}
+@pytest.mark.parametrize(("odd", "kind"), [(-1, Permanent), (7, ZeroDivisionError)])
+async def test_one_that_cannot_be_answered_fails_alone(desk: Desk, odd: int, kind: type[Exception]) -> None:
+    answers = await answered(desk, gathering(desk), 1, 2, odd, 3)
+    assert isinstance(answers.pop(odd), kind)
+    assert answers == {1: 2, 2: 4, 3: 6}
+    assert desk.asked == [[1], [2, odd, 3], [2], [odd], [3]]
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 3])
+async def test_who_leaves_takes_nobody_along(desk: Desk, leaves: int) -> None:
+    ask, answers, gone = gathering(desk), dict[int, int](), anyio.CancelScope()
+
+    async def one(question: int) -> None:
+        if question == leaves:
+            with gone:
+                answers[question] = await ask(question)
+        else:
+            answers[question] = await ask(question)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for question in (1, 2, 3, 4):
+                tasks.start_soon(one, question)
+            await anyio.wait_all_tasks_blocked()
+            gone.cancel()
+            await anyio.wait_all_tasks_blocked()
+            desk.opened.set()
+    assert {question for question in answers if question != leaves} == {1, 2, 3, 4} - {leaves}
+    # The one who runs it runs it to its end; who only waited has asked nothing.
+    assert sorted(chain(*desk.asked)) == [question for question in (1, 2, 3, 4) if question != leaves or leaves == 1]
+
+
+async def test_the_next_who_leaves_as_its_turn_comes_leaves_it_to_another(desk: Desk) -> None:
+    ask, answers, gone = gathering(desk, most=1), list[int](), anyio.CancelScope()
+
+    async def one(question: int) -> None:
+        answers.append(await ask(question))
+
+    async def leaves() -> None:
+        with gone:
+            await one(5)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one, 1)
+            tasks.start_soon(leaves)
+            tasks.start_soon(one, 3)
+            await anyio.wait_all_tasks_blocked()
+            desk.opened.set()
+            gone.cancel()
+    assert sorted(answers) in ([2, 6], [2, 6, 10])
+    assert await ask(4) == 8

@@ -9,7 +9,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from sfn.report.columns import RUN
-from sfn.report.runs import Written, runs
+from sfn.report.runs import Written, run_of, runs
 
 
 def commit(table: Table, run: Written, numbers: Sequence[int], files: Sequence[DataFile]) -> None:
@@ -39,7 +39,7 @@ def forget(table: Table, keep: int) -> int:
     which = f"{RUN} in ({', '.join(map(repr, old))})"
     paths = [task.file.file_path for task in table.scan(row_filter=which).plan_files()]
     table.delete(which)
-    snapshots = [one.snapshot_id for one in table.snapshots() if _run(one.summary) in {*old, None}]
+    snapshots = [one.snapshot_id for one in table.snapshots() if run_of(one) in {*old, None}]
     current = table.current_snapshot()
     table.maintenance.expire_snapshots().by_ids(
         [one for one in snapshots if current is None or one != current.snapshot_id]
@@ -49,9 +49,3 @@ def forget(table: Table, keep: int) -> int:
         with suppress(OSError):
             table.io.delete(path)
     return len(old)
-
-
-def _run(summary: object) -> str | None:
-    said = getattr(summary, "additional_properties", {})
-    name = said.get("sfn.run")
-    return name if isinstance(name, str) else None

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from sfn.report.columns import RUN
 from sfn.report.entries import Run
@@ -59,12 +60,21 @@ def runs(table: Table) -> list[Written]:
     """All that its snapshots tell of, oldest first; what has expired is not among them."""
     found: dict[str, Written] = {}
     for snapshot in sorted(table.snapshots(), key=lambda one: one.sequence_number or 0):
-        said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        said = _said(snapshot)
         if _RUN in said:
             one = found.setdefault(said[_RUN], _written(said))
             one.done.update(map(int, said[_SLICE].split()))
             one.is_ended = one.is_ended or _ENDED in said
     return list(found.values())
+
+
+def run_of(snapshot: Snapshot) -> str | None:
+    """The run that a snapshot has something of; None for one that other hands made."""
+    return _said(snapshot).get(_RUN)
+
+
+def _said(snapshot: Snapshot) -> Mapping[str, str]:
+    return {} if snapshot.summary is None else snapshot.summary.additional_properties
 
 
 def _written(said: Mapping[str, str]) -> Written:
