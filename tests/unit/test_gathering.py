@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from sfn.errors import Permanent, Scope, Transient
-from sfn.inbox.postgres.gathering import Gathering
+from sfn.gathering import Gathering
 
 
 @dataclass

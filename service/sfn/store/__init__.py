@@ -81,10 +81,10 @@ class PointerStore(Protocol):
 
 
 @runtime_checkable
-class Gathering(Protocol):
+class Batched(Protocol):
     """A store that reads several files for little more than one costs."""
 
-    async def gather(self, keys: Sequence[str]) -> Sequence[Held | None]:
+    async def read_all(self, keys: Sequence[str]) -> Sequence[Held | None]:
         """As `PointerStore.read` of each."""
         ...
 
@@ -101,4 +101,4 @@ class Stores(Protocol):
         ...
 
 
-__all__ = ["Gathering", "Gone", "Guarantees", "Moved", "PointerStore", "Stores"]
+__all__ = ["Batched", "Gone", "Guarantees", "Moved", "PointerStore", "Stores"]

@@ -12,13 +12,13 @@ from typing import TypeVar
 import anyio
 
 from sfn.errors import Permanent, Scope, SfnError, Transient, Unsure
+from sfn.gathering import Gathering
 from sfn.pointer.document import LIMIT
 from sfn.pointer.location import below
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import check_length, tag_of
 from sfn.store.folder import TEMPORARY, Folder, content, make, never
-from sfn.store.gathering import Gatherer
-from sfn.store.paths import above, named
+from sfn.store.paths import above, named, spoken
 from sfn.store.prove import Proof
 from sfn.store.root import Root
 from sfn.store.unsynced import Unsynced
@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 THREADS = 8
 """Files that one store works on at the same time."""
+TOGETHER = 256
+"""Files read in one call: a thread for each would cost the loop more than it gains, by the interpreter's lock."""
 PATIENCE = 10.0
 """Seconds that a change waits for others to give a folder's lock back."""
 ANSWERED_WITHIN = 30.0
@@ -70,10 +72,10 @@ class LocalFiles:
                 return None
             return Held(body, tag_of(body))
 
-    def tried(self, key: str) -> Held | SfnError | None:
-        """As `read`, or why that can't be."""
+    def read_all(self, keys: Sequence[str]) -> Sequence[Held | None] | SfnError:
+        """As `read` of each, or why that can't be."""
         try:
-            return self.read(key)
+            return [self.read(key) for key in keys]
         except SfnError as error:
             return error
 
@@ -128,7 +130,7 @@ class LocalFiles:
             try:
                 with os.scandir(path) as entries:
                     names = (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
-                    keys = (prefix + text for name in names if (text := _text(name)) is not None)
+                    keys = (prefix + text for name in names if name != TEMPORARY and (text := spoken(name)) is not None)
                     found = nsmallest(limit, keys)
             except FileNotFoundError:
                 self._root.check()
@@ -187,13 +189,16 @@ class LocalStore:
         self._threads = Threads(threads, limit)
         self._patience, self._limit = patience, limit
         self._proof = Proof(unsafe=unsafe)
-        self._gatherer = Gatherer[Held | None](self._read_all)
+        self._gathering = Gathering(self._tried, weight=len, most=TOGETHER)
 
     async def read(self, key: str) -> Held | None:
         return await self._looked(f"read {key}", lambda _: self._files.read(key))
 
-    async def gather(self, keys: Sequence[str]) -> Sequence[Held | None]:
-        return await self._gatherer.read(keys)
+    async def read_all(self, keys: Sequence[str]) -> Sequence[Held | None]:
+        found = await self._gathering(keys)
+        if isinstance(found, SfnError):
+            raise found
+        return found
 
     async def part(self, key: str, start: int, most: int) -> bytes | None:
         return await self._looked(f"read {key}", lambda _: self._files.part(key, start, most))
@@ -210,8 +215,10 @@ class LocalStore:
     async def prove(self, key: str) -> Guarantees:
         return await self._proof.of(self, key)
 
-    async def _read_all(self, keys: Sequence[str]) -> Sequence[Held | SfnError | None]:
-        return await self._looked(f"read {keys[0]} and others", lambda _: [self._files.tried(key) for key in keys])
+    async def _tried(self, asked: Sequence[Sequence[str]]) -> Sequence[Sequence[Held | None] | SfnError]:
+        return await self._looked(
+            f"read {asked[0][0]} and others", lambda _: [self._files.read_all(keys) for keys in asked]
+        )
 
     async def _looked(self, name: str, look: Callable[[GivenUp], T]) -> T:
         answer = await self._threads.run(name, look)
@@ -283,16 +290,6 @@ def _tag(key: str, present: bytes | None) -> str | None:
         # Only its beginning is known, and so not its tag.
         raise _refused(key, f"a file of at most {LIMIT} bytes", "a longer one")
     return tag_of(present)
-
-
-def _text(name: str) -> str | None:
-    """A file's name as the end of a key; None for what cannot be one."""
-    if name == TEMPORARY:
-        return None
-    try:
-        return os.fsencode(name).decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _refused(key: str, expected: str, found: str = "another") -> Permanent:

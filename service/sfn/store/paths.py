@@ -6,6 +6,8 @@ until whichever thread comes to it makes it anew, MiB large: with many files a m
 
 from __future__ import annotations
 
+import os
+
 
 def above(path: str) -> str:
     """The folder that something lies in, of an absolute path without empty segments; the root lies in itself."""
@@ -15,3 +17,11 @@ def above(path: str) -> str:
 def named(path: str) -> str:
     """The last segment of a path."""
     return path.rpartition("/")[2]
+
+
+def spoken(name: str) -> str | None:
+    """A file's name as the end of a key; None for what cannot be one."""
+    try:
+        return os.fsencode(name).decode()
+    except UnicodeDecodeError:
+        return None

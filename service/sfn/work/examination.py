@@ -13,7 +13,7 @@ from sfn.errors import LocationRefused, Permanent, Scope
 from sfn.pointer.location import checked
 from sfn.publish.comparison import Compared, Difference, Kind, compare, usual
 from sfn.publish.facts import Facts, Lacking, LoadTable, Look, ReadFiles, Seen
-from sfn.store import Gathering, Stores
+from sfn.store import Batched, Stores
 from sfn.words import Answer, Loaded, Missing, NotModified, Table, TableName
 from sfn.work.sources import Source
 
@@ -104,8 +104,8 @@ class Examiner:
         facts = Facts()
         keys = usual(name, table, place, policy)
         store = stores.at(keys[0])
-        if _gathers(type(store)):
-            for key, held in zip(keys, await cast("Gathering", store).gather(keys), strict=True):
+        if _is_batched(type(store)):
+            for key, held in zip(keys, await cast("Batched", store).read_all(keys), strict=True):
                 facts.files[key] = Seen(held, facts.next_turn())
         catalog = self._source.catalog
         return await learnt(lambda known: compare(name, table, place, known, policy), stores, catalog, facts)
@@ -140,6 +140,6 @@ async def learnt(decide: Callable[[Facts], T], stores: Stores, catalog: Catalog,
 
 
 @cache
-def _gathers(kind: type) -> bool:
+def _is_batched(kind: type) -> bool:
     # Looking through a protocol takes longer than reading a file.
-    return issubclass(kind, Gathering)
+    return issubclass(kind, Batched)

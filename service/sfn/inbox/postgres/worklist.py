@@ -10,13 +10,13 @@ import anyio
 
 from sfn.clock import Clock
 from sfn.errors import SfnError, Unsure
+from sfn.gathering import Gathering
 from sfn.inbox import Claimed
 from sfn.inbox.bell import Bell
 from sfn.inbox.commits import Commit, overfull
 from sfn.inbox.keeping import PAGE
 from sfn.inbox.postgres.claiming import Asked
 from sfn.inbox.postgres.ear import Ear
-from sfn.inbox.postgres.gathering import Gathering
 from sfn.inbox.postgres.intake import Put, PutAnswer
 from sfn.inbox.postgres.ledger import Ledger
 from sfn.inbox.postgres.opening import Reached

@@ -49,7 +49,7 @@ class Gathering(Generic[Q, R]):
 
     Args:
         run: answers all of these questions in one transaction, or none.
-        after: told of answers once those who asked have them; waited for by one of them alone.
+        after: if any, told of answers once those who asked have them; waited for by one of them alone.
         weight: of a question.
         most: weight of the questions of one transaction, unless it is one question.
     """
@@ -57,7 +57,7 @@ class Gathering(Generic[Q, R]):
     def __init__(
         self,
         run: Callable[[Sequence[Q]], Awaitable[Sequence[R]]],
-        after: Callable[[Sequence[R]], Awaitable[None]],
+        after: Callable[[Sequence[R]], Awaitable[None]] | None = None,
         *,
         weight: Callable[[Q], int],
         most: int,
@@ -99,7 +99,7 @@ class Gathering(Generic[Q, R]):
             for call in calls:
                 call.woken.set()
             self._pass_on()
-        if answers:
+        if answers and self._after is not None:
             await self._after(answers)
 
     def _taken(self) -> list[_Call[Q, R]]:
