@@ -29,7 +29,7 @@ def audit(
     rate: Annotated[
         float | None,
         typer.Option(
-            "--rate", min=0.1, metavar="N", help="Requests a second to each catalog, in all.", show_default=False
+            "--rate", min=0.1, metavar="N", help="Tables a second that a catalog is asked for.", show_default=False
         ),
     ] = None,
     slices: Annotated[
