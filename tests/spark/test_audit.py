@@ -113,7 +113,7 @@ def test_a_run_that_was_ended_goes_on_where_it_was(spark: SparkSession, audited:
             raise Killed
 
     with pytest.raises(Killed):
-        audit(spark, replace(audited.order, slices=8), None, half)
+        audit(spark, replace(audited.order, slices=8, rate=40.0), None, half)
     done = sfn.read(audited.folder / "report").num_rows
     assert 0 < done < TABLES
     rest = run(spark, audited.order)

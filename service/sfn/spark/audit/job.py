@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -28,6 +29,7 @@ from sfn.report.trials import Trials
 from sfn.settings import Settings
 from sfn.spark.audit.outcome import Outcome
 from sfn.spark.audit.parts import LISTED, OUTCOME, auditing, listing
+from sfn.spark.audit.sparing import rows
 from sfn.spark.audit.telling import Teller
 from sfn.wiring.looking import looking
 from sfn.wiring.terms import interest
@@ -36,6 +38,11 @@ GOES_ON: Final = timedelta(hours=24)
 """How old a run may be that is gone on with."""
 REFUSED_NAMED: Final = 20
 """Tables that are named of those that could not be looked at."""
+
+_APART: Final = 1.0
+"""Seconds at least between two commits of the report."""
+_PAUSES: Final = 10
+"""Times as long as a commit took that the next one waits."""
 
 Moved = Callable[[int, int], None]
 """Told how many slices of how many are done."""
@@ -159,8 +166,8 @@ def _shared_out(spark: SparkSession, terms: Terms, order: Order, wide: int) -> R
     found = anyio.run(_parts, order, terms, backend_options={"use_uvloop": True})
     terms = replace(terms, away={one.catalog: one.refused for one in found if _is_away(one)})
     schema = "catalog string, namespace array<string>, refused string, withheld boolean"
-    rows = [(one.catalog, list(one.namespace), one.refused, one.withheld) for one in found]
-    given = spark.createDataFrame(rows, schema).repartition(max(1, min(wide, len(rows))))
+    named = [(one.catalog, list(one.namespace), one.refused, one.withheld) for one in found]
+    given = spark.createDataFrame(named, schema).repartition(max(1, min(wide, len(named))))
     listed = given.mapInArrow(listing(terms), LISTED).repartitionById(terms.run.slices, "slice")
     return listed.mapInArrow(auditing(terms), OUTCOME).rdd
 
@@ -190,14 +197,14 @@ async def _parts(order: Order, terms: Terms) -> list[Part]:
 def _outcomes(
     spark: SparkSession, shared_out: RDD[Row], numbers: Sequence[int], wide: int, run: str
 ) -> Generator[list[Outcome]]:
-    """What slices come to, as they come, so many at a time; those that come while others are seen to come together."""
+    """What slices come to, some at a time: so many as come while the last ones are seen to, and for a while after."""
     context = spark.sparkContext
 
     def one(number: int) -> Outcome:
         context.addJobTag(run)
         context.setJobDescription(f"sfn audit {run}: slice {number}")
         try:
-            (row,) = context.runJob(shared_out, list, [number])
+            (row,) = context.runJob(shared_out, rows, [number])
             outcome: Outcome = pickle.loads(row.outcome)  # noqa: S301 - of our own processes
         except Exception as error:  # noqa: BLE001 - whatever Spark raises: the other slices go on
             return Outcome(number, error=_said(error))
@@ -205,10 +212,16 @@ def _outcomes(
 
     threads = ThreadPoolExecutor(wide, "sfn-audit")
     waiting: set[Future[Outcome]] = {threads.submit(one, number) for number in numbers}
+    next_at = 0.0
     try:
         while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            wait(waiting, return_when=FIRST_COMPLETED)
+            # A commit takes as long whether it is of one slice or of many: no more than a tenth of the time goes there.
+            done, waiting = wait(waiting, timeout=max(0.0, next_at - time.monotonic()))
+            began = time.monotonic()
             yield [future.result() for future in done]
+            ended = time.monotonic()
+            next_at = ended + max(_APART, _PAUSES * (ended - began))
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
         if waiting:

@@ -25,6 +25,7 @@ from sfn.report.terms import Terms
 from sfn.report.trials import Trials
 from sfn.report.writing import written
 from sfn.spark.audit.outcome import Hinted, Outcome
+from sfn.spark.audit.sparing import spare
 from sfn.wiring.looking import looking
 from sfn.wiring.terms import interest
 from sfn.words import TableName
@@ -56,6 +57,7 @@ def listing(terms: Terms) -> Callable[[Batches], Batches]:
 
     def listed(batches: Batches) -> Batches:
         telemetry.configure("error", "console")
+        spare()
         for batch in batches:
             rows = batch.to_pylist()
             given = [
@@ -98,6 +100,7 @@ def auditing(terms: Terms) -> Callable[[Batches], Batches]:
 
     def looked(batches: Batches) -> Batches:
         telemetry.configure("error", "console")
+        spare()
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
         try:
