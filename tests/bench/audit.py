@@ -5,7 +5,6 @@ The catalog is `tests.bench.many`, on this machine, and shares its processors; o
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -15,23 +14,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from pyiceberg.catalog import load_catalog
-from rich.console import Console
 
-from sfn.clock import SystemClock
-from tests.bench import many
+from tests.bench import alone, many
 from tests.bench.many import Many, Running
-from tests.bench.record import ROOT, Figure, Goal, Record, Run, Unmeasured
-from tests.bench.table import say, shown
+from tests.bench.record import ROOT, Figure, Goal, Run, Unmeasured
 
 TABLES, RUNS, SERIAL = 100_000, 3, 10_000
 """Of the catalog; paired runs; tables that PyIceberg loads one after the other."""
 CATALOG: Final = "big"
 
-_WIDE = 140
 _WITHIN: Final = 900.0
 """Seconds for one audit."""
 _TICK: Final = 0.05
@@ -188,6 +182,7 @@ def _lake(tables: int, folder: Path, tell: Say) -> Iterator[Lake]:
     tell(f"{tables:,} tables with their files")
     for namespace, name in made.all():
         made.publish(namespace, name, made.document(namespace, name, CATALOG))
+    os.sync()  # or the disk would be busy with them for minutes of what is measured
     with many.running(folder / "catalog", made) as catalog:
         yield Lake(folder, catalog, _configured(folder / "sfn.toml", catalog))
 
@@ -198,27 +193,6 @@ def _configured(file: Path, catalog: Running) -> Path:
     return file
 
 
-def main() -> int:
-    """Measure, print a table, keep the figures."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.audit", formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
-    parser.add_argument("--tables", type=int, default=TABLES, help="of the catalog")
-    parser.add_argument("--runs", type=int, default=RUNS, help="paired runs")
-    parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")
-    parser.add_argument("--folder", type=Path, help="the disk to measure on; by default that of temporary files")
-    chosen = parser.parse_args()
-    with TemporaryDirectory(dir=chosen.folder) as folder:
-        try:
-            figures = measure(chosen.tables, chosen.runs, Path(folder), say)
-        except Unmeasured as error:
-            say(f"{error}\n")
-            return 1
-    say("")
-    Record(chosen.record, SystemClock()).add(figures)
-    shown(figures, Console(width=None if sys.stdout.isatty() else _WIDE))
-    return any(figure.kept is False and not figure.short for figure in figures)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    numbers = {"tables": (TABLES, "of the catalog"), "runs": (RUNS, "paired runs")}
+    sys.exit(alone.ran("tests.bench.audit", numbers, lambda chosen, *rest: measure(chosen.tables, chosen.runs, *rest)))

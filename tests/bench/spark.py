@@ -5,7 +5,6 @@ A part of its own, since it needs PySpark, which not everybody has.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,18 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean, median
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from pyiceberg.table import StaticTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from rich.console import Console
 
-from sfn.clock import SystemClock
 from sfn.spark import read
-from tests.bench.record import ROOT, Figure, Goal, Record, Run, Unmeasured
-from tests.bench.table import say, shown
+from tests.bench import alone
+from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.spark.beside import beside
 from tests.spark.running import running, settings
 
@@ -37,7 +33,6 @@ WARM_UP: Final = 3
 
 _TABLE: Final = "bench.orders"
 _NO_CATALOG: Final = "http://127.0.0.1:9"
-_WIDE: Final = 140
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,27 +207,8 @@ def _written(spark: SparkSession, folder: Path, rows: int) -> str:
     return beside(StaticTable.from_metadata(f"file://{metadata}/v{version}.metadata.json"), _TABLE)
 
 
-def main() -> int:
-    """Measure, print a table, keep the figures; 1 where a goal is missed or nothing could be measured."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.spark", formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=ROWS, help="of the table")
-    parser.add_argument("--runs", type=int, default=RUNS, help="paired runs")
-    parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")
-    parser.add_argument("--folder", type=Path, help="the disk to measure on; by default that of temporary files")
-    chosen = parser.parse_args()
-    with TemporaryDirectory(dir=chosen.folder) as folder:
-        try:
-            figures = measure(Extent(chosen.runs, chosen.rows), Path(folder), say)
-        except Unmeasured as error:
-            say(f"{error}\n")
-            return 1
-    say("")
-    Record(chosen.record, SystemClock()).add(figures)
-    shown(figures, Console(width=None if sys.stdout.isatty() else _WIDE))
-    return any(figure.kept is False and not figure.short for figure in figures)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    numbers = {"rows": (ROWS, "of the table"), "runs": (RUNS, "paired runs")}
+    sys.exit(
+        alone.ran("tests.bench.spark", numbers, lambda chosen, *rest: measure(Extent(chosen.runs, chosen.rows), *rest))
+    )

@@ -10,6 +10,7 @@ from tests.mutants.namings import NAMINGS
 from tests.mutants.shared import SHARED
 
 DIRECTED = "tests/simulation/test_directed.py"
+FOLDERS = "tests/simulation/test_folders.py"
 SLOW = "tests/simulation/test_slow_inbox.py"
 SLEEPERS = "tests/simulation/test_sleepers.py"
 TOLD = "tests/simulation/test_told.py"
@@ -242,6 +243,12 @@ TABLE = (
         9,
         f"{SLEEPERS}::test_a_late_tombstone_meets_the_document_of_who_made_its_hint_anew",
         broken("a hint without a document"),
+    ),
+    Mutant(
+        "09-number-that-is-named-is-ours",
+        9,
+        f"{FOLDERS}::test_their_hint_stays_as_it_is_whatever_becomes_of_the_name[2-setting0]",
+        broken("foreign hint touched"),
     ),
     Mutant(
         "10-delete-without-condition",

@@ -19,7 +19,7 @@ from sfn.reader.files import finish
 from sfn.reader.opening import Opening
 from sfn.reader.resolve import Question, Resolved, answer
 from sfn.words import Table, TableName
-from tests.simulation.refusals import REPLICA_LAG, Cause, check_refusal
+from tests.simulation.refusals import REPLICA_LAG, Cause, check_refusal, is_stated
 from tests.simulation.snapshot import Snapshot
 from tests.simulation.truth import Files, Ranks
 from tests.simulation.written import LEASE, check_deletion, check_written
@@ -48,6 +48,7 @@ class Checker:
         is_end_unheard: whether the service could not know at a time that a table lost a name.
         there_since: since when a name's table was always at a place, by the catalog's own word; None if it is not.
         last: by reader: the highest rank that it saw.
+        theirs: version hints of whoever else writes there, by key, which are to stay as they are.
         late: keys written long after the catalog was asked, by a process that was suspended meanwhile. If it is killed
             before it can say so, the file is right only after the next refresh: so much is stated.
     """
@@ -65,6 +66,7 @@ class Checker:
     places: set[str] = field(default_factory=set)
     last: dict[tuple[str, ...], int] = field(default_factory=dict)
     is_live: Callable[[str, tuple[str, ...], str | None], bool] = lambda _catalog, _identifier, _uuid: False
+    theirs: dict[str, bytes] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
     lived: set[tuple[str, str | None]] = field(default_factory=set)
     found: dict[tuple[str, tuple[str, ...]], str | None] = field(default_factory=dict)
@@ -89,6 +91,8 @@ class Checker:
         doc = json.loads(new) if new is not None and key.endswith(".ver") else {}
         if before and before["catalog_id"] != writer:
             self.blame("foreign file touched", f"{key} by {writer}")
+        if key in self.theirs and new != self.theirs[key]:
+            self.blame("foreign hint touched", f"{key} = {new!r} by {writer}")
         is_pointer = bool(pointers([key]))
         if is_pointer and before and not doc:
             check_deletion(self, key, before)
@@ -159,10 +163,12 @@ class Checker:
         return [Site(place, placement=one) for one in {policy.placement: None for policy in self.policies}]
 
     def hint(self, place: str) -> str | None:
-        """What the version hint names, as a metadata location."""
-        body = self.files.bodies.get(f"{place}/metadata/version-hint.text")
-        silent = not body or body.startswith(b"sfn-withdrawn-")
-        return None if silent or body is None else f"{place}/metadata/{body.decode()}.metadata.json"
+        """What the version hint names, as a metadata location; None for one that is somebody else's."""
+        key = hintfile.key(place)
+        said = self.files.bodies.get(key, b"").decode()
+        if key in self.theirs or not said or said.startswith("sfn-withdrawn-"):
+            return None
+        return f"{place}/metadata/{'v' if said.isdecimal() else ''}{said}.metadata.json"
 
     def _points_to(self, place: str, here: str) -> bool:
         return any(
@@ -173,10 +179,10 @@ class Checker:
         pointer = self.hint(place)
         if pointer is None:
             return
-        said = pointer.rsplit("/", 1)[-1].removesuffix(".metadata.json")
+        said = hintfile.stem(pointer) or ""
         docs = [doc for _, doc in self.documents(place) if doc["state"] == "current"]
         if len(self.catalogs) == 1 and not any(
-            said in doc["metadata_file_path"] or said in doc.get("hint_was", ()) for doc in docs
+            said in {hintfile.stem(doc["metadata_file_path"]), *doc.get("hint_was", ())} for doc in docs
         ):
             if self._is_left_over_hint(place, said):
                 self.stated += 1
@@ -265,7 +271,7 @@ class Checker:
             rolled_back = self.ranks.rolled_back[uuid]
             has_two_names = self.told and reader[0] != "name" and self._is_left_over(reader[1], uuid)
             is_over = reader[0] == "name" and at and self.is_end_unheard(tuple(reader[2].split(".")), str(uuid), at)
-            if has_two_names or is_over or (at and any(self._is_stated(reader, at, back) for back in rolled_back)):
+            if has_two_names or is_over or (at and any(is_stated(reader, at, back) for back in rolled_back)):
                 self.stated += 1
             else:
                 self.blame_for_now(f"moved back: {reader[0]}", f"{reader} to rank {rank} ({pointer}) after {before}")
@@ -286,10 +292,3 @@ class Checker:
             self.blame(kind, what)
         else:
             self.stated += 1
-
-    @staticmethod
-    def _is_stated(reader: tuple[str, ...], at: datetime, back: datetime) -> bool:
-        """The case that can't be promised: the catalog stepped back, and an answer that arrived within the replicas'
-        lag still named the abandoned pointer; or a writer of the hint slept across the step.
-        """
-        return (back <= at and at - back <= REPLICA_LAG) or (reader[0] == "hint" and at <= back)

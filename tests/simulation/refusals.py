@@ -55,3 +55,10 @@ def check_refusal(
             checker.stated += 1
         elif is_known and not checker.told and len(checker.catalogs) == 1:
             checker.blame_for_now("refused: name", f"{reader} there since {since}: {found}")
+
+
+def is_stated(reader: tuple[str, ...], at: datetime, back: datetime) -> bool:
+    """The case that can't be promised: the catalog stepped back, and an answer that arrived within the replicas' lag
+    still named the abandoned pointer; or a writer of the hint slept across the step.
+    """
+    return (back <= at and at - back <= REPLICA_LAG) or (reader[0] == "hint" and at <= back)

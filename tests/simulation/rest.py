@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfn.errors import Ambiguous
+from sfn.pointer import hintfile
 from sfn.reader.resolve import Resolved
 from sfn.words import Table, TableName
 from tests.simulation.checker import Checker
@@ -159,7 +160,8 @@ class _Rest:
         unheard = pointer is None and not self.one_catalog and self.when == "rest"
         if foreign or unheard:
             return
-        has_hint = self.checker.policies[-1].site(one.name, place).has_hint
+        is_theirs = hintfile.key(place) in self.checker.theirs
+        has_hint = self.checker.policies[-1].site(one.name, place).has_hint and not is_theirs
         if inside and has_hint and pointer != one.table.metadata_location:
             self.blame("hint stale", f"{place} {pointer} not {one.table.metadata_location}")
         if not inside and pointer is not None:

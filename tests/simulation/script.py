@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from sfn.inbox.row import Row
+from sfn.pointer import hintfile
 from sfn.words import Hint, Missing, Table, TableName
 from tests.simulation.node import Node, Service
 from tests.simulation.setting import Setting
@@ -91,6 +92,17 @@ class Stage:
         if opaque:
             table = _opaque(table)
         self.world.set(0, name, table)
+        return table
+
+    def register_folder(self, name: str, place: str = PLACE, version: int = 2) -> Table:
+        """A table that was nothing but a folder (Hadoop's) gets a name; its writers' version hint is there."""
+        begun = first_version(self.world.rng, place, self.world.time)
+        pointers = [f"{place}/metadata/v{number}.metadata.json" for number in range(1, version + 1)]
+        table = replace(begun, metadata_location=pointers[-1], metadata_log=tuple(pointers[:-1]))
+        key = hintfile.key(place)
+        self.world.checker.theirs[key] = str(version).encode()
+        self.world.files.lay(key, self.world.checker.theirs[key])
+        self.world.set(0, named(name), table)
         return table
 
     def commit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -142,8 +143,12 @@ class Ranks:
 
 
 def version_of(table: Table) -> int:
-    """Which of its versions this is, from 0, as its metadata file's name says."""
-    return int(table.metadata_location.rsplit("/", 1)[-1].split("-", 1)[0])
+    """Which of its versions this is, from 0, as its metadata file's name says; Hadoop's begin with a `v`."""
+    name = table.metadata_location.rsplit("/", 1)[-1]
+    match = re.match(r"v?(\d+)", name)
+    if match is None:
+        raise ValueError(name)
+    return int(match[1])
 
 
 def metadata_file(table: Table) -> bytes:

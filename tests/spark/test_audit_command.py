@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 from typer.testing import CliRunner, Result
 
 from sfn.cli import app as sfn
+from sfn.settings import load
 from sfn.spark.audit.__main__ import app
+from sfn.wiring.looking import looking
 from tests.bench import many, servers
 from tests.bench.many import Many
 from tests.bench.servers import CATALOG, Setting
@@ -40,6 +44,20 @@ def typed(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
+async def whose(configuration: Path) -> str:
+    """The `catalog_id` of the configured catalog."""
+    async with looking(load(configuration, {})) as parts:
+        return await parts.catalogs[CATALOG].identity()
+
+
+def waited(until: Callable[[], bool]) -> None:
+    """Wait for what the service does in its own time."""
+    give_up_at = time.monotonic() + WITHIN
+    while not until():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.1)
+
+
 @pytest.fixture(name="configuration")
 def fixture_configuration(tmp_path: Path, made: Many) -> Iterator[Path]:
     """Of a catalog, and of the service, which runs."""
@@ -61,10 +79,8 @@ def test_a_catalog_without_files_gets_them_and_the_next_run_finds_nothing(
     assert first.exit_code == 0, first.output
     told = json.loads(first.stdout)
     assert (told["states"], told["hints"]) == ({"missing": TABLES}, TABLES)
-    give_up_at = time.monotonic() + WITHIN
     files = [made.publish(namespace, name, None) for namespace, name in made.all()]
-    while not all(file.exists() for file in files) and time.monotonic() < give_up_at:
-        time.sleep(0.1)
+    waited(lambda: all(file.exists() for file in files))
     second = typed(*command)
     assert second.exit_code == 0, second.output
     assert f"{TABLES} rows; {TABLES} unchanged" in second.stdout
@@ -72,6 +88,41 @@ def test_a_catalog_without_files_gets_them_and_the_next_run_finds_nothing(
     trend = json.loads(shown.stdout)["trend"]
     assert [(one["tables"], one["differing"]) for one in trend] == [(TABLES, TABLES), (TABLES, 0)]
     assert "current" in CliRunner().invoke(sfn, ["report", str(report)]).stdout
+
+
+def test_after_the_hints_and_what_its_letters_call_for_nothing_differs(
+    configuration: Path, tmp_path: Path, made: Many
+) -> None:
+    """What is behind or missing the service mends by itself; what is not ours, or torn, somebody must decide about."""
+    ours = anyio.run(whose, configuration)
+    right = {name: made.document(namespace, name, ours) for namespace, name in made.all()}
+    at = {name: made.publish(namespace, name, right[name]) for namespace, name in made.all()}
+    behind, missing, foreign, torn, *_ = right
+    old = made.pointer("ns0000", behind, 22)
+    made.publish("ns0000", behind, replace(right[behind], metadata_file_path=old, ordinal=right[behind].ordinal - 1))
+    at[missing].unlink()
+    made.publish("ns0000", foreign, replace(right[foreign], catalog_id="another"))
+    at[torn].write_text("{ torn")
+
+    def audited() -> dict[str, int]:
+        found = typed("--config", configuration, "--report", tmp_path / "report", "--slices", 2, "--json")
+        states: dict[str, int] = json.loads(found.stdout)["states"]
+        return states
+
+    def operated(*words: str) -> str:
+        done = CliRunner().invoke(sfn, [*words, "--config", str(configuration)])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    odd = {"behind": 1, "missing": 1, "foreign-catalog": 1, "foreign-file": 1}
+    assert audited() == {"current": TABLES - len(odd), **odd}
+    waited(lambda: old not in at[behind].read_text() and at[missing].exists())
+    waited(lambda: len(json.loads(operated("dead-letters", "list", "--json"))["dead_letters"]) == 2)
+    operated("adopt", CATALOG, "--from", "another", "--yes")
+    at[torn].unlink()
+    operated("dead-letters", "replay", "--table", f"ns0000.{torn}", "--yes")
+    waited(lambda: "another" not in at[foreign].read_text() and at[torn].exists())
+    assert audited() == {"current": TABLES}
 
 
 def test_a_service_that_is_away_is_said_and_the_report_is_whole(tmp_path: Path, made: Many) -> None:
@@ -108,3 +159,13 @@ def test_a_report_that_is_not_there_is_said(tmp_path: Path) -> None:
     found = CliRunner().invoke(sfn, ["report", str(tmp_path)])
     assert found.exit_code == 1
     assert "expected a report, found none; write one: python -m sfn.spark.audit" in found.stderr
+
+
+def test_a_report_whose_own_catalog_is_away_is_said(tmp_path: Path, made: Many) -> None:
+    file = Setting(tmp_path / "service", "http://127.0.0.1:9", made.warehouse).write()
+    written = typed("--config", file, "--report", "lake:ops.audit", "--no-hints")
+    shown = CliRunner().invoke(sfn, ["report", "lake:ops.audit", "--config", str(file)])
+    for found in (written, shown):
+        assert found.exit_code == 1, found.output
+        assert "report lake:ops.audit: expected a catalog or store that takes it, found ConnectionError" in found.stderr
+        assert len(found.stderr.splitlines()) == 1

@@ -21,6 +21,7 @@ from sfn.report import earlier, keeping, opening, runs
 from sfn.report.columns import PARTITIONS, SCHEMA, Entry, Standing
 from sfn.report.directory import Directory
 from sfn.report.opening import Place
+from sfn.report.totals import Totals
 from sfn.report.writing import written
 from sfn.settings import Settings
 from sfn.words import TableName
@@ -44,7 +45,7 @@ def reported(table: Table, slices: int = 2, at: datetime = AT) -> runs.Written:
 
 def write(table: Table, run: runs.Written, number: int, entries: list[Entry]) -> None:
     file = written(table.metadata.model_dump_json(), {}, number, entries)
-    keeping.commit(table, run, [number], [] if file is None else [file])
+    keeping.commit(table, run, [number], Totals.of(entries), [] if file is None else [file])
 
 
 def test_whoever_reads_directories_reads_it(place: Place, tmp_path: Path) -> None:

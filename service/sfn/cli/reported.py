@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from sfn.cli.pages import Grid, Line, Page, Tone, counted, moment, safe
 from sfn.clock import lasting
-from sfn.report.reading import FINE, Past, Report, Row
+from sfn.report.reading import Past, Report, Row
+from sfn.report.totals import FINE
 
 _NUMBERS = frozenset({"TABLES", "LAG", "BEHIND", "KEPT", "LIVES", "DIFFER", "UNSEEN", "UNCHANGED", "WORST LAG"})
 

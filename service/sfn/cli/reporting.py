@@ -23,14 +23,16 @@ def found(
         SfnError: there is no report, or no such run.
     """
     try:
-        from sfn.report import opening, reading
+        from sfn.report import opening, reading, theirs
     except ImportError as error:
         remedy = "pip install '.[read]'"
         raise NotInstalled("sfn report", expected="PyIceberg and PyArrow", found=str(error), remedy=remedy) from None
     # A directory needs no configuration.
     place = opening.place(where, Settings() if config is None else load(config), opened_with)
-    table = opening.existing(place)
+    with theirs.told(str(place), "see that it can be reached, and try again"):
+        table = opening.existing(place)
     if table is None:
         remedy = "write one: python -m sfn.spark.audit --report …"
         raise SfnError(str(place), expected="a report", found="none", remedy=remedy)
-    return reading.read(table, str(place), run, most, past)
+    with theirs.told(str(place), "see that its files can be read, and try again"):
+        return reading.read(table, str(place), run, most, past)

@@ -10,15 +10,21 @@ from pyiceberg.table import Table
 
 from sfn.report.columns import RUN
 from sfn.report.runs import Written, run_of, runs
+from sfn.report.totals import Totals
 
 
-def commit(table: Table, run: Written, numbers: Sequence[int], files: Sequence[DataFile]) -> None:
+def commit(table: Table, run: Written, numbers: Sequence[int], totals: Totals, files: Sequence[DataFile]) -> None:
     """Add what some slices found, which are done with it. PyIceberg tries again where others commit meanwhile.
+
+    Args:
+        numbers: the slices.
+        totals: of their rows.
+        files: with these.
 
     Raises:
         CommitFailedException: others committed again and again.
     """
-    summary = run.summary(numbers)
+    summary = run.summary(numbers, totals)
     with table.transaction() as transaction, transaction.update_snapshot(summary).merge_append() as append:
         for file in files:
             append.append_data_file(file)

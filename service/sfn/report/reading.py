@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 from pyiceberg.table import Table
 
 from sfn.errors import SfnError, nearest
 from sfn.publish.comparison import Kind
-from sfn.report.columns import RUN, Standing
+from sfn.report.columns import RUN
 from sfn.report.runs import Written, runs
+from sfn.report.totals import UNSEEN
 
-FINE: Final = frozenset({Standing.CURRENT, Standing.LEFT_ALONE, Standing.UNWRITTEN})
-"""States that call for nothing."""
 FOREIGN: Final = frozenset({Kind.FOREIGN_CATALOG, Kind.FOREIGN_FILE})
-UNSEEN: Final = frozenset({Standing.UNKNOWN, Standing.WITHHELD})
 
 _NEAR: Final = 0.5
 """The part of a metadata file's time, or of the commits that it outlives, from which a table is near its retention."""
@@ -27,7 +28,6 @@ _OF_A_RUN: Final = (
     *("catalog", "identifier", "state", "detail", "lag_seconds", "commits_behind", "versions_kept", "lifetime_seconds"),
     *("sfn_file", "sfn_age_seconds", "deep", "error", "unchanged", "hinted"),
 )
-_OF_ALL: Final = (RUN, "state", "lag_seconds", "unchanged")
 
 
 class Row(Struct, frozen=True):
@@ -92,34 +92,86 @@ def read(table: Table, where: str, run: str | None, most: int, past: int) -> Rep
     """
     known = sorted(runs(table), key=lambda one: one.run.began_at)
     chosen = _chosen(known, where, run)
+    rows = _Rows(most)
     there = table.schema().column_names
-    rows = _rows(table, f"{RUN} = '{chosen.run.name}'", [name for name in _OF_A_RUN if name in there])
-    states: dict[str, Counter[str]] = {}
-    for row in rows:
-        states.setdefault(row["catalog"], Counter())[row["state"]] += 1
-    late = sorted((row for row in rows if row["lag_seconds"]), key=lambda row: -row["lag_seconds"])
-    foreign, near = [row for row in rows if row["state"] in FOREIGN], [row for row in rows if is_near(row)]
-    lacking, unseen = [row for row in rows if row.get("deep")], [row for row in rows if row["state"] in UNSEEN]
-    upto = known[: known.index(chosen) + 1]
+    columns = tuple(name for name in _OF_A_RUN if name in there)
+    for batch in table.scan(f"{RUN} = '{chosen.run.name}'", columns).to_arrow_batch_reader():
+        rows.take(batch)
     return Report(
         report=where,
         run=chosen.run.name,
         began_at=chosen.run.began_at,
         is_whole=chosen.is_ended,
         deep=chosen.deep,
-        states={catalog: dict(sorted(counts.items())) for catalog, counts in sorted(states.items())},
-        worst_lag=_named(late, most),
-        foreign=_named(foreign, most),
-        foreign_total=len(foreign),
-        near_retention=_named(near, most),
-        near_retention_total=len(near),
-        missing_files=_named(lacking, most, "deep"),
-        missing_files_total=len(lacking),
-        unseen=_named(unseen, most, "error"),
-        unseen_total=len(unseen),
-        oldest_file_seconds=max((row["sfn_age_seconds"] for row in rows if row["sfn_age_seconds"]), default=None),
-        trend=list(_trend(table, upto[-past:])),
+        states={catalog: dict(sorted(counts.items())) for catalog, counts in sorted(rows.states.items())},
+        worst_lag=[_row(row) for row in rows.late],
+        foreign=rows.foreign.first,
+        foreign_total=rows.foreign.total,
+        near_retention=rows.near.first,
+        near_retention_total=rows.near.total,
+        missing_files=rows.lacking.first,
+        missing_files_total=rows.lacking.total,
+        unseen=rows.unseen.first,
+        unseen_total=rows.unseen.total,
+        oldest_file_seconds=rows.oldest,
+        trend=[_past(one) for one in known[: known.index(chosen) + 1][-past:]],
     )
+
+
+class _Few:
+    """The first few of many rows, and how many there are."""
+
+    def __init__(self, most: int, said: str = "detail") -> None:
+        self._most, self._said = most, said
+        self.first: list[Row] = []
+        self.total = 0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.total += 1
+        if self.total <= self._most:
+            self.first.append(_row(row, self._said))
+
+
+class _Rows:
+    """What is said of a run's rows, which may be more than fit into memory."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.states: dict[str, Counter[str]] = {}
+        self.late: list[Mapping[str, Any]] = []
+        self.foreign, self.near = _Few(most), _Few(most)
+        self.lacking, self.unseen = _Few(most, "deep"), _Few(most, "error")
+        self.oldest: float | None = None
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Some more of them."""
+        counts = pa.Table.from_batches([batch]).group_by(["catalog", "state"]).aggregate([([], "count_all")])
+        for row in counts.to_pylist():
+            self.states.setdefault(row["catalog"], Counter())[row["state"]] += row["count_all"]
+        ages = [self.oldest, pc.max(batch["sfn_age_seconds"]).as_py()]
+        self.oldest = max((age for age in ages if age), default=None)
+        odd = batch.filter(_is_odd(batch)).to_pylist()
+        late = [row for row in odd if row["lag_seconds"]]
+        self.late = heapq.nlargest(self._most, [*self.late, *late], key=lambda row: row["lag_seconds"])
+        for row in odd:
+            for few, belongs in (
+                (self.foreign, row["state"] in FOREIGN),
+                (self.near, is_near(row)),
+                (self.lacking, bool(row.get("deep"))),
+                (self.unseen, row["state"] in UNSEEN),
+            ):
+                if belongs:
+                    few.add(row)
+
+
+def _is_odd(batch: pa.RecordBatch) -> pa.Array:
+    """Whether a row may belong to any of the lists: of nearly all nothing but their number matters."""
+    states = batch["state"]
+    is_listed = pc.is_in(states, value_set=pa.array([*FOREIGN, *UNSEEN], states.type))
+    found = [is_listed, pc.greater(batch["lag_seconds"], 0), pc.greater(batch["commits_behind"], 0)]
+    if "deep" in batch.schema.names:
+        found.append(pc.not_equal(batch["deep"], ""))
+    return functools.reduce(pc.or_kleene, found)
 
 
 def is_near(row: Mapping[str, Any]) -> bool:
@@ -146,41 +198,28 @@ def _chosen(known: Sequence[Written], where: str, run: str | None) -> Written:
     raise SfnError(where, expected=f"a run ({', '.join(names[-5:])}, …)", found=run, remedy=nearest(run, names))
 
 
-def _rows(table: Table, which: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    found: pa.Table = table.scan(row_filter=which, selected_fields=tuple(columns)).to_arrow()
-    rows: list[dict[str, Any]] = found.to_pylist()
-    return rows
+def _row(row: Mapping[str, Any], said: str = "detail") -> Row:
+    return Row(
+        row["catalog"],
+        row["identifier"],
+        row["state"],
+        row[said] or "",
+        row["lag_seconds"],
+        row["commits_behind"],
+        row["versions_kept"],
+        row["lifetime_seconds"],
+    )
 
 
-def _named(rows: Sequence[Mapping[str, Any]], most: int, said: str = "detail") -> list[Row]:
-    return [
-        Row(
-            row["catalog"],
-            row["identifier"],
-            row["state"],
-            row[said] or "",
-            row["lag_seconds"],
-            row["commits_behind"],
-            row["versions_kept"],
-            row["lifetime_seconds"],
-        )
-        for row in rows[:most]
-    ]
-
-
-def _trend(table: Table, known: Sequence[Written]) -> Iterator[Past]:
-    names = ", ".join(f"'{one.run.name}'" for one in known)
-    rows = _rows(table, f"{RUN} in ({names})", _OF_ALL)
-    for one in known:
-        its = [row for row in rows if row[RUN] == one.run.name]
-        lags = [row["lag_seconds"] for row in its if row["lag_seconds"] is not None]
-        yield Past(
-            run=one.run.name,
-            began_at=one.run.began_at,
-            is_whole=one.is_ended,
-            tables=len(its),
-            differing=sum(row["state"] not in FINE | UNSEEN for row in its),
-            unseen=sum(row["state"] in UNSEEN for row in its),
-            unchanged=sum(bool(row["unchanged"]) for row in its),
-            worst_lag_seconds=max(lags, default=None),
-        )
+def _past(one: Written) -> Past:
+    totals = one.totals
+    return Past(
+        run=one.run.name,
+        began_at=one.run.began_at,
+        is_whole=one.is_ended,
+        tables=totals.tables,
+        differing=totals.differing,
+        unseen=totals.unseen,
+        unchanged=totals.unchanged,
+        worst_lag_seconds=totals.worst_lag_seconds,
+    )

@@ -13,6 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 from sfn.report.columns import RUN
 from sfn.report.entries import Run
 from sfn.report.slices import earlier
+from sfn.report.totals import Totals
 
 _RUN: Final = "sfn.run"
 _BEGAN: Final = "sfn.began-at"
@@ -33,6 +34,7 @@ class Written:
         deep: it looks at all files.
         done: the slices that are in the report.
         is_ended: all of them are.
+        totals: of these slices.
     """
 
     run: Run
@@ -40,9 +42,14 @@ class Written:
     deep: bool
     done: set[int] = field(default_factory=set)
     is_ended: bool = False
+    totals: Totals = Totals()
 
-    def summary(self, numbers: Iterable[int]) -> dict[str, str]:
-        """What the snapshot of some more slices says, which are done with it."""
+    def summary(self, numbers: Iterable[int], totals: Totals) -> dict[str, str]:
+        """What the snapshot of some more slices says, which are done with it.
+
+        Args:
+            totals: of their rows.
+        """
         numbers = sorted(numbers)
         self.done.update(numbers)
         said = {
@@ -53,7 +60,8 @@ class Written:
             _CATALOGS: " ".join(self.catalogs),
             _DEEP: str(self.deep).lower(),
         }
-        return said | ({_ENDED: "true"} if len(self.done) == self.run.slices else {})
+        self.totals += totals
+        return said | totals.summary() | ({_ENDED: "true"} if len(self.done) == self.run.slices else {})
 
 
 def runs(table: Table) -> list[Written]:
@@ -64,6 +72,7 @@ def runs(table: Table) -> list[Written]:
         if _RUN in said:
             one = found.setdefault(said[_RUN], _written(said))
             one.done.update(map(int, said[_SLICE].split()))
+            one.totals += Totals.said(said)
             one.is_ended = one.is_ended or _ENDED in said
     return list(found.values())
 

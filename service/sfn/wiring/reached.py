@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 import structlog
 
-from sfn.admin.operators import Retirement
 from sfn.catalog import Vendor
 from sfn.clock import Clock
 from sfn.inbox import Roster
@@ -23,6 +22,10 @@ from sfn.wiring.sources import Identified
 from sfn.wiring.terms import policy
 from sfn.work.sources import Source
 from sfn.work.vended import Vended
+
+if TYPE_CHECKING:
+    # It brings FastAPI, which whoever only looks does not wait for.
+    from sfn.admin.operators import Retirement
 
 Vending: TypeAlias = Callable[[str, Identified], Vended | None]
 """By its name and its adapter, what opens the places of a catalog's tables; None for the configured stores."""

@@ -19,12 +19,13 @@ from pyspark.sql import Row, SparkSession
 
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
-from sfn.report import keeping, opening
+from sfn.report import keeping, opening, theirs
 from sfn.report.listing import Part, parts
 from sfn.report.opening import Place
 from sfn.report.pace import Pace, Paced
 from sfn.report.runs import Written, before, begun, runs, unfinished
 from sfn.report.terms import Terms
+from sfn.report.totals import Totals
 from sfn.report.trials import Trials
 from sfn.settings import Settings
 from sfn.spark.audit.outcome import Outcome
@@ -41,6 +42,7 @@ REFUSED_NAMED: Final = 20
 
 _APART: Final = 1.0
 """Seconds at least between two commits of the report."""
+_AGAIN: Final = "run it again: what is in the report stays there, and the rest is gone on with"
 _PAUSES: Final = 10
 """Times as long as a commit took that the next one waits."""
 
@@ -109,7 +111,8 @@ def audit(spark: SparkSession, order: Order, teller: Teller | None, moved: Moved
     Raises:
         SfnError: the report can't be written, or a package is missing.
     """
-    table = opening.opened(order.report, order.slices)
+    with theirs.told(str(order.report), _AGAIN):
+        table = opening.opened(order.report, order.slices)
     known, now = runs(table), SystemClock().now()
     run = None if order.fresh else unfinished(known, order.catalogs, now, GOES_ON, deep=order.deep)
     run = run or begun(now, opening.slices_of(table, str(order.report)), order.catalogs, known, deep=order.deep)
@@ -126,10 +129,13 @@ def audit(spark: SparkSession, order: Order, teller: Teller | None, moved: Moved
             good = [one for one in some if not one.error]
             files = [one.file for one in good if one.file is not None]
             if good:
-                keeping.commit(table, run, [one.number for one in good], files)
+                totals = sum((one.totals for one in good), Totals())
+                with theirs.told(str(order.report), _AGAIN):
+                    keeping.commit(table, run, [one.number for one in good], totals, files)
             moved(len(run.done) + len(found.failed), run.run.slices)
     if order.keep is not None and not found.failed:
-        found.forgotten = keeping.forget(table, order.keep)
+        with theirs.told(str(order.report), _AGAIN):
+            found.forgotten = keeping.forget(table, order.keep)
     return found
 
 
@@ -157,7 +163,7 @@ def _take(found: Found, outcomes: Sequence[Outcome]) -> None:
         if one.error:
             found.failed[one.number] = one.error
         found.states.update(one.states)
-        found.unchanged += one.unchanged
+        found.unchanged += one.totals.unchanged
         found.refused += one.refused[: REFUSED_NAMED - len(found.refused)]
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFile
 
+from sfn.report.totals import Totals
+
 
 @dataclass(frozen=True, slots=True)
 class Hinted:
@@ -25,7 +27,7 @@ class Outcome:
     Attributes:
         number: which.
         states: rows by state.
-        unchanged: tables of which the catalog only said that they are as they were.
+        totals: of the rows.
         file: the rows, in a data file that is in no snapshot yet; None where there are none.
         hints: of whom the service is to be told.
         refused: the first tables and namespaces that could not be looked at, and why.
@@ -34,7 +36,7 @@ class Outcome:
 
     number: int
     states: Mapping[str, int] = field(default_factory=dict)
-    unchanged: int = 0
+    totals: Totals = Totals()
     file: DataFile | None = None
     hints: tuple[Hinted, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()

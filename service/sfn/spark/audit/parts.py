@@ -15,13 +15,14 @@ from pyspark import TaskContext
 from sfn import telemetry
 from sfn.errors import SfnError
 from sfn.report import earlier
-from sfn.report.columns import Entry, Standing
+from sfn.report.columns import Entry
 from sfn.report.entries import states
 from sfn.report.listing import Part, tables
 from sfn.report.pace import Pace, Paced
 from sfn.report.part import audited
 from sfn.report.slices import slice_of
 from sfn.report.terms import Terms
+from sfn.report.totals import UNSEEN, Totals
 from sfn.report.trials import Trials
 from sfn.report.writing import written
 from sfn.spark.audit.outcome import Hinted, Outcome
@@ -134,11 +135,11 @@ def _is_ours(terms: Terms, number: int, catalog: str, identifier: str) -> bool:
 
 
 def _outcome(terms: Terms, number: int, entries: list[Entry]) -> Outcome:
-    failed = [entry for entry in entries if entry.state in {Standing.UNKNOWN, Standing.WITHHELD}]
+    failed = [entry for entry in entries if entry.state in UNSEEN]
     return Outcome(
         number,
         states(entries),
-        sum(entry.unchanged for entry in entries),
+        Totals.of(entries),
         written(terms.report, terms.files, number, entries),
         tuple(map(_hint, (entry for entry in entries if entry.hinted))),
         tuple((f"{one.catalog}:{one.identifier}", one.error or "") for one in failed[:REFUSED_NAMED]),
