@@ -21,7 +21,7 @@ PATIENCE: Final = 60.0
 _FETCHED: Final = CACHES / "rest-fixture-1.11.0"
 # Up in half the time: nothing runs for long enough to be worth a second compiler, and code whose digest is known is
 # not verified. With one compiler Java sets aside a fifth of the room for code, 48 MB, and all the tests take 67.
-_FAST: Final = (
+FAST: Final = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:ReservedCodeCacheSize=240m",
@@ -46,7 +46,7 @@ def settings(folder: Path, catalog: str) -> Mapping[str, str]:
         catalog: the address of the REST catalog that it knows as `lake`.
     """
     (jar,) = found("SFN_SPARK_JARS", cache=_FETCHED, target="spark").glob("iceberg-spark-runtime-*.jar")
-    jvm = (*_FAST, *_TRUSTING, "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}")
+    jvm = (*FAST, *_TRUSTING, "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}")
     return {
         "spark.app.name": "tests",
         "spark.master": "local[2]",
@@ -79,8 +79,8 @@ def running(folder: Path, told: Mapping[str, str]) -> Iterator[SparkSession]:
     """
     conf = SparkConf(loadDefaults=False).setAll(list(told.items()))
     with _gateway(folder, conf) as gateway:
-        with pytest.MonkeyPatch.context() as surroundings:
-            surroundings.setenv("PYSPARK_PYTHON", sys.executable)
+        with pytest.MonkeyPatch.context() as changed:
+            changed.setenv("PYSPARK_PYTHON", sys.executable)
             session = SparkSession(SparkContext(conf=conf, gateway=gateway))
         try:
             yield session
@@ -89,20 +89,31 @@ def running(folder: Path, told: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _gateway(folder: Path, conf: SparkConf) -> Iterator[Any]:
-    """The JVM that a session is to live in, and the way to it."""
-    launch: Callable[..., Any] = launch_gateway  # it has no types
+def surroundings(folder: Path) -> Iterator[None]:
+    """What a Spark that is started meanwhile finds in its environment: our Java, and nothing of another Spark's.
+
+    Args:
+        folder: gets a `java`.
+    """
     java = folder / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(_JAVA.format(java=found("SFN_SPARK_JAVA", cache=_FETCHED, target="spark")))
     java.chmod(0o755)
-    with (folder / "spark.log").open("wb") as log, pytest.MonkeyPatch.context() as surroundings:
+    with pytest.MonkeyPatch.context() as changed:
         for name in _FOREIGN:
-            surroundings.delenv(name, raising=False)
-        surroundings.setenv("JAVA_HOME", str(java.parents[1]))
-        surroundings.setenv("PYSPARK_PYTHON", sys.executable)  # for what it asks of Python by itself
-        surroundings.setenv("SPARK_LAUNCHER_OPTS", " ".join(_FAST))
-        surroundings.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+            changed.delenv(name, raising=False)
+        changed.setenv("JAVA_HOME", str(java.parents[1]))
+        changed.setenv("PYSPARK_PYTHON", sys.executable)  # for what it asks of Python by itself
+        changed.setenv("SPARK_LAUNCHER_OPTS", " ".join(FAST))
+        changed.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        yield
+
+
+@contextmanager
+def _gateway(folder: Path, conf: SparkConf) -> Iterator[Any]:
+    """The JVM that a session is to live in, and the way to it."""
+    launch: Callable[..., Any] = launch_gateway  # it has no types
+    with (folder / "spark.log").open("wb") as log, surroundings(folder):
         gateway = launch(conf, {"stdout": log, "stderr": log})
     try:
         yield gateway

@@ -140,10 +140,34 @@ def test_old_runs_go_and_their_files_too(place: Place, tmp_path: Path) -> None:
     table = opening.opened(place, 2)
     for day in (1, 2, 3):
         reported(table, at=AT.replace(day=day))
-    assert keeping.forget(table, 2) == 1
+    assert keeping.tidy(table, 2) == 1
     assert [one.run.began_at.day for one in runs.runs(table)] == [2, 3]
     assert sfn.read(tmp_path / "report").num_rows == 20
     assert len(list((tmp_path / "report" / "data").glob("run=20261101*/*/*"))) == 0
+
+
+def test_of_a_run_that_ended_one_snapshot_stays_and_says_all_of_it(place: Place, tmp_path: Path) -> None:
+    table = opening.opened(place, 8)
+    for day in (1, 2):
+        reported(table, 8, AT.replace(day=day))
+    begun = runs.begun(AT.replace(day=3), 8, ("prod",), runs.runs(table), deep=False)
+    write(table, begun, 0, [])
+    write(table, begun, 1, [])
+    assert keeping.tidy(table, None) == 0
+    assert len(table.snapshots()) == 4
+    known = runs.runs(table)
+    assert [(one.totals.tables, one.is_ended, len(one.done)) for one in known] == [
+        (10, True, 8),
+        (10, True, 8),
+        (0, False, 2),
+    ]
+    assert sfn.read(tmp_path / "report").num_rows == 20
+    # Each that is left has a list, and all that these name is there.
+    lists = {one.manifest_list.removeprefix("file://") for one in table.snapshots()}
+    manifests = {
+        one.manifest_path.removeprefix("file://") for each in table.snapshots() for one in each.manifests(table.io)
+    }
+    assert {str(file) for file in (tmp_path / "report" / "metadata").glob("*.avro")} == lists | manifests
 
 
 def test_old_runs_stay_while_a_tag_may_need_them(place: Place) -> None:
@@ -153,4 +177,4 @@ def test_old_runs_stay_while_a_tag_may_need_them(place: Place) -> None:
     current = table.current_snapshot()
     assert current is not None
     table.manage_snapshots().create_tag(current.snapshot_id, "kept").commit()
-    assert keeping.forget(table, 1) == 0
+    assert keeping.tidy(table, 1) == 0

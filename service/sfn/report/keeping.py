@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from sfn.report.columns import RUN
-from sfn.report.runs import Written, run_of, runs
+from sfn.report.runs import FORGETTING, Written, is_over, run_of, runs
 from sfn.report.totals import Totals
 
 
@@ -30,28 +31,58 @@ def commit(table: Table, run: Written, numbers: Sequence[int], totals: Totals, f
             append.append_data_file(file)
 
 
-def forget(table: Table, keep: int) -> int:
-    """Remove all runs but the newest ones, with their files; how many.
+def tidy(table: Table, keep: int | None) -> int:
+    """Remove all runs but the newest ones, with their files, and of one that has ended all snapshots but its last.
 
+    Each commit writes all snapshots anew: those of every slice of every run would soon be what takes most of its time.
     Nothing is removed while a branch or tag beside `main` may need it.
 
     Args:
-        keep: how many stay.
+        keep: how many runs stay; None for all.
+
+    Returns:
+        How many went.
     """
-    known = sorted(runs(table), key=lambda one: one.run.began_at)
-    old = [one.run.name for one in known[: max(0, len(known) - keep)]]
-    if not old or set(table.refs()) - {"main"}:
+    if set(table.refs()) - {"main"}:
         return 0
-    which = f"{RUN} in ({', '.join(map(repr, old))})"
+    known = sorted(runs(table), key=lambda one: one.run.began_at)
+    old = [] if keep is None else [one.run.name for one in known[: max(0, len(known) - keep)]]
+    paths = _removed(table, old) if old else []
+    _expire(table, {one.run.name for one in known if one.is_ended}, old)
+    _delete(table, paths)
+    return len(old)
+
+
+def _removed(table: Table, names: Sequence[str]) -> list[str]:
+    """Remove the rows of some runs; the files that they were in."""
+    which = f"{RUN} in ({', '.join(map(repr, names))})"
     paths = [task.file.file_path for task in table.scan(row_filter=which).plan_files()]
-    table.delete(which)
-    snapshots = [one.snapshot_id for one in table.snapshots() if run_of(one) in {*old, None}]
+    table.delete(which, snapshot_properties=FORGETTING)
+    return paths
+
+
+def _expire(table: Table, ended: Collection[str], gone: Collection[str]) -> None:
+    """Forget all snapshots of runs that are gone, and all but the last of those that ended."""
     current = table.current_snapshot()
-    table.maintenance.expire_snapshots().by_ids(
-        [one for one in snapshots if current is None or one != current.snapshot_id]
-    ).commit()
+    ours = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
+    spared = {run: one.snapshot_id for one in ours if (run := run_of(one)) not in gone}
+    stays = {*spared.values(), *(() if current is None else (current.snapshot_id,))}
+    expired = [one for one in ours if is_over(one, {*ended, *gone}) and one.snapshot_id not in stays]
+    if not expired:
+        return
+    ids = {one.snapshot_id for one in expired}
+    needed = _manifests(table, (one for one in ours if one.snapshot_id not in ids))
+    manifests = _manifests(table, expired) - needed
+    table.maintenance.expire_snapshots().by_ids(list(ids)).commit()
+    _delete(table, [*manifests, *(one.manifest_list for one in expired)])
+
+
+def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
+    return {manifest.manifest_path for one in snapshots for manifest in one.manifests(table.io)}
+
+
+def _delete(table: Table, paths: Iterable[str]) -> None:
     for path in paths:
         # What stays behind costs a little room, and the table's cleaner finds it.
         with suppress(OSError):
             table.io.delete(path)
-    return len(old)

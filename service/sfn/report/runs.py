@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -22,6 +22,8 @@ _SLICES: Final = "sfn.slices"
 _CATALOGS: Final = "sfn.catalogs"
 _DEEP: Final = "sfn.deep"
 _ENDED: Final = "sfn.ended"
+FORGETTING: Final = {"sfn.forgetting": "true"}
+"""What the snapshot says that removes old runs."""
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class Written:
     totals: Totals = Totals()
 
     def summary(self, numbers: Iterable[int], totals: Totals) -> dict[str, str]:
-        """What the snapshot of some more slices says, which are done with it.
+        """What the snapshot of some more slices says, which are done with it; the last one says the totals of all.
 
         Args:
             totals: of their rows.
@@ -61,7 +63,9 @@ class Written:
             _DEEP: str(self.deep).lower(),
         }
         self.totals += totals
-        return said | totals.summary() | ({_ENDED: "true"} if len(self.done) == self.run.slices else {})
+        if len(self.done) < self.run.slices:
+            return said | totals.summary()
+        return said | self.totals.summary() | {_ENDED: "true"}
 
 
 def runs(table: Table) -> list[Written]:
@@ -72,14 +76,21 @@ def runs(table: Table) -> list[Written]:
         if _RUN in said:
             one = found.setdefault(said[_RUN], _written(said))
             one.done.update(map(int, said[_SLICE].split()))
-            one.totals += Totals.said(said)
-            one.is_ended = one.is_ended or _ENDED in said
+            # The last snapshot says all of the run: those before it may have been removed.
+            one.totals = Totals.said(said) if _ENDED in said else one.totals + Totals.said(said)
+            if _ENDED in said:
+                one.is_ended, one.done = True, set(range(one.run.slices))
     return list(found.values())
 
 
 def run_of(snapshot: Snapshot) -> str | None:
     """The run that a snapshot has something of; None for one that other hands made."""
     return _said(snapshot).get(_RUN)
+
+
+def is_over(snapshot: Snapshot, names: Collection[str]) -> bool:
+    """Whether a snapshot is of one of these runs, or of nothing but the removal of some."""
+    return run_of(snapshot) in names or not FORGETTING.items().isdisjoint(_said(snapshot).items())
 
 
 def _said(snapshot: Snapshot) -> Mapping[str, str]:

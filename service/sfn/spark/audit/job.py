@@ -120,7 +120,7 @@ def audit(spark: SparkSession, order: Order, teller: Teller | None, moved: Moved
     terms = _terms(order, table, run, known, wide)
     found = Found(run.run.name, len(run.done))
     left = [number for number in range(run.run.slices) if number not in run.done]
-    shared_out = _shared_out(spark, terms, order, wide)
+    shared_out = _shared_out(spark, terms, order)
     with closing(_outcomes(spark, shared_out, left, wide, run.run.name)) as outcomes:
         for some in outcomes:
             _take(found, some)
@@ -133,9 +133,9 @@ def audit(spark: SparkSession, order: Order, teller: Teller | None, moved: Moved
                 with theirs.told(str(order.report), _AGAIN):
                     keeping.commit(table, run, [one.number for one in good], totals, files)
             moved(len(run.done) + len(found.failed), run.run.slices)
-    if order.keep is not None and not found.failed:
+    if not found.failed:
         with theirs.told(str(order.report), _AGAIN):
-            found.forgotten = keeping.forget(table, order.keep)
+            found.forgotten = keeping.tidy(table, order.keep)
     return found
 
 
@@ -167,13 +167,14 @@ def _take(found: Found, outcomes: Sequence[Outcome]) -> None:
         found.refused += one.refused[: REFUSED_NAMED - len(found.refused)]
 
 
-def _shared_out(spark: SparkSession, terms: Terms, order: Order, wide: int) -> RDD[Row]:
+def _shared_out(spark: SparkSession, terms: Terms, order: Order) -> RDD[Row]:
     """The outcomes of all slices, of which each is had by itself; the listing is shared by all of them."""
     found = anyio.run(_parts, order, terms, backend_options={"use_uvloop": True})
     terms = replace(terms, away={one.catalog: one.refused for one in found if _is_away(one)})
     schema = "catalog string, namespace array<string>, refused string, withheld boolean"
     named = [(one.catalog, list(one.namespace), one.refused, one.withheld) for one in found]
-    given = spark.createDataFrame(named, schema).repartition(max(1, min(wide, len(named))))
+    # As many partitions as there are processors: a list that is given is shared out.
+    given = spark.createDataFrame(named, schema)
     listed = given.mapInArrow(listing(terms), LISTED).repartitionById(terms.run.slices, "slice")
     return listed.mapInArrow(auditing(terms), OUTCOME).rdd
 
