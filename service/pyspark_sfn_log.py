@@ -27,7 +27,7 @@ class DefaultSource(DataSource):
 
     @override
     def schema(self) -> StructType:
-        from sfn.spark.source.finders import forget_archives
+        from sfn.spark.finders import forget_archives
         from sfn.spark.source.timeline import SCHEMA
 
         forget_archives()
@@ -35,7 +35,7 @@ class DefaultSource(DataSource):
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
-        from sfn.spark.source.finders import forget_archives
+        from sfn.spark.finders import forget_archives
         from sfn.spark.source.timeline import checked
         from sfn.spark.source.timeline_readers import TimelineReader
 

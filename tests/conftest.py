@@ -7,11 +7,15 @@ import os
 
 import pytest
 from hypothesis import settings
+from typing_extensions import override
+from xdist.scheduler import LoadFileScheduling
 
 pytest_plugins = ["tests.servers.fixtures"]
 
 # Files of few tests that take long: one processor would be alone with them if they came last.
-LONG = {"acceptance", "bench", "faults", "fuzz", "mutants", "rck", "replay", "scenarios", "simulation", "spark"}
+LONG = {"acceptance", "bench", "faults", "fuzz", "mutants", "rck", "replay", "scenarios", "simulation"}
+
+SPARK = "tests/spark/"
 
 # No example is too slow on a machine that does other things too.
 settings.register_profile("ours", settings.default, deadline=None)
@@ -33,7 +37,21 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+class ByFile(LoadFileScheduling):  # type: ignore[misc] # it has no types
+    """A process gets file after file, and one of them all of Spark's: each would start a Java, slow at first."""
+
+    @override
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return SPARK if file.startswith(SPARK) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
+    return ByFile(config, log)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long, and leave the order random otherwise."""
-    items.sort(key=lambda item: LONG.isdisjoint(item.path.parts))
+    """Begin with what takes longest, and leave the order random otherwise."""
+    items.sort(key=lambda item: (not item.nodeid.startswith(SPARK), LONG.isdisjoint(item.path.parts)))

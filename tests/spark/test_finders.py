@@ -15,7 +15,7 @@ import pytest
 
 import pyspark_sfn
 import pyspark_sfn_log
-from sfn.spark.source.finders import forget_archives
+from sfn.spark.finders import forget_archives
 from tests.unit.real_table import real_table
 
 

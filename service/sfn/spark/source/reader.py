@@ -13,8 +13,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from typing_extensions import override
 
+from sfn.spark.finders import forget_archives
 from sfn.spark.source.filters import expression
-from sfn.spark.source.finders import forget_archives
 from sfn.spark.source.scan import grouped, planned, rows
 from sfn.spark.source.settled import Settled
 from sfn.spark.source.types import chosen, spark_schema

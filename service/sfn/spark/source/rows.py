@@ -8,8 +8,8 @@ from typing import Final
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
+from sfn.spark.finders import forget_archives
 from sfn.spark.pinned import pin
-from sfn.spark.source.finders import forget_archives
 from sfn.spark.source.options import Options
 from sfn.spark.source.settled import Settled, settled
 from sfn.spark.source.types import chosen, spark_schema

@@ -21,7 +21,7 @@ from sfn.errors import CommitNotFound
 from sfn.pointer.document import parse_ordinal, render_ordinal
 from sfn.reader.lookup import LISTED
 from sfn.reader.timeline import Entry, Source
-from sfn.spark.source.finders import forget_archives
+from sfn.spark.finders import forget_archives
 from sfn.spark.source.timeline import LATEST, Row, Timeline, rendered
 
 Offset: TypeAlias = dict[str, str | bool]
