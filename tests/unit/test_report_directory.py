@@ -17,7 +17,8 @@ from pyiceberg.types import LongType, NestedField
 import sfn
 from sfn.errors import SfnError
 from sfn.pointer import document
-from sfn.report import earlier, keeping, opening, runs
+from sfn.publish.comparison import Kind
+from sfn.report import earlier, keeping, opening, reading, runs
 from sfn.report.columns import PARTITIONS, SCHEMA, Entry, Standing
 from sfn.report.directory import Directory
 from sfn.report.opening import Place
@@ -168,6 +169,34 @@ def test_of_a_run_that_ended_one_snapshot_stays_and_says_all_of_it(place: Place,
         one.manifest_path.removeprefix("file://") for each in table.snapshots() for one in each.manifests(table.io)
     }
     assert {str(file) for file in (tmp_path / "report" / "metadata").glob("*.avro")} == lists | manifests
+
+
+def test_what_is_read_names_few_and_counts_all(place: Place) -> None:
+    table = opening.opened(place, 1)
+    reported(table, 1)
+    run = runs.begun(AT.replace(day=23), 1, ("prod",), runs.runs(table), deep=True)
+    states = [Kind.BEHIND] * 3 + [Kind.FOREIGN_FILE] * 2 + [Standing.UNKNOWN] * 2 + [Standing.CURRENT] * 3
+    entries = [
+        run.run.entry(TableName("prod", ("ns",), f"t{number}"), state, AT) for number, state in enumerate(states)
+    ]
+    for number, entry in enumerate(entries):
+        entry.deep, entry.sfn_age_seconds = "", float(number)
+        if entry.state == Kind.BEHIND:
+            entry.lag_seconds, entry.commits_behind, entry.versions_kept = 10.0 * number, 1 + number, 4
+    entries[-1].deep, entries[-1].unchanged = "a file is missing", True
+    write(table, run, 0, entries)
+    found = reading.read(table, "here", None, 1, 5)
+    assert found.states == {"prod": {"behind": 3, "current": 3, "foreign-file": 2, "unknown": 2}}
+    assert [row.table for row in found.worst_lag] == ["ns.t2"]
+    assert ([row.table for row in found.foreign], found.foreign_total) == (["ns.t3"], 2)
+    assert ([row.table for row in found.unseen], found.unseen_total) == (["ns.t5"], 2)
+    assert ([row.table for row in found.near_retention], found.near_retention_total) == (["ns.t1"], 2)
+    assert ([row.detail for row in found.missing_files], found.missing_files_total) == (["a file is missing"], 1)
+    assert found.oldest_file_seconds == 9
+    assert [(one.tables, one.differing, one.unseen, one.unchanged, one.worst_lag_seconds) for one in found.trend] == [
+        (10, 0, 0, 0, None),
+        (10, 5, 2, 1, 20),
+    ]
 
 
 def test_old_runs_stay_while_a_tag_may_need_them(place: Place) -> None:

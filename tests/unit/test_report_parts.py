@@ -9,11 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import Permanent, Scope, SfnError, Transient
 from sfn.pointer.document import Document, State
 from sfn.pointer.site import Site
 from sfn.publish.comparison import Compared, Difference, Kind
 from sfn.publish.own import File, Own
+from sfn.report import theirs
 from sfn.report.columns import Standing
 from sfn.report.entries import Run
 from sfn.report.pace import Pace
@@ -192,3 +193,21 @@ async def test_a_feed_gives_all_in_order_and_holds_back_who_finds_too_much() -> 
             taken.append(one)
     assert taken == list(range(5))
     assert await feed.take() is None
+
+
+class Theirs(Exception):
+    """Of a library, which none of ours inherits."""
+
+
+@pytest.mark.parametrize("error", [OSError("disk\nfull"), ValueError("garbage"), Theirs("locked")])
+def test_what_others_raise_of_a_report_is_one_line_that_names_it(error: Exception) -> None:
+    said = f"report here: .* found {type(error).__name__}: .*; try again$"
+    with pytest.raises(SfnError, match=said), theirs.told("here", "try again"):
+        raise error
+
+
+@pytest.mark.parametrize("error", [TypeError("ours"), SfnError("a table", expected="one", found="none")])
+def test_what_is_ours_is_not_put_down_to_others(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, theirs.told("here", "try again"):
+        raise error
+    assert raised.value is error

@@ -6,19 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pyiceberg import exceptions
-
 from sfn.errors import SfnError
 
 _SHOWN: Final = 500
 """Characters of what was raised that are told."""
-
-# PyIceberg's have no base of their own. What cannot be reached is an OSError, and garbage a ValueError.
-_RAISED: Final[tuple[type[Exception], ...]] = (
-    OSError,
-    ValueError,
-    *(kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, Exception)),
-)
 
 
 @contextmanager
@@ -34,9 +25,17 @@ def told(where: str, remedy: str) -> Iterator[None]:
     """
     try:
         yield
-    except _RAISED as error:
+    except Exception as error:
+        if not _is_theirs(error):
+            raise
         said = " ".join(str(error).split())[:_SHOWN]
         found = f"{type(error).__name__}: {said}" if said else type(error).__name__
         raise SfnError(
             f"report {where}", expected="a catalog or store that takes it", found=found, remedy=remedy
         ) from error
+
+
+def _is_theirs(error: Exception) -> bool:
+    """Whether it is not an error of this program: PyIceberg's, and those of SQL and of stores, have no common base."""
+    whose = type(error).__module__.partition(".")[0]
+    return whose not in {"builtins", "sfn"} or (whose == "builtins" and isinstance(error, OSError | ValueError))
