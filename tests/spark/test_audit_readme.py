@@ -56,17 +56,19 @@ def configured(file: Path, catalog: many.Running) -> None:
 
 def typed(command: list[str], folder: Path) -> list[str]:
     """One with its paths in a folder, and Spark on this machine."""
-    words = [word.replace("/warehouse", str(folder)).replace("…", "local[2]") for word in command]
+    words = [word.replace("/warehouse", str(folder)).replace("…", "local[1]") for word in command]
     places = {"sfn.toml": folder, "service/sfn/spark/audit/__main__.py": ROOT}
     typed = [str(places[word] / word) if word in places else word for word in words]
     # Of a dozen tables: each slice takes its time, whatever it has.
     return [*typed, "--slices", "1"] if "--report" in typed else typed
 
 
-def submitted(command: list[str]) -> str:
-    """What it prints of one that Spark starts."""
+def submitted(command: list[str], folder: Path) -> str:
+    """What it prints of one that Spark starts, where Spark's own log is written to a folder."""
     tool, *words = command
-    told = [str(Path(sys.executable).with_name(tool)), "--driver-java-options", " ".join(FAST), *words]
+    log = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": str(folder)}
+    conf = [word for key, value in log.items() for word in ("--conf", f"{key}={value}")]
+    told = [str(Path(sys.executable).with_name(tool)), "--driver-java-options", " ".join(FAST), *conf, *words]
     done = subprocess.run(told, capture_output=True, text=True, timeout=WITHIN, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -79,7 +81,10 @@ def test_they_find_what_is_there(configuration: Path, tmp_path: Path) -> None:
         assert ALONE[:3] == ["python", "-m", "sfn.spark.audit"]
         alone = CliRunner().invoke(app, typed(ALONE, tmp_path)[3:])
         assert (alone.exit_code, f"{TABLES} rows; 0 unchanged" in alone.stdout) == (0, True), alone.output
-        assert f"{TABLES} rows; 0 unchanged" in submitted(typed(SUBMITTED, tmp_path))
+        (events := tmp_path / "events").mkdir()
+        assert f"{TABLES} rows; 0 unchanged" in submitted(typed(SUBMITTED, tmp_path), events)
+        # That it runs where spark-submit says, not here.
+        assert any('"spark.master":"local[1]"' in file.read_text() for file in events.rglob("*") if file.is_file())
         with_catalog = [*SHOWN[:2], SUBMITTED[-1], *SUBMITTED[-4:-2]]
         for one in (SHOWN, with_catalog):
             shown = CliRunner().invoke(sfn, typed(one, tmp_path)[1:])

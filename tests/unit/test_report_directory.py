@@ -21,6 +21,7 @@ from sfn.publish.comparison import Kind
 from sfn.report import earlier, keeping, opening, reading, runs
 from sfn.report.columns import PARTITIONS, SCHEMA, Entry, Standing
 from sfn.report.directory import Directory
+from sfn.report.keeping import Slice
 from sfn.report.opening import Place
 from sfn.report.totals import Totals
 from sfn.report.writing import written
@@ -38,15 +39,20 @@ def fixture_place(tmp_path: Path) -> Place:
 def reported(table: Table, slices: int = 2, at: datetime = AT) -> runs.Written:
     """One run of ten tables, written."""
     run = runs.begun(at, slices, ("prod",), runs.runs(table), deep=False)
-    entries = [run.run.entry(TableName("prod", ("ns",), f"t{number}"), Standing.CURRENT, at) for number in range(10)]
     for number in range(slices):
-        write(table, run, number, [entry for entry in entries if entry.slice == number])
+        write(table, run, number, [entry for entry in entries_of(run) if entry.slice == number])
     return run
+
+
+def entries_of(run: runs.Written) -> list[Entry]:
+    """The rows of ten tables."""
+    names = [TableName("prod", ("ns",), f"t{number}") for number in range(10)]
+    return [run.run.entry(name, Standing.CURRENT, run.run.began_at) for name in names]
 
 
 def write(table: Table, run: runs.Written, number: int, entries: list[Entry]) -> None:
     file = written(table.metadata.model_dump_json(), {}, number, entries)
-    keeping.commit(table, run, [number], Totals.of(entries), [] if file is None else [file])
+    keeping.commit(table, run, [Slice(number, Totals.of(entries), file)])
 
 
 def test_whoever_reads_directories_reads_it(place: Place, tmp_path: Path) -> None:
@@ -86,13 +92,13 @@ def test_an_unfinished_run_is_gone_on_with_only_where_it_did_the_same(place: Pla
     table = opening.opened(place, 2)
     run = runs.begun(AT, 2, ("prod",), [], deep=False)
     write(table, run, 1, [])
-    known, day = runs.runs(table), timedelta(hours=24)
-    found = runs.unfinished(known, ("prod",), AT, day, deep=False)
+    known = runs.runs(table)
+    found = runs.unfinished(known, ("prod",), AT, deep=False)
     assert found is not None
     assert (found.run.name, found.done) == (run.run.name, {1})
-    assert runs.unfinished(known, ("prod", "other"), AT, day, deep=False) is None
-    assert runs.unfinished(known, ("prod",), AT, day, deep=True) is None
-    assert runs.unfinished(known, ("prod",), AT + 2 * day, day, deep=False) is None
+    assert runs.unfinished(known, ("prod", "other"), AT, deep=False) is None
+    assert runs.unfinished(known, ("prod",), AT, deep=True) is None
+    assert runs.unfinished(known, ("prod",), AT + timedelta(hours=48), deep=False) is None
 
 
 def test_a_file_of_an_older_version_has_fewer_columns(place: Place) -> None:
@@ -141,7 +147,7 @@ def test_old_runs_go_and_their_files_too(place: Place, tmp_path: Path) -> None:
     table = opening.opened(place, 2)
     for day in (1, 2, 3):
         reported(table, at=AT.replace(day=day))
-    assert keeping.tidy(table, 2) == 1
+    assert keeping.tidy(table, 2, AT) == 1
     assert [one.run.began_at.day for one in runs.runs(table)] == [2, 3]
     assert sfn.read(tmp_path / "report").num_rows == 20
     assert len(list((tmp_path / "report" / "data").glob("run=20261101*/*/*"))) == 0
@@ -154,7 +160,7 @@ def test_of_a_run_that_ended_one_snapshot_stays_and_says_all_of_it(place: Place,
     begun = runs.begun(AT.replace(day=3), 8, ("prod",), runs.runs(table), deep=False)
     write(table, begun, 0, [])
     write(table, begun, 1, [])
-    assert keeping.tidy(table, None) == 0
+    assert keeping.tidy(table, None, AT.replace(day=5)) == 0
     assert len(table.snapshots()) == 4
     known = runs.runs(table)
     assert [(one.totals.tables, one.is_ended, len(one.done)) for one in known] == [
@@ -183,6 +189,7 @@ def test_what_is_read_names_few_and_counts_all(place: Place) -> None:
         entry.deep, entry.sfn_age_seconds = "", float(number)
         if entry.state == Kind.BEHIND:
             entry.lag_seconds, entry.commits_behind, entry.versions_kept = 10.0 * number, 1 + number, 4
+        entry.error = "away" if entry.state == Standing.UNKNOWN else None
     entries[-1].deep, entries[-1].unchanged = "a file is missing", True
     write(table, run, 0, entries)
     found = reading.read(table, "here", None, 1, 5)
@@ -199,6 +206,49 @@ def test_what_is_read_names_few_and_counts_all(place: Place) -> None:
     ]
 
 
+def test_of_two_processes_at_one_run_each_slice_is_in_the_report_once(place: Place) -> None:
+    """The second took the first for killed: a slice that the other has committed meanwhile is left out."""
+    mine, theirs = opening.opened(place, 2), opening.opened(place, 2)
+    run = runs.begun(AT, 2, ("prod",), [], deep=False)
+    parts = [[entry for entry in entries_of(run) if entry.slice == number] for number in range(2)]
+    write(mine, run, 0, parts[0])
+    gone_on = runs.unfinished(runs.runs(theirs.refresh()), ("prod",), AT, deep=False)
+    assert gone_on is not None
+    write(mine, run, 1, parts[1])
+    write(theirs, gone_on, 1, parts[1])
+    for table, one in ((mine, run), (theirs, gone_on)):
+        assert (len(one.done), one.totals.tables) == (2, 10)
+        assert table.refresh().scan().to_arrow().num_rows == 10
+    assert [(one.totals.tables, one.is_ended) for one in runs.runs(mine)] == [(10, True)]
+
+
+def test_a_run_that_is_under_way_loses_nothing_to_another_that_ended(place: Place) -> None:
+    table = opening.opened(place, 2)
+    under_way = runs.begun(AT, 2, ("other",), [], deep=False)
+    write(table, under_way, 0, [])
+    late = opening.opened(place, 2)
+    reported(table, at=AT.replace(hour=13))
+    assert keeping.tidy(table, 1, AT.replace(hour=14)) == 0
+    assert len(table.snapshots()) == 3
+    write(late, under_way, 1, [])
+    assert [one.is_ended for one in runs.runs(late)] == [True, True]
+    assert keeping.tidy(late, 1, AT.replace(hour=15)) == 0
+
+
+def test_runs_of_which_no_snapshot_tells_any_more_go_too(place: Place) -> None:
+    """Whoever maintains the catalog's tables may have removed them."""
+    table = opening.opened(place, 2)
+    for day in (1, 2, 3):
+        reported(table, at=AT.replace(day=day))
+    current = table.current_snapshot()
+    assert current is not None
+    table.maintenance.expire_snapshots().by_ids(
+        [one.snapshot_id for one in table.snapshots() if one != current]
+    ).commit()
+    assert keeping.tidy(table, 1, AT) == 2
+    assert table.scan().to_arrow().num_rows == 10
+
+
 def test_old_runs_stay_while_a_tag_may_need_them(place: Place) -> None:
     table = opening.opened(place, 2)
     for day in (1, 2):
@@ -206,4 +256,4 @@ def test_old_runs_stay_while_a_tag_may_need_them(place: Place) -> None:
     current = table.current_snapshot()
     assert current is not None
     table.manage_snapshots().create_tag(current.snapshot_id, "kept").commit()
-    assert keeping.tidy(table, 1) == 0
+    assert keeping.tidy(table, 1, AT) == 0

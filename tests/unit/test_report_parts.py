@@ -16,12 +16,13 @@ from sfn.publish.comparison import Compared, Difference, Kind
 from sfn.publish.own import File, Own
 from sfn.report import theirs
 from sfn.report.columns import Standing
+from sfn.report.earlier import Earlier
 from sfn.report.entries import Run
 from sfn.report.pace import Pace
 from sfn.report.slices import earlier, is_number, slice_of
 from sfn.report.trials import TRIES, Trials
 from sfn.words import Held, Loaded, Missing, NotModified, Table, TableName, Unwritten
-from sfn.work.examination import Examined
+from sfn.work.examination import Examined, Remembered
 from sfn.work.feed import Feed
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -102,6 +103,16 @@ def test_a_lag_that_nothing_tells_is_none(said: Examined) -> None:
     entry = RUN.found(NAME, said, NOW)
     assert entry is not None
     assert (entry.commits_behind, entry.lag_seconds) == (None, None)
+
+
+def test_what_could_not_be_looked_at_is_as_it_was_for_the_next_run() -> None:
+    """Else one outage would forget where the files of tables are that are dropped meanwhile, and every entity tag."""
+    remembered = Remembered('"e"', table(versions_kept=7))
+    entry = RUN.failed(NAME, "away", NOW, Earlier(NAME, remembered, "file:///w/t/f.ver", 3_600.0, NOW))
+    assert (entry.state, entry.error, entry.etag, entry.sfn_file) == ("unknown", "away", '"e"', "file:///w/t/f.ver")
+    assert (entry.uuid, entry.location, entry.metadata_location) == ("u1", "file:///w/t", pointer(5))
+    assert (entry.versions_kept, entry.lifetime_seconds, entry.last_updated_at) == (7, 3_600.0, NOW)
+    assert RUN.failed(NAME, "away", NOW).etag is None
 
 
 def test_states_without_files() -> None:

@@ -31,11 +31,13 @@ from sfn.reader.table import at_ref, loaded, needed
 MISSING_NAMED: Final = 100
 """Files that are named of those that are missing."""
 
+_UNSEEN: Final = (NotPermitted, Unreachable, NotInstalled)
+"""Refusals that say nothing of what was to be looked at."""
 _SUBJECTS: Final = (
     ((Stale, MalformedMetadata), "metadata file"),
     ((RefNotFound, CommitNotFound), "ref"),
     ((NoDirectory,), "directory"),
-    ((NotPermitted, Unreachable, NotInstalled), "store"),
+    (_UNSEEN, "store"),
 )
 """What the refusals of a search are about that are not about the SFN file."""
 
@@ -52,11 +54,13 @@ class Finding:
         what: that was looked at.
         ok: it is right.
         text: what is so, or what is wrong.
+        was_looked_at: it could be; otherwise nothing is known of it.
     """
 
     what: str
     ok: bool
     text: str
+    was_looked_at: bool = True
 
 
 Moved = Callable[[int, int], None]
@@ -91,7 +95,8 @@ def _findings(found: Resolved, *, deep: bool, moved: Moved) -> Iterator[Finding]
     try:
         contents = _contents(found, files)
     except Unreadable as refusal:
-        yield Finding("metadata file", ok=False, text=str(refusal))
+        seen = not isinstance(refusal, _UNSEEN)
+        yield Finding("metadata file", ok=False, text=str(refusal), was_looked_at=seen)
         return
     guid = found.document.guid
     same = f"its table-uuid is {guid}" if guid else "the table has no uuid to be known by"
@@ -165,7 +170,7 @@ def _deep(found: Resolved, files: Bounded, moved: Moved) -> Iterator[Finding]:
 def _refused(refusal: Unreadable) -> Finding:
     """What a refusal is about, and what it says."""
     what = next((what for kinds, what in _SUBJECTS if isinstance(refusal, kinds)), "SFN file")
-    return Finding(what, ok=False, text=str(refusal))
+    return Finding(what, ok=False, text=str(refusal), was_looked_at=not isinstance(refusal, _UNSEEN))
 
 
 class _Seen:
@@ -202,7 +207,7 @@ def _file(what: str, location: str, size: int | None, *, files: Bounded, said_by
     try:
         found = files.size(location, said_by)
     except SfnError as refusal:
-        return Finding(what, ok=False, text=str(refusal))
+        return Finding(what, ok=False, text=str(refusal), was_looked_at=not isinstance(refusal, _UNSEEN))
     if found is None:
         return Finding(what, ok=False, text=f"{location}: expected a file, found none")
     if size is not None and found != size:

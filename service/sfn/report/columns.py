@@ -33,7 +33,8 @@ class Standing(StrEnum):
     unwritten     it has no metadata file yet
     gone          the catalog has no such table any more, and its SFN file still says that it is there
     withheld      a namespace, or a catalog as a whole, that may not be listed
-    unknown       it could not be looked at
+    unlisted      one that could not be
+    unknown       the table could not be looked at
     """
 
     CURRENT = "current"
@@ -41,6 +42,7 @@ class Standing(StrEnum):
     UNWRITTEN = "unwritten"
     GONE = "gone"
     WITHHELD = "withheld"
+    UNLISTED = "unlisted"
     UNKNOWN = "unknown"
 
 
@@ -72,7 +74,7 @@ class Entry:
         deep: what is missing of the files below the current snapshot; empty for nothing, None where nobody looked.
         etag: of the catalog's answer, for the next run.
         left_alone: why the table gets no files.
-        error: why it could not be looked at.
+        error: why it, or its files, could not be looked at; what the row says of the table is then as it was before.
     """
 
     run: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -21,10 +21,10 @@ from sfn.words import Table, TableName
 _SHOWN: Final = 500
 
 
-def missing(name: TableName, table: Table, allowed: tuple[str, ...], options: Mapping[str, Any]) -> str:
+def missing(name: TableName, table: Table, allowed: tuple[str, ...], options: Mapping[str, Any]) -> tuple[str, str]:
     """What is wrong with the files of a table's current snapshot, by the catalog's own pointer; empty for nothing.
 
-    Blocks.
+    Blocks. The second text says what could not be looked at, and why; empty for nothing.
 
     Args:
         allowed: canonical prefixes that files may lie below, beside the table's own bucket or file system.
@@ -56,7 +56,14 @@ def missing(name: TableName, table: Table, allowed: tuple[str, ...], options: Ma
         opening=opening,
     )
     _, findings = verify(lambda: found, deep=True, moved=lambda _done, _total: None)
-    wrong = [finding.text for finding in findings if not finding.ok]
-    if not wrong:
+    wrong = [finding for finding in findings if not finding.ok]
+    return (
+        _first([finding.text for finding in wrong if finding.was_looked_at]),
+        _first([finding.text for finding in wrong if not finding.was_looked_at]),
+    )
+
+
+def _first(texts: Sequence[str]) -> str:
+    if not texts:
         return ""
-    return f"{wrong[0]}{f'; and {len(wrong) - 1:,} more' if len(wrong) > 1 else ''}"[:_SHOWN]
+    return f"{texts[0]}{f'; and {len(texts) - 1:,} more' if len(texts) > 1 else ''}"[:_SHOWN]

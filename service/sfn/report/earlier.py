@@ -21,7 +21,7 @@ _READ: Final = (
 )
 
 
-_NO_TABLES: Final = frozenset({Standing.WITHHELD})
+_NO_TABLES: Final = frozenset({Standing.WITHHELD, Standing.UNLISTED})
 """States of rows that are of no table."""
 
 

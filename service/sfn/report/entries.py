@@ -53,11 +53,22 @@ class Run:
             state=state,
         )
 
-    def failed(self, table: TableName, error: Exception | str, now: datetime) -> Entry:
-        """The row of a table that could not be looked at."""
+    def failed(self, table: TableName, error: Exception | str, now: datetime, before: Earlier | None = None) -> Entry:
+        """The row of a table that could not be looked at.
+
+        Args:
+            before: its row of an earlier run: what the next one goes by is not lost.
+        """
         entry = self.entry(table, Standing.UNKNOWN, now)
-        said = str(error) if isinstance(error, SfnError | str) else f"{type(error).__name__}: {error}"
-        entry.error = said[:_SHOWN]
+        entry.error = shown(error)
+        if before is not None:
+            entry.sfn_file, entry.lifetime_seconds = before.sfn_file, before.lifetime_seconds
+            entry.last_updated_at = before.last_updated_at
+            if (remembered := before.remembered) is not None:
+                table_then, entry.etag = remembered.table, remembered.etag
+                entry.uuid, entry.location = table_then.uuid, table_then.location
+                entry.metadata_location, entry.left_alone = table_then.metadata_location, table_then.left_alone
+                entry.versions_kept = table_then.versions_kept
         return entry
 
     def found(self, table: TableName, found: Examined, now: datetime, before: Earlier | None = None) -> Entry | None:
@@ -85,6 +96,12 @@ class Run:
             if (doc := found.compared.own.doc) is not None:
                 _say_document(entry, doc, found.table, now)
         return entry
+
+
+def shown(error: Exception | str) -> str:
+    """What a row says of an error."""
+    said = str(error) if isinstance(error, SfnError | str) else f"{type(error).__name__}: {error}"
+    return said[:_SHOWN]
 
 
 def _state(found: Examined) -> str:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -13,29 +19,65 @@ from sfn.report.columns import RUN
 from sfn.report.runs import FORGETTING, Written, is_over, run_of, runs
 from sfn.report.totals import Totals
 
+_TRIES: Final = 20
+_PAUSE: Final = 0.2
+"""Seconds that are waited at most before the second try, twice as many before the third."""
 
-def commit(table: Table, run: Written, numbers: Sequence[int], totals: Totals, files: Sequence[DataFile]) -> None:
-    """Add what some slices found, which are done with it. PyIceberg tries again where others commit meanwhile.
 
-    Args:
-        numbers: the slices.
-        totals: of their rows.
-        files: with these.
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one found.
+
+    Attributes:
+        number: which.
+        totals: of its rows.
+        file: these, in a data file that is in no snapshot yet; None where there are none.
+    """
+
+    number: int
+    totals: Totals
+    file: DataFile | None
+
+
+def commit(table: Table, run: Written, slices: Sequence[Slice]) -> None:
+    """Add what some slices found, which are done with it.
+
+    Another process may be at the same run, which it took for one that was killed: a slice that is in the report by now
+    is left out. So each try looks anew, and PyIceberg is told to make but one (`opening.PROPERTIES`).
 
     Raises:
         CommitFailedException: others committed again and again.
     """
-    summary = run.summary(numbers, totals)
-    with table.transaction() as transaction, transaction.update_snapshot(summary).merge_append() as append:
-        for file in files:
-            append.append_data_file(file)
+    for tried in range(_TRIES):
+        table.refresh()
+        for there in runs(table):
+            if there.run.name == run.run.name:
+                run.done, run.totals, run.is_ended = there.done | run.done, there.totals, there.is_ended
+        new = [one for one in slices if one.number not in run.done]
+        if not new:
+            return
+        totals = sum((one.totals for one in new), Totals())
+        summary = run.summary([one.number for one in new], totals)
+        try:
+            with table.transaction() as transaction, transaction.update_snapshot(summary).merge_append() as append:
+                for one in new:
+                    if one.file is not None:
+                        append.append_data_file(one.file)
+        except CommitFailedException:
+            if tried == _TRIES - 1:
+                raise
+            time.sleep(random.uniform(0, _PAUSE * (tried + 1)))  # noqa: S311 - no secret
+            continue
+        run.done.update(one.number for one in new)
+        run.totals += totals
+        return
 
 
-def tidy(table: Table, keep: int | None) -> int:
+def tidy(table: Table, keep: int | None, now: datetime) -> int:
     """Remove all runs but the newest ones, with their files, and of one that has ended all snapshots but its last.
 
     Each commit writes all snapshots anew: those of every slice of every run would soon be what takes most of its time.
-    Nothing is removed while a branch or tag beside `main` may need it.
+    Nothing is removed while a branch or tag beside `main` may need it, or another run that is under way.
 
     Args:
         keep: how many runs stay; None for all.
@@ -43,14 +85,27 @@ def tidy(table: Table, keep: int | None) -> int:
     Returns:
         How many went.
     """
-    if set(table.refs()) - {"main"}:
+    table.refresh()
+    known = runs(table)
+    if set(table.refs()) - {"main"} or any(one.is_open(now) for one in known):
         return 0
-    known = sorted(runs(table), key=lambda one: one.run.began_at)
-    old = [] if keep is None else [one.run.name for one in known[: max(0, len(known) - keep)]]
-    paths = _removed(table, old) if old else []
-    _expire(table, {one.run.name for one in known if one.is_ended}, old)
+    # Others may have expired the snapshots that told of a run: what has rows is what the partitions say.
+    names = sorted(_names(table)) if keep is not None else []
+    old = names[: max(0, len(names) - keep)] if keep is not None else []
+    try:
+        paths = _removed(table, old) if old else []
+        _expire(table, {one.run.name for one in known if one.is_ended}, old)
+    except CommitFailedException:
+        # Somebody else is at it: the next run sees to the rest.
+        return 0
     _delete(table, paths)
     return len(old)
+
+
+def _names(table: Table) -> set[str]:
+    """The runs that there are rows of."""
+    partitions = table.inspect.partitions().column("partition").to_pylist()
+    return {one[RUN] for one in partitions}
 
 
 def _removed(table: Table, names: Sequence[str]) -> list[str]:

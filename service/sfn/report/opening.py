@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
@@ -28,12 +28,17 @@ SLICES: Final = "sfn.slices"
 """The table property that says how many slices its runs have."""
 
 _NAMED: Final = re.compile(r"([A-Za-z0-9_-]+):(?![/\\])(.+)")
-_PROPERTIES: Final = {
+PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     "commit.manifest-merge.enabled": "true",
+    # Snapshots say what there is of a run: whoever maintains the table leaves them for ten years.
+    "history.expire.max-snapshot-age-ms": "315360000000",
+    # What is to be committed is looked at anew before each try.
+    "commit.retry.num-retries": "0",
 }
+"""Of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Place:
     catalog: str = ""
     identifier: tuple[str, ...] = ()
     stores: Mapping[str, StoreSettings] = field(default_factory=dict, repr=False)
-    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @override
     def __str__(self) -> str:
@@ -92,7 +97,7 @@ def _wrong(expected: str, found: str, remedy: str = "") -> Misconfigured:
     return Misconfigured([SfnError("--report", expected=expected, found=repr(found), remedy=remedy)])
 
 
-def properties(catalog: CatalogSettings, name: str) -> dict[str, str]:
+def properties(catalog: CatalogSettings, name: str) -> dict[str, Any]:
     """A catalog of ours, by PyIceberg's own names of properties; secrets are among them.
 
     Raises:
@@ -104,10 +109,12 @@ def properties(catalog: CatalogSettings, name: str) -> dict[str, str]:
         case "told":
             raise _wrong("a catalog that can be asked", f"{name}, which is only told of")
         case _:
-            return _rest(catalog)
+            return _rest(catalog, name)
 
 
-def _rest(catalog: CatalogSettings) -> dict[str, str]:
+def _rest(catalog: CatalogSettings, name: str) -> dict[str, Any]:
+    if catalog.role_arn is not None:
+        raise _wrong("a catalog that PyIceberg can ask, or a directory", f"{name}, which a role is assumed for")
     token, credential = catalog.token, catalog.credential
     said = {
         "type": "rest",
@@ -120,9 +127,22 @@ def _rest(catalog: CatalogSettings) -> dict[str, str]:
         "rest.sigv4-enabled": "true" if catalog.auth == "sigv4" else None,
         "rest.signing-region": catalog.signing_region,
         "rest.signing-name": catalog.signing_name,
+        "client.profile-name": catalog.aws_profile,
     }
     headers = {f"header.{key}": value.get_secret_value() for key, value in catalog.headers.items()}
-    return {key: value for key, value in said.items() if value} | headers
+    return {key: value for key, value in said.items() if value} | headers | _nested(catalog)
+
+
+def _nested(catalog: CatalogSettings) -> dict[str, Any]:
+    """Those that PyIceberg has as tables, not as texts."""
+    said: dict[str, Any] = {}
+    if catalog.ca_file is not None:
+        said["ssl"] = {"cabundle": str(catalog.ca_file)}
+    if catalog.auth == "google":
+        key = catalog.google_credentials_file
+        scopes = (catalog.scope or "https://www.googleapis.com/auth/cloud-platform").split()
+        said["auth"] = {"type": "google", "google": {"credentials_path": key and str(key), "scopes": scopes}}
+    return said
 
 
 def _first(file: Path | None) -> str | None:
@@ -175,7 +195,7 @@ def slices_of(table: Table, where: str) -> int:
 
 
 def fitted(table: Table, where: str) -> Table:
-    """A report with the columns that an older version did not write.
+    """A report with the columns and properties that an older version did not write.
 
     Raises:
         SfnError: it has other columns of these names, or other partitions.
@@ -196,6 +216,10 @@ def fitted(table: Table, where: str) -> Table:
         with table.update_schema() as update:
             for name, kind in lacking:
                 update.add_column(name, kind)
+    unsaid = {key: value for key, value in PROPERTIES.items() if key not in table.properties}
+    if unsaid:
+        with table.transaction() as transaction:
+            transaction.set_properties(unsaid)
     return table
 
 
@@ -207,7 +231,7 @@ def _type(schema: Schema, name: str) -> IcebergType | None:
 
 
 def _made(where: Place, slices: int) -> Table:
-    told = {**_PROPERTIES, SLICES: str(slices)}
+    told = {**PROPERTIES, SLICES: str(slices)}
     if where.directory is not None:
         return Directory(where.directory, where.stores, where.properties).create(SCHEMA, PARTITIONS, told)
     catalog = _catalog(where)

@@ -10,18 +10,19 @@ import anyio
 from anyio import to_thread
 
 from sfn.clock import Clock, SystemClock
-from sfn.errors import SfnError, Trouble
+from sfn.errors import Trouble
 from sfn.publish.inventory import is_named, readable
 from sfn.report import deep
 from sfn.report.columns import Entry, Standing
 from sfn.report.earlier import Earlier
+from sfn.report.entries import shown
 from sfn.report.listing import Part
 from sfn.report.pace import Pace, Paced
 from sfn.report.terms import Terms
 from sfn.report.trials import Trials
 from sfn.wiring.looking import Looking, looking
 from sfn.wiring.terms import interest
-from sfn.words import Missing, TableName
+from sfn.words import Missing, Table, TableName
 from sfn.work.examination import Examiner
 from sfn.work.sources import Source
 
@@ -51,7 +52,7 @@ async def audited(
             covers = interest(terms.settings.catalogs[name]).covers
             left = [table for table in before if table.catalog == name and table not in listed and covers(table)]
             if (why := terms.away.get(name)) is not None:
-                entries += [terms.run.failed(table, why, clock.now()) for table in left]
+                entries += [terms.run.failed(table, why, clock.now(), before[table]) for table in left]
             elif its or left:
                 one = _Catalog(terms, name, parts, before, clock)
                 tasks.start_soon(one.run, its, left, entries)
@@ -60,7 +61,7 @@ async def audited(
 
 def _withheld(terms: Terms, part: Part, clock: Clock) -> Entry:
     namespace = TableName(part.catalog, part.namespace, "")
-    entry = terms.run.entry(namespace, Standing.WITHHELD if part.withheld else Standing.UNKNOWN, clock.now())
+    entry = terms.run.entry(namespace, Standing.WITHHELD if part.withheld else Standing.UNLISTED, clock.now())
     entry.error = part.refused
     return entry
 
@@ -80,7 +81,8 @@ class _Catalog:
         try:
             source = await self._trials.of(partial(self._parts.source, self._name))
         except Trouble as trouble:
-            entries += [self._terms.run.failed(table, trouble, self._clock.now()) for table in (*listed, *left)]
+            run, now = self._terms.run, self._clock.now()
+            entries += [run.failed(table, trouble, now, self._before.get(table)) for table in (*listed, *left)]
             return
         paced = Source(Paced(source.catalog, Pace(self._terms.rate)), source.policy, source.vended)
         examiner = Examiner(paced, self._parts.stores)
@@ -104,14 +106,22 @@ class _Catalog:
             if isinstance(found.answer, Missing):
                 return await self._gone(source, table, before)
             entry = run.found(table, found, self._clock.now(), before)
-            if self._terms.deep and entry is not None and found.table is not None and found.table.left_alone is None:
-                look = partial(deep.missing, table, found.table, source.policy.allowed, self._terms.options)
-                entry.deep = await to_thread.run_sync(look, limiter=self._reading)
-        except SfnError as error:
-            return run.failed(table, error, self._clock.now())
         except Exception as error:  # noqa: BLE001 - one table must not cost the others their rows
-            return run.failed(table, error, self._clock.now())
+            return run.failed(table, error, self._clock.now(), before)
+        # Where the location is refused nothing is opened.
+        is_open = found.compared is not None and found.table is not None and found.table.left_alone is None
+        if self._terms.deep and is_open and entry is not None and found.table is not None:
+            await self._look_deep(entry, table, found.table, source.policy.allowed)
         return entry
+
+    async def _look_deep(self, entry: Entry, name: TableName, table: Table, allowed: tuple[str, ...]) -> None:
+        """See to the files below the current snapshot; what was found of the table stays, whatever comes of it."""
+        look = partial(deep.missing, name, table, allowed, self._terms.options)
+        try:
+            entry.deep, unseen = await to_thread.run_sync(look, limiter=self._reading)
+        except Exception as error:  # noqa: BLE001 - whatever a driver raises
+            unseen = shown(error)
+        entry.error = f"files of the current snapshot: {unseen}" if unseen else None
 
     async def _gone(self, source: Source, table: TableName, before: Earlier | None) -> Entry | None:
         """The row of a table that the catalog has not any more, where its file still says that it is there."""

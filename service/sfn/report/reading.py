@@ -18,7 +18,6 @@ from sfn.errors import SfnError, nearest
 from sfn.publish.comparison import Kind
 from sfn.report.columns import RUN
 from sfn.report.runs import Written, runs
-from sfn.report.totals import UNSEEN
 
 FOREIGN: Final = frozenset({Kind.FOREIGN_CATALOG, Kind.FOREIGN_FILE})
 
@@ -158,7 +157,7 @@ class _Rows:
                 (self.foreign, row["state"] in FOREIGN),
                 (self.near, is_near(row)),
                 (self.lacking, bool(row.get("deep"))),
-                (self.unseen, row["state"] in UNSEEN),
+                (self.unseen, row["error"] is not None),
             ):
                 if belongs:
                     few.add(row)
@@ -167,8 +166,13 @@ class _Rows:
 def _is_odd(batch: pa.RecordBatch) -> pa.Array:
     """Whether a row may belong to any of the lists: of nearly all nothing but their number matters."""
     states = batch["state"]
-    is_listed = pc.is_in(states, value_set=pa.array([*FOREIGN, *UNSEEN], states.type))
-    found = [is_listed, pc.greater(batch["lag_seconds"], 0), pc.greater(batch["commits_behind"], 0)]
+    is_foreign = pc.is_in(states, value_set=pa.array([*FOREIGN], states.type))
+    found = [
+        is_foreign,
+        pc.is_valid(batch["error"]),
+        pc.greater(batch["lag_seconds"], 0),
+        pc.greater(batch["commits_behind"], 0),
+    ]
     if "deep" in batch.schema.names:
         found.append(pc.not_equal(batch["deep"], ""))
     return functools.reduce(pc.or_kleene, found)

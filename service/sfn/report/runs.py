@@ -15,6 +15,9 @@ from sfn.report.entries import Run
 from sfn.report.slices import earlier
 from sfn.report.totals import Totals
 
+GOES_ON: Final = timedelta(hours=24)
+"""How old a run may be that is gone on with."""
+
 _RUN: Final = "sfn.run"
 _BEGAN: Final = "sfn.began-at"
 _SLICE: Final = "sfn.slice"
@@ -47,13 +50,12 @@ class Written:
     totals: Totals = Totals()
 
     def summary(self, numbers: Iterable[int], totals: Totals) -> dict[str, str]:
-        """What the snapshot of some more slices says, which are done with it; the last one says the totals of all.
+        """What the snapshot of some more slices says; the last one says the totals of all.
 
         Args:
             totals: of their rows.
         """
         numbers = sorted(numbers)
-        self.done.update(numbers)
         said = {
             _RUN: self.run.name,
             _BEGAN: self.run.began_at.isoformat(),
@@ -62,10 +64,13 @@ class Written:
             _CATALOGS: " ".join(self.catalogs),
             _DEEP: str(self.deep).lower(),
         }
-        self.totals += totals
-        if len(self.done) < self.run.slices:
+        if len(self.done.union(numbers)) < self.run.slices:
             return said | totals.summary()
-        return said | self.totals.summary() | {_ENDED: "true"}
+        return said | (self.totals + totals).summary() | {_ENDED: "true"}
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether somebody may be at it still, or is to go on with it."""
+        return not self.is_ended and now - self.run.began_at <= GOES_ON
 
 
 def runs(table: Table) -> list[Written]:
@@ -102,14 +107,11 @@ def _written(said: Mapping[str, str]) -> Written:
     return Written(run, tuple(said[_CATALOGS].split()), said[_DEEP] == "true")
 
 
-def unfinished(
-    known: Iterable[Written], catalogs: tuple[str, ...], now: datetime, within: timedelta, *, deep: bool
-) -> Written | None:
+def unfinished(known: Iterable[Written], catalogs: tuple[str, ...], now: datetime, *, deep: bool) -> Written | None:
     """The last run, where that was to do the same and did not come to its end."""
     last = next(iter(sorted(known, key=lambda one: one.run.began_at, reverse=True)), None)
-    if last is None or last.is_ended or (last.catalogs, last.deep) != (catalogs, deep):
-        return None
-    return last if now - last.run.began_at <= within else None
+    is_same = last is not None and (last.catalogs, last.deep) == (catalogs, deep)
+    return last if last is not None and is_same and last.is_open(now) else None
 
 
 def begun(now: datetime, slices: int, catalogs: tuple[str, ...], known: Iterable[Written], *, deep: bool) -> Written:

@@ -39,7 +39,7 @@ class Terms:
     patience: float
     deep: bool
     options: Mapping[str, Any] = field(repr=False)
-    files: Mapping[str, str] = field(repr=False)
+    files: Mapping[str, Any] = field(repr=False)
     report: str = field(repr=False)
     report_location: str
     before: Mapping[int, tuple[str, ...]] = field(default_factory=dict, repr=False)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from msgspec import Struct
-from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from sfn import telemetry
@@ -16,15 +15,15 @@ from sfn.cli.options import Flags
 from sfn.cli.printing import progress
 from sfn.cli.sweeping import check_named
 from sfn.errors import SfnError
-from sfn.report.columns import Standing
 from sfn.report.opening import place
 from sfn.report.slices import MOST, is_number
 from sfn.settings import Misconfigured, Settings, load
+from sfn.settings.java import java_home
 from sfn.spark.audit.job import Found, Order, audit
+from sfn.spark.audit.jobs import said
 from sfn.spark.audit.telling import Teller, voices
+from sfn.spark.environment import check_java
 from sfn.wiring import sources
-
-_EVERYWHERE: Final = "local[*]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class Refused(Struct, frozen=True):
 
 
 class Told(Struct, frozen=True):
-    """What came of a run."""
+    """What came of a run; of one that was gone on with, all that is missing, refused or not told of is counted."""
 
     run: str
     report: str
@@ -67,9 +66,11 @@ class Told(Struct, frozen=True):
     hints_ignored: int
     hints_failed: int
     hints_error: str
+    missing_files: int
     refused: list[Refused]
     refused_total: int
     slices_failed: dict[int, str]
+    slices_unread: dict[int, str]
     runs_forgotten: int
 
     @property
@@ -127,12 +128,14 @@ def _session(master: str | None) -> Iterator[SparkSession]:
     if there is not None:
         yield there
         return
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # noqa: TID251 - where spark-submit has started a Java already
+        check_java(java_home())
+    # Where nobody says which, Spark's own is this machine: `local[*]`.
     builder = SparkSession.builder.appName("sfn audit")
-    if master is not None:
-        builder = builder.master(master)
-    elif SparkConf().get("spark.master") is None:
-        builder = builder.master(_EVERYWHERE)
-    spark = builder.getOrCreate()
+    try:
+        spark = (builder if master is None else builder.master(master)).getOrCreate()
+    except Exception as error:
+        raise SfnError("Spark", expected="a session", found=said(error), remedy="see Spark's log") from error
     try:
         yield spark
     finally:
@@ -150,11 +153,13 @@ def _told(found: Found, order: Order, teller: Teller) -> Told:
         slices_before=found.went_on,
         hints=teller.told,
         hints_ignored=teller.ignored,
-        hints_failed=teller.failed,
+        hints_failed=found.whole.untold,
         hints_error=teller.error,
+        missing_files=found.whole.lacking,
         refused=refused,
-        refused_total=found.states[Standing.UNKNOWN] + found.states[Standing.WITHHELD],
+        refused_total=found.whole.unseen,
         slices_failed=dict(sorted(found.failed.items())),
+        slices_unread=dict(sorted(found.unread.items())),
         runs_forgotten=found.forgotten,
     )
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
-import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Any, Final
 
 import anyio
@@ -20,6 +16,7 @@ from pyspark.sql import Row, SparkSession
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.report import keeping, opening, theirs
+from sfn.report.keeping import Slice
 from sfn.report.listing import Part, parts
 from sfn.report.opening import Place
 from sfn.report.pace import Pace, Paced
@@ -28,24 +25,18 @@ from sfn.report.terms import Terms
 from sfn.report.totals import Totals
 from sfn.report.trials import Trials
 from sfn.settings import Settings
+from sfn.spark.audit.jobs import outcomes, said
 from sfn.spark.audit.outcome import Outcome
 from sfn.spark.audit.parts import LISTED, OUTCOME, auditing, listing
-from sfn.spark.audit.sparing import rows
 from sfn.spark.audit.telling import Teller
 from sfn.wiring.looking import looking
 from sfn.wiring.terms import interest
 
-GOES_ON: Final = timedelta(hours=24)
-"""How old a run may be that is gone on with."""
 REFUSED_NAMED: Final = 20
 """Tables that are named of those that could not be looked at."""
 
-_APART: Final = 1.0
-"""Seconds at least between two commits of the report."""
+EXECUTORS: Final = "see Spark's log; every executor needs what the driver has: pip install '.[spark]'"
 _AGAIN: Final = "run it again: what is in the report stays there, and the rest is gone on with"
-_PAUSES: Final = 10
-"""Times as long as a commit took that the next one waits."""
-
 Moved = Callable[[int, int], None]
 """Told how many slices of how many are done."""
 
@@ -86,19 +77,23 @@ class Found:
     Attributes:
         run: its name.
         went_on: slices that were done before.
+        whole: all of the run, with what was found before it was gone on with.
         states: rows by state.
         unchanged: tables of which their catalogs only said so.
         refused: the first of what could not be looked at, and why.
         failed: slices without rows, and why.
+        unread: why what the last run said could not be read, of slices where that was so.
         forgotten: old runs that were removed.
     """
 
     run: str
     went_on: int = 0
+    whole: Totals = Totals()
     states: Counter[str] = field(default_factory=Counter)
     unchanged: int = 0
     refused: list[tuple[str, str]] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)
     forgotten: int = 0
 
 
@@ -109,34 +104,34 @@ def audit(spark: SparkSession, order: Order, teller: Teller | None, moved: Moved
         teller: tells the service of what differs; None to leave it at the report.
 
     Raises:
-        SfnError: the report can't be written, or a package is missing.
+        SfnError: the report can't be written, Spark does not run what it is given, or a package is missing.
     """
     with theirs.told(str(order.report), _AGAIN):
         table = opening.opened(order.report, order.slices)
     known, now = runs(table), SystemClock().now()
-    run = None if order.fresh else unfinished(known, order.catalogs, now, GOES_ON, deep=order.deep)
+    run = None if order.fresh else unfinished(known, order.catalogs, now, deep=order.deep)
     run = run or begun(now, opening.slices_of(table, str(order.report)), order.catalogs, known, deep=order.deep)
     wide = spark.sparkContext.defaultParallelism
     terms = _terms(order, table, run, known, wide)
     found = Found(run.run.name, len(run.done))
-    left = [number for number in range(run.run.slices) if number not in run.done]
-    shared_out = _shared_out(spark, terms, order)
-    with closing(_outcomes(spark, shared_out, left, wide, run.run.name)) as outcomes:
-        for some in outcomes:
+    with closing(outcomes(spark, _shared_out(spark, terms, order), run, wide)) as coming:
+        for some in coming:
             _take(found, some)
-            if teller is not None:
-                teller.tell(hint for one in some for hint in one.hints)
-            good = [one for one in some if not one.error]
-            files = [one.file for one in good if one.file is not None]
-            if good:
-                totals = sum((one.totals for one in good), Totals())
-                with theirs.told(str(order.report), _AGAIN):
-                    keeping.commit(table, run, [one.number for one in good], totals, files)
+            untold = 0 if teller is None else teller.tell(hint for one in some for hint in one.hints)
+            with theirs.told(str(order.report), _AGAIN):
+                keeping.commit(table, run, _slices(some, untold))
             moved(len(run.done) + len(found.failed), run.run.slices)
     if not found.failed:
         with theirs.told(str(order.report), _AGAIN):
-            found.forgotten = keeping.tidy(table, order.keep)
+            found.forgotten = keeping.tidy(table, order.keep, now)
+    found.whole = run.totals
     return found
+
+
+def _slices(some: Sequence[Outcome], untold: int) -> list[Slice]:
+    """What is committed of them; the first says what none of them could be told of."""
+    good = [Slice(one.number, one.totals, one.file) for one in some if not one.error]
+    return [replace(one, totals=replace(one.totals, untold=0 if at else untold)) for at, one in enumerate(good)]
 
 
 def _terms(order: Order, table: Table, run: Written, known: Sequence[Written], wide: int) -> Terms:
@@ -163,6 +158,8 @@ def _take(found: Found, outcomes: Sequence[Outcome]) -> None:
         if one.error:
             found.failed[one.number] = one.error
         found.states.update(one.states)
+        if one.unread:
+            found.unread[one.number] = one.unread
         found.unchanged += one.totals.unchanged
         found.refused += one.refused[: REFUSED_NAMED - len(found.refused)]
 
@@ -176,7 +173,12 @@ def _shared_out(spark: SparkSession, terms: Terms, order: Order) -> RDD[Row]:
     # As many partitions as there are processors: a list that is given is shared out.
     given = spark.createDataFrame(named, schema)
     listed = given.mapInArrow(listing(terms), LISTED).repartitionById(terms.run.slices, "slice")
-    return listed.mapInArrow(auditing(terms), OUTCOME).rdd
+    try:
+        # The plan is one that adapts: here the tables are listed.
+        return listed.mapInArrow(auditing(terms), OUTCOME).rdd
+    except Exception as error:
+        expected = "a job that lists the tables"
+        raise SfnError("Spark", expected=expected, found=said(error), remedy=EXECUTORS) from error
 
 
 def _is_away(part: Part) -> bool:
@@ -199,44 +201,3 @@ async def _parts(order: Order, terms: Terms) -> list[Part]:
         for name in order.catalogs:
             tasks.start_soon(of, name)
     return found
-
-
-def _outcomes(
-    spark: SparkSession, shared_out: RDD[Row], numbers: Sequence[int], wide: int, run: str
-) -> Generator[list[Outcome]]:
-    """What slices come to, some at a time: so many as come while the last ones are seen to, and for a while after."""
-    context = spark.sparkContext
-
-    def one(number: int) -> Outcome:
-        context.addJobTag(run)
-        context.setJobDescription(f"sfn audit {run}: slice {number}")
-        try:
-            (row,) = context.runJob(shared_out, rows, [number])
-            outcome: Outcome = pickle.loads(row.outcome)  # noqa: S301 - of our own processes
-        except Exception as error:  # noqa: BLE001 - whatever Spark raises: the other slices go on
-            return Outcome(number, error=_said(error))
-        return outcome
-
-    threads = ThreadPoolExecutor(wide, "sfn-audit")
-    waiting: set[Future[Outcome]] = {threads.submit(one, number) for number in numbers}
-    next_at = 0.0
-    try:
-        while waiting:
-            wait(waiting, return_when=FIRST_COMPLETED)
-            # A commit takes as long whether it is of one slice or of many: no more than a tenth of the time goes there.
-            done, waiting = wait(waiting, timeout=max(0.0, next_at - time.monotonic()))
-            began = time.monotonic()
-            yield [future.result() for future in done]
-            ended = time.monotonic()
-            next_at = ended + max(_APART, _PAUSES * (ended - began))
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
-        if waiting:
-            context.cancelJobsWithTag(run)
-        threads.shutdown()
-
-
-def _said(error: Exception) -> str:
-    """The first line of what Spark says that says something."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no reason'}"[:500]

@@ -32,6 +32,8 @@ class Outcome:
         hints: of whom the service is to be told.
         refused: the first tables and namespaces that could not be looked at, and why.
         error: why there are no rows; empty where there are.
+        unread: why what an earlier run said could not be read, so that nothing is known of tables that are gone since;
+            empty where it could.
     """
 
     number: int
@@ -41,3 +43,4 @@ class Outcome:
     hints: tuple[Hinted, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
     error: str = ""
+    unread: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,13 +17,13 @@ from sfn import telemetry
 from sfn.errors import SfnError
 from sfn.report import earlier
 from sfn.report.columns import Entry
-from sfn.report.entries import states
+from sfn.report.entries import shown, states
 from sfn.report.listing import Part, tables
 from sfn.report.pace import Pace, Paced
 from sfn.report.part import audited
 from sfn.report.slices import slice_of
 from sfn.report.terms import Terms
-from sfn.report.totals import UNSEEN, Totals
+from sfn.report.totals import Totals
 from sfn.report.trials import Trials
 from sfn.report.writing import written
 from sfn.spark.audit.outcome import Hinted, Outcome
@@ -124,9 +125,13 @@ def _slice(terms: Terms, number: int, batches: Batches) -> Outcome:
             else:
                 refused.append(Part(row["catalog"], tuple(row["namespace"]), row["refused"], bool(row["withheld"])))
     files = load_file_io(dict(terms.files), terms.report_location)
-    before = earlier.read(files, terms.before.get(number, ()), partial(_is_ours, terms, number))
+    before, unread = {}, ""
+    try:
+        before = earlier.read(files, terms.before.get(number, ()), partial(_is_ours, terms, number))
+    except Exception as error:  # noqa: BLE001 - whatever a driver raises: one run must not fail by another's files
+        unread = shown(error)
     entries = anyio.run(partial(audited, terms, names, refused, before), backend_options=_UVLOOP)
-    return _outcome(terms, number, entries)
+    return replace(_outcome(terms, number, entries), unread=unread)
 
 
 def _is_ours(terms: Terms, number: int, catalog: str, identifier: str) -> bool:
@@ -135,7 +140,7 @@ def _is_ours(terms: Terms, number: int, catalog: str, identifier: str) -> bool:
 
 
 def _outcome(terms: Terms, number: int, entries: list[Entry]) -> Outcome:
-    failed = [entry for entry in entries if entry.state in UNSEEN]
+    failed = [entry for entry in entries if entry.error is not None]
     return Outcome(
         number,
         states(entries),
