@@ -18,6 +18,7 @@ from sfn.pointer.location import below
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import check_length, tag_of
 from sfn.store.folder import TEMPORARY, Folder, content, make, never
+from sfn.store.looks import Looks, silent
 from sfn.store.paths import above, named, spoken
 from sfn.store.prove import Proof
 from sfn.store.root import Root
@@ -189,10 +190,11 @@ class LocalStore:
         self._threads = Threads(threads, limit)
         self._patience, self._limit = patience, limit
         self._proof = Proof(unsafe=unsafe)
-        self._gathering = Gathering(self._tried, weight=len, most=TOGETHER)
+        self._looks = Looks(self._files, self._threads, limit)
+        self._gathering = Gathering(self._looks.together, weight=len, most=TOGETHER)
 
     async def read(self, key: str) -> Held | None:
-        return await self._looked(f"read {key}", lambda _: self._files.read(key))
+        return await self._looks.at(f"read {key}", lambda _: self._files.read(key))
 
     async def read_all(self, keys: Sequence[str]) -> Sequence[Held | None]:
         found = await self._gathering(keys)
@@ -201,7 +203,7 @@ class LocalStore:
         return found
 
     async def part(self, key: str, start: int, most: int) -> bytes | None:
-        return await self._looked(f"read {key}", lambda _: self._files.part(key, start, most))
+        return await self._looks.at(f"read {key}", lambda _: self._files.part(key, start, most))
 
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         return await self._changed("write", key, partial(self._files.write, key, body, replacing))
@@ -210,21 +212,10 @@ class LocalStore:
         return await self._changed("delete", key, partial(self._files.delete, key, expected))
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        return await self._looked(f"list {prefix}", lambda _: self._files.list(prefix, limit))
+        return await self._looks.at(f"list {prefix}", lambda _: self._files.list(prefix, limit))
 
     async def prove(self, key: str) -> Guarantees:
         return await self._proof.of(self, key)
-
-    async def _tried(self, asked: Sequence[Sequence[str]]) -> Sequence[Sequence[Held | None] | SfnError]:
-        return await self._looked(
-            f"read {asked[0][0]} and others", lambda _: [self._files.read_all(keys) for keys in asked]
-        )
-
-    async def _looked(self, name: str, look: Callable[[GivenUp], T]) -> T:
-        answer = await self._threads.run(name, look)
-        if isinstance(answer, Late):
-            raise self._silent(Transient, name)
-        return answer
 
     async def _changed(self, verb: str, key: str, change: Callable[[GivenUp], T | Busy]) -> T:
         """Make a change once the lock is free. The loop waits for it, not a thread: others need those.
@@ -248,17 +239,8 @@ class LocalStore:
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST)
         if isinstance(answer, Late):
-            raise self._silent(Unsure if answer.begun else Transient, name)
+            raise silent(Unsure if answer.begun else Transient, name, self._limit)
         return answer
-
-    def _silent(self, kind: type[Transient], name: str) -> Transient:
-        return kind(
-            name,
-            scope=Scope.STORE,
-            expected=f"an answer of the file system within {self._limit:g} s",
-            found="none",
-            remedy="see whether its mount hangs: its server may be gone",
-        )
 
 
 def _swap(folder: Folder, name: str, key: str, body: bytes, replacing: Held | None) -> Held | Moved:

@@ -1,0 +1,66 @@
+"""Calls to a file system that change nothing, in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from sfn.errors import Scope, SfnError, Transient
+from sfn.threads import GivenUp, Late, Threads
+from sfn.words import Held
+
+T = TypeVar("T")
+
+
+class Files(Protocol):
+    """What is looked at."""
+
+    def read_all(self, keys: Sequence[str]) -> Sequence[Held | None] | SfnError:
+        """As `read` of each, or why that can't be."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Knows of no store: one that is let go of takes its threads with it at once.
+
+    Attributes:
+        files: what is looked at.
+        threads: where.
+        limit: seconds that the file system has for one call.
+    """
+
+    files: Files
+    threads: Threads
+    limit: float
+
+    async def at(self, name: str, look: Callable[[GivenUp], T]) -> T:
+        """What a look gives.
+
+        Args:
+            name: what it does to what.
+
+        Raises:
+            Transient: scope store; the file system does not answer.
+        """
+        answer = await self.threads.run(name, look)
+        if isinstance(answer, Late):
+            raise silent(Transient, name, self.limit)
+        return answer
+
+    async def together(self, asked: Sequence[Sequence[str]]) -> Sequence[Sequence[Held | None] | SfnError]:
+        """The files of several who ask, in one call; raises as `at`."""
+        name = f"read {asked[0][0]} and others"
+        return await self.at(name, lambda _: [self.files.read_all(keys) for keys in asked])
+
+
+def silent(kind: type[Transient], name: str, limit: float) -> Transient:
+    """The trouble of a file system that does not answer."""
+    return kind(
+        name,
+        scope=Scope.STORE,
+        expected=f"an answer of the file system within {limit:g} s",
+        found="none",
+        remedy="see whether its mount hangs: its server may be gone",
+    )
