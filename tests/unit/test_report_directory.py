@@ -232,7 +232,8 @@ def test_a_run_that_is_under_way_loses_nothing_to_another_that_ended(place: Plac
     assert len(table.snapshots()) == 3
     write(late, under_way, 1, [])
     assert [one.is_ended for one in runs.runs(late)] == [True, True]
-    assert keeping.tidy(late, 1, AT.replace(hour=15)) == 0
+    keeping.tidy(late, 1, AT.replace(hour=15))
+    assert len(late.snapshots()) == 2
 
 
 def test_runs_of_which_no_snapshot_tells_any_more_go_too(place: Place) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -95,8 +95,7 @@ def _findings(found: Resolved, *, deep: bool, moved: Moved) -> Iterator[Finding]
     try:
         contents = _contents(found, files)
     except Unreadable as refusal:
-        seen = not isinstance(refusal, _UNSEEN)
-        yield Finding("metadata file", ok=False, text=str(refusal), was_looked_at=seen)
+        yield _wrong("metadata file", refusal)
         return
     guid = found.document.guid
     same = f"its table-uuid is {guid}" if guid else "the table has no uuid to be known by"
@@ -152,7 +151,8 @@ def _deep(found: Resolved, files: Bounded, moved: Moved) -> Iterator[Finding]:
     listed_in = "" if snapshot is None else snapshot.manifest_list
     manifests, problem = ([], "") if snapshot is None else walk.manifests(snapshot)
     if problem:
-        yield Finding("manifest list", ok=False, text=problem)
+        there = _file("manifest list", listed_in, None, files=files, said_by=found.metadata_location)
+        yield Finding("manifest list", ok=False, text=problem, was_looked_at=there.was_looked_at)
         return
     seen = _Seen()
     for number, manifest in enumerate(manifests):
@@ -160,7 +160,8 @@ def _deep(found: Resolved, files: Bounded, moved: Moved) -> Iterator[Finding]:
         inside, problem = walk.files(manifest, listed_in)
         # Cut between two of its blocks it reads as one with fewer files.
         sized = _file("manifest", path, manifest.manifest_length, files=files, said_by=listed_in)
-        seen.take(Finding("manifest", ok=False, text=problem) if problem else sized)
+        # What a decoder says of one that a store did not give tells nothing of the file.
+        seen.take(replace(sized, ok=False, text=problem) if problem else sized)
         for finding in _looked_at(((one.file_path, one.file_size_in_bytes) for one in inside), files, path):
             seen.take(finding)
         moved(number + 1, len(manifests))
@@ -170,6 +171,10 @@ def _deep(found: Resolved, files: Bounded, moved: Moved) -> Iterator[Finding]:
 def _refused(refusal: Unreadable) -> Finding:
     """What a refusal is about, and what it says."""
     what = next((what for kinds, what in _SUBJECTS if isinstance(refusal, kinds)), "SFN file")
+    return _wrong(what, refusal)
+
+
+def _wrong(what: str, refusal: SfnError) -> Finding:
     return Finding(what, ok=False, text=str(refusal), was_looked_at=not isinstance(refusal, _UNSEEN))
 
 
@@ -207,7 +212,7 @@ def _file(what: str, location: str, size: int | None, *, files: Bounded, said_by
     try:
         found = files.size(location, said_by)
     except SfnError as refusal:
-        return Finding(what, ok=False, text=str(refusal), was_looked_at=not isinstance(refusal, _UNSEEN))
+        return _wrong(what, refusal)
     if found is None:
         return Finding(what, ok=False, text=f"{location}: expected a file, found none")
     if size is not None and found != size:

@@ -80,7 +80,7 @@ def tidy(table: Table, keep: int | None, now: datetime) -> int:
     Nothing is removed while a branch or tag beside `main` may need it, or another run that is under way.
 
     Args:
-        keep: how many runs stay; None for all.
+        keep: how many runs stay, one at least; None for all.
 
     Returns:
         How many went.
@@ -90,8 +90,7 @@ def tidy(table: Table, keep: int | None, now: datetime) -> int:
     if set(table.refs()) - {"main"} or any(one.is_open(now) for one in known):
         return 0
     # Others may have expired the snapshots that told of a run: what has rows is what the partitions say.
-    names = sorted(_names(table)) if keep is not None else []
-    old = names[: max(0, len(names) - keep)] if keep is not None else []
+    old = [] if keep is None else sorted(_names(table))[:-keep]
     try:
         paths = _removed(table, old) if old else []
         _expire(table, {one.run.name for one in known if one.is_ended}, old)
