@@ -26,6 +26,7 @@ _REMEMBERED = 4 * 1024
 _SHOWN = 300
 """Characters of what was found that an error shows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 _ORDINAL = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\d{3})?", re.ASCII)
 
 
@@ -135,7 +136,7 @@ def parse_ordinal(text: str) -> int:
         raise ValueError(message)
     year, month, day, hour, minute, second, fraction = (int(part or 0) for part in match.groups())
     at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-    return (at - _EPOCH) // timedelta(milliseconds=1) + fraction
+    return (at - _EPOCH) // _MILLISECOND + fraction
 
 
 def render(document: Document) -> bytes:

@@ -129,7 +129,7 @@ def _check_shape(location: str, scheme: str, authority: str, path: str) -> None:
             "one of these",
         )
     segments = path.split("/")[1:]
-    if not segments or any(segment in {"", ".", ".."} for segment in segments):
+    if not segments or not {"", ".", ".."}.isdisjoint(segments):
         raise _refused(location, "a path without empty, `.` or `..` segments", f"path {path!r}")
 
 

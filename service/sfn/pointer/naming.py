@@ -24,6 +24,7 @@ HEAD: Final = "head"
 """The part of the file that names the newest of a table's commits, where each has a file."""
 
 _STANDS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+_STANDS_WHOLE = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
 _ORDINAL = re.compile(r"\d{8}T\d{6}(?:\d{3})?", re.ASCII)
 _ESCAPE_BEGUN = re.compile(r"%[0-9A-F]?$")
 _LONGEST = 200
@@ -144,9 +145,13 @@ def folders(namespace: Sequence[str], name: str) -> str:
 
 @lru_cache(4096)
 def _encoded(text: str, *, strict: bool) -> str:
-    raw = text.encode("utf-8", "surrogatepass")
-    encoded = "".join(chr(byte) if byte in _STANDS else f"%{byte:02X}" for byte in raw)
+    encoded = text if _STANDS_WHOLE.fullmatch(text) else _escaped(text)
     return encoded.replace("_", "%5F") if strict else encoded
+
+
+def _escaped(text: str) -> str:
+    raw = text.encode("utf-8", "surrogatepass")
+    return "".join(chr(byte) if byte in _STANDS else f"%{byte:02X}" for byte in raw)
 
 
 def _ref(ref: str, *, strict: bool) -> str:

@@ -171,7 +171,10 @@ class Facts:
 
     def file(self, key: str) -> Held | None:
         """The file at a key."""
-        return _known(self.files.get(key), ReadFiles((key,))).held
+        seen = self.files.get(key)
+        if seen is None:
+            raise Lacking(ReadFiles((key,)))
+        return seen.held
 
     def require_files(self, keys: Iterable[str]) -> None:
         """Have many files read at once that `file` is about to ask for: each question is a decision made anew."""

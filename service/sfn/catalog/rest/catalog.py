@@ -110,7 +110,7 @@ class RestCatalog:
 
     async def _load(self, table: TableName, known: str | None) -> Answer:
         answer = await self._loaded(table, known, "?snapshots=refs")
-        return await self._loaded(table, known, "") if answer == Unwritten() else answer
+        return await self._loaded(table, known, "") if isinstance(answer, Unwritten) else answer
 
     async def _loaded(self, table: TableName, known: str | None, query: str) -> Answer:
         reply = await self._asking.get(lambda paths: paths.table(table) + query, known, answers.cut_table)

@@ -104,7 +104,7 @@ class Client:
         within: float | None = None,
         cut: Cut | None = None,
     ) -> Reply:
-        where = f"catalog {self._settings.name}: {method} {_shown(url)}"
+        where = f"catalog {self._settings.name}: {method} {_shown(str(url))}"
         limit = self._limit if within is None else self._limited(within)
         trust = await self._trust.current()
         session = self._opened()
@@ -176,6 +176,7 @@ class Client:
         )
 
 
-def _shown(url: URL) -> str:
-    """A URL without what may be secret in it: user information, and the query."""
-    return f"{url.origin()}{url.raw_path}"
+def _shown(url: str) -> str:
+    """A URL without what may be secret in it: user information, query and fragment."""
+    shown = url.partition("#")[0].partition("?")[0]
+    return str(URL(shown, encoded=True).with_user(None)) if "@" in shown else shown

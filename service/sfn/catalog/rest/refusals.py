@@ -103,9 +103,10 @@ def is_no_table(reply: Reply) -> bool:
 
 def is_disbelief(reply: Reply) -> bool:
     """Whether a reply says that who asked was not believed, and may be with another proof."""
-    return reply.status in {HTTPStatus.UNAUTHORIZED, ICEBERG_TOKEN_EXPIRED} or (
-        _is_aws_refusal(reply) and _aws_code(reply) in _EXPIRED
-    )
+    if reply.status < HTTPStatus.BAD_REQUEST:
+        return False
+    is_known = reply.status in {HTTPStatus.UNAUTHORIZED, ICEBERG_TOKEN_EXPIRED}
+    return is_known or (_is_aws_refusal(reply) and _aws_code(reply) in _EXPIRED)
 
 
 def garbled(reply: Reply, *, expected: str, found: str) -> Refusal:
