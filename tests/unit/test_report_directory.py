@@ -222,6 +222,16 @@ def test_of_two_processes_at_one_run_each_slice_is_in_the_report_once(place: Pla
     assert [(one.totals.tables, one.is_ended) for one in runs.runs(mine)] == [(10, True)]
 
 
+def test_whom_the_service_was_not_told_of_is_counted_whichever_slice_another_has_committed(place: Place) -> None:
+    table = opening.opened(place, 2)
+    run = runs.begun(AT, 2, ("prod",), [], deep=False)
+    write(table, run, 0, [])
+    gone_on = runs.unfinished(runs.runs(table), ("prod",), AT, deep=False)
+    assert gone_on is not None
+    keeping.commit(table, gone_on, [Slice(number, Totals(), None) for number in (0, 1)], untold=3)
+    assert [(one.totals.untold, one.is_ended) for one in runs.runs(table)] == [(3, True)]
+
+
 def test_a_run_that_is_under_way_loses_nothing_to_another_that_ended(place: Place) -> None:
     table = opening.opened(place, 2)
     under_way = runs.begun(AT, 2, ("other",), [], deep=False)

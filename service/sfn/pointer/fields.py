@@ -50,7 +50,7 @@ class Fields:
         if value.tzinfo is None:
             message = f"{key} has no time zone"
             raise ValueError(message)
-        return value if value.tzinfo is UTC else value.astimezone(UTC)
+        return value.astimezone(UTC)
 
     def count(self, key: str) -> int:
         value = self.integer(key) or 0
@@ -78,8 +78,6 @@ class Fields:
 
 def _whole(key: str, text: str) -> str:
     """A text without half surrogate pairs, which JSON can spell and UTF-8 can't."""
-    if text.isascii():
-        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -23,8 +23,7 @@ MAIN: Final = "main"
 HEAD: Final = "head"
 """The part of the file that names the newest of a table's commits, where each has a file."""
 
-_STANDS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-_STANDS_WHOLE = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
+_ESCAPED = re.compile(rb"[^A-Za-z0-9_-]")
 _ORDINAL = re.compile(r"\d{8}T\d{6}(?:\d{3})?", re.ASCII)
 _ESCAPE_BEGUN = re.compile(r"%[0-9A-F]?$")
 _LONGEST = 200
@@ -145,13 +144,9 @@ def folders(namespace: Sequence[str], name: str) -> str:
 
 @lru_cache(4096)
 def _encoded(text: str, *, strict: bool) -> str:
-    encoded = text if _STANDS_WHOLE.fullmatch(text) else _escaped(text)
-    return encoded.replace("_", "%5F") if strict else encoded
-
-
-def _escaped(text: str) -> str:
     raw = text.encode("utf-8", "surrogatepass")
-    return "".join(chr(byte) if byte in _STANDS else f"%{byte:02X}" for byte in raw)
+    encoded = _ESCAPED.sub(lambda byte: b"%%%02X" % ord(byte[0]), raw).decode("ascii")
+    return encoded.replace("_", "%5F") if strict else encoded
 
 
 def _ref(ref: str, *, strict: bool) -> str:

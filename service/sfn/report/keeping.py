@@ -39,11 +39,14 @@ class Slice:
     file: DataFile | None
 
 
-def commit(table: Table, run: Written, slices: Sequence[Slice]) -> None:
+def commit(table: Table, run: Written, slices: Sequence[Slice], untold: int = 0) -> None:
     """Add what some slices found, which are done with it.
 
     Another process may be at the same run, which it took for one that was killed: a slice that is in the report by now
     is left out. So each try looks anew, and PyIceberg is told to make but one (`opening.PROPERTIES`).
+
+    Args:
+        untold: of how many of their tables the service was to be told, and could not be.
 
     Raises:
         CommitFailedException: others committed again and again.
@@ -56,7 +59,7 @@ def commit(table: Table, run: Written, slices: Sequence[Slice]) -> None:
         new = [one for one in slices if one.number not in run.done]
         if not new:
             return
-        totals = sum((one.totals for one in new), Totals())
+        totals = sum((one.totals for one in new), Totals(untold=untold))
         summary = run.summary([one.number for one in new], totals)
         try:
             with table.transaction() as transaction, transaction.update_snapshot(summary).merge_append() as append:

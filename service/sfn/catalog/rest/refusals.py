@@ -23,6 +23,10 @@ from sfn.errors import Scope
 ICEBERG_TOKEN_EXPIRED = 419
 """The REST specification's own status: credentials timed out."""
 
+_DISBELIEF: Final = frozenset({HTTPStatus.UNAUTHORIZED, ICEBERG_TOKEN_EXPIRED})
+_OF_AWS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+"""Statuses with which AWS's services refuse, and say by a code why."""
+
 _LONGEST_READ = 2**16
 
 NO_NAMESPACE: Final = "NoSuchNamespaceException"
@@ -103,10 +107,7 @@ def is_no_table(reply: Reply) -> bool:
 
 def is_disbelief(reply: Reply) -> bool:
     """Whether a reply says that who asked was not believed, and may be with another proof."""
-    if reply.status < HTTPStatus.BAD_REQUEST:
-        return False
-    is_known = reply.status in {HTTPStatus.UNAUTHORIZED, ICEBERG_TOKEN_EXPIRED}
-    return is_known or (_is_aws_refusal(reply) and _aws_code(reply) in _EXPIRED)
+    return reply.status in _DISBELIEF or (_is_aws_refusal(reply) and _aws_code(reply) in _EXPIRED)
 
 
 def garbled(reply: Reply, *, expected: str, found: str) -> Refusal:
@@ -161,7 +162,7 @@ def _meaning(reply: Reply) -> tuple[bool, Scope | None, str]:
 
 
 def _is_aws_refusal(reply: Reply) -> bool:
-    return reply.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+    return reply.status in _OF_AWS
 
 
 def _aws_code(reply: Reply) -> str:

@@ -119,19 +119,14 @@ def audit(spark: SparkSession, order: Order, teller: Teller | None, moved: Moved
             _take(found, some)
             untold = 0 if teller is None else teller.tell(hint for one in some for hint in one.hints)
             with theirs.told(str(order.report), _AGAIN):
-                keeping.commit(table, run, _slices(some, untold))
+                good = [Slice(one.number, one.totals, one.file) for one in some if not one.error]
+                keeping.commit(table, run, good, untold)
             moved(len(run.done) + len(found.failed), run.run.slices)
     if not found.failed:
         with theirs.told(str(order.report), _AGAIN):
             found.forgotten = keeping.tidy(table, order.keep, now)
     found.whole = run.totals
     return found
-
-
-def _slices(some: Sequence[Outcome], untold: int) -> list[Slice]:
-    """What is committed of them; the first says what none of them could be told of."""
-    good = [Slice(one.number, one.totals, one.file) for one in some if not one.error]
-    return [replace(one, totals=replace(one.totals, untold=0 if at else untold)) for at, one in enumerate(good)]
 
 
 def _terms(order: Order, table: Table, run: Written, known: Sequence[Written], wide: int) -> Terms:
