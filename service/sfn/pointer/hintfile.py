@@ -10,12 +10,18 @@ from sfn.words import Table
 _SUFFIX = ".metadata.json"
 _HADOOP = re.compile(r"v(\d+)")
 
+_PATH = "/metadata/version-hint.text"
 _WITHDRAWN = b"sfn-withdrawn-"
 
 
 def key(location: str) -> str:
     """Where the hint of a canonical table location lies."""
-    return f"{location}/metadata/version-hint.text"
+    return f"{location}{_PATH}"
+
+
+def location_of(key: str) -> str | None:
+    """Return the table location of a hint's key; None if the key is another file's."""
+    return key.removesuffix(_PATH) if key.endswith(_PATH) else None
 
 
 def stem(pointer: str) -> str | None:

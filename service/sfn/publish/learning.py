@@ -35,7 +35,7 @@ from sfn.publish.facts import (
 from sfn.publish.inventory import ours, pointers, readable
 from sfn.publish.learnt import learnt
 from sfn.publish.policy import Policy
-from sfn.store import Stores
+from sfn.store import Guarantees, Stores
 from sfn.words import Claim, Loaded, Memo, Missing, NotModified, TableName, Told
 
 
@@ -88,6 +88,16 @@ class Learning:
             case _:
                 assert_never(question)
 
+    async def prove(self, key: str) -> Guarantees:
+        """Return what the store of a key is proven to do.
+
+        The proof's file lies in a folder of SFN files, also where the key is a version hint: policies may permit no
+        other name beside that.
+        """
+        location = hintfile.location_of(key)
+        beside = key if location is None else Site(location, placement=self.policy.placement).folder
+        return await self.ports.stores.at(key).prove(beside)
+
     async def _look(self, question: ReadFiles | ListFolder | FindFiles | Prove, facts: Facts) -> None:
         """Look at files."""
         stores = self.ports.stores
@@ -98,7 +108,7 @@ class Learning:
             case ListFolder(prefix):
                 facts.folders[prefix] = tuple(await stores.at(prefix).list(prefix, FOLDER_LISTED + 1))
             case Prove(key):
-                facts.proven[folder_of(key)] = await stores.at(key).prove(key)
+                facts.proven[folder_of(key)] = await self.prove(key)
             case FindFiles(keys):
                 for key in keys:
                     facts.there[key] = await self._is_there(key)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sfn.errors import Scope, Transient
 from sfn.pointer import hintfile
-from sfn.publish.changes import Plan, Put, Remove, Stage
+from sfn.publish.changes import Plan, Put, Remove
 from sfn.publish.decide import decide
 from sfn.publish.facts import (
     FOLDER_LISTED,
@@ -93,12 +93,12 @@ class _Publish:
 
     async def _written(self, change: Put, facts: Facts) -> bool:
         store = self.ports.stores.at(change.key)
+        # A store that is refused gets no file at all.
+        await self.learning.prove(change.key)
         written = await store.write(change.key, change.body, change.replacing)
         if isinstance(written, Moved):
             return False
         self.did[change.key] = None
-        if change.stage is Stage.POINT:
-            await store.prove(change.key)
         facts.files[change.key] = Seen(written, facts.next_turn())
         return True
 
@@ -130,7 +130,7 @@ class _Publish:
     async def _taken_back(self, placeholder: Put, facts: Facts) -> None:
         """Leave no placeholder behind; its text is unique, so only a store that ignores conditions must keep it."""
         store, held = self.ports.stores.at(placeholder.key), facts.file(placeholder.key)
-        if held is not None and (await store.prove(placeholder.key)).conditional_delete:
+        if held is not None and (await self.learning.prove(placeholder.key)).conditional_delete:
             await store.delete(placeholder.key, held)
 
     async def _still_right(self, hint: Put, facts: Facts) -> bool:

@@ -20,7 +20,6 @@ from sfn.store.content import check_length, tag_of
 from sfn.store.folder import TEMPORARY, Folder, content, make, never
 from sfn.store.looks import Looks, silent
 from sfn.store.paths import above, named, spoken
-from sfn.store.prove import Proof
 from sfn.store.root import Root
 from sfn.store.unsynced import Unsynced
 from sfn.threads import GivenUp, Late, Threads
@@ -174,7 +173,6 @@ class LocalStore:
         threads: files worked on at the same time.
         patience: seconds that a change waits for a folder's lock.
         limit: seconds that the file system has for one call.
-        unsafe: `unsafe_unconditional_writes`.
     """
 
     def __init__(
@@ -184,12 +182,10 @@ class LocalStore:
         threads: int = THREADS,
         patience: float = PATIENCE,
         limit: float = ANSWERED_WITHIN,
-        unsafe: bool = False,
     ) -> None:
         self._files = LocalFiles(root)
         self._threads = Threads(threads, limit)
         self._patience, self._limit = patience, limit
-        self._proof = Proof(unsafe=unsafe)
         self._looks = Looks(self._files, self._threads, limit)
         self._gathering = Gathering(self._looks.together, weight=len, most=TOGETHER)
 
@@ -215,7 +211,8 @@ class LocalStore:
         return await self._looks.at(f"list {prefix}", lambda _: self._files.list(prefix, limit))
 
     async def prove(self, key: str) -> Guarantees:
-        return await self._proof.of(self, key)
+        # The conditions are this program's own: contents are compared under a lock of their folder.
+        return Guarantees(swap=True, conditional_delete=True)
 
     async def _changed(self, verb: str, key: str, change: Callable[[GivenUp], T | Busy]) -> T:
         """Make a change once the lock is free. The loop waits for it, not a thread: others need those.

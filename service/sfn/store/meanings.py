@@ -44,6 +44,12 @@ MEANINGS: Final[Mapping[Kind, Meaning]] = {
         Transient, Scope.STORE, "a connection to the store", "see whether it can be reached from here"
     ),
     Kind.UNANSWERED: Meaning(Transient, Scope.STORE, "an answer of the store", "see whether it is in trouble"),
+    Kind.TAGLESS: Meaning(
+        Transient,
+        Scope.STORE,
+        "an answer with the tag of the object",
+        "let the proxies before the store pass the header ETag on, or use another store",
+    ),
     Kind.INCAPABLE: Meaning(Permanent, Scope.STORE, "a store that knows conditional writes", "use another store"),
     Kind.UNFIT: Meaning(Permanent, Scope.TABLE, "a request that the store can carry out"),
 }

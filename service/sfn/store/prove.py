@@ -1,156 +1,353 @@
-"""The proof that a store honours conditions: tried on a real file, never read off a version or a feature list."""
+"""The proof that a store honours conditions: tried on a file of its own, never read off a version or a feature list.
+
+A store is proven before anything else is written to it, and no file of a table is ever part of the proof. Conditions
+that must fail are tried, and conditions that must hold: a store that refuses every condition looks safe, and would never
+take a second commit.
+"""
 
 from __future__ import annotations
 
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
 import anyio
 
-from sfn.errors import Permanent, Scope, Transient
-from sfn.store import Gone, Guarantees, Moved, PointerStore
+from sfn.errors import DENIED, Permanent, Scope, SfnError, Trouble
+from sfn.store import Gone, Guarantees, Moved
+from sfn.store.objects import Kind, Refused
 from sfn.words import Held
 
-MADE_UP = "0" * 64
-"""A tag that no content has, for stores whose tags are digests."""
-RESTORES = 3
-"""Attempts to put a file back that a store deleted although the condition did not hold."""
-_OVERRIDE = (
-    "use a store with conditional writes; or set `stores.NAME.unsafe_unconditional_writes = true` for a single replica "
-    "and lose what the condition is for: a writer that was suspended may put an older pointer over a newer one, and "
-    "readers go back until the next publish"
+PROBE: Final = "sfn-probe-"
+"""How the name of a proof's file begins. Readers pass it over: it is no `.ver` file."""
+_SIZE: Final = 1024
+"""Bytes of that file: proxies compress no less, and documents are about as long."""
+_TAG_SHOWN: Final = 80
+"""Characters of an entity tag in a message."""
+_UNSAFE: Final = (
+    "set `stores.NAME.unsafe_unconditional_writes = true` for a single replica and lose what the condition is for: a "
+    "writer that was suspended may put an older pointer over a newer one, and readers go back until the next publish"
+)
+_EXPECTED: Final = "a store that keeps the conditions of writes"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a store is refused.
+
+    Attributes:
+        found: what the store does.
+        remedy: what helps.
+        lets_write: `unsafe_unconditional_writes` overrides it: the store takes more writes than it may, not fewer.
+    """
+
+    found: str
+    remedy: str
+    lets_write: bool = False
+
+
+_IGNORES_CREATION: Final = Fault(
+    "a store that replaces a file on a write that may only create it (If-None-Match)",
+    f"use a store with conditional writes, or pass that header on in the proxies before it; or {_UNSAFE}",
+    lets_write=True,
+)
+_IGNORES_TAG: Final = Fault(
+    "a store that replaces a file on a write whose entity tag is not the file's (If-Match)",
+    f"use a store with conditional writes, or pass that header on in the proxies before it; or {_UNSAFE}",
+    lets_write=True,
+)
+_CREATES: Final = Fault(
+    "a store that creates a file on a write that may only replace one (If-Match on a missing key)",
+    f"upgrade the store (MinIO before September 2025 does so) or use another; or {_UNSAFE}",
+    lets_write=True,
+)
+_REFUSES_CREATION: Final = Fault(
+    "a store that refuses to create a file although nothing lies there (If-None-Match)",
+    "upgrade the store, or use another",
+)
+_UNSEEN: Final = Fault(
+    "a store that does not show a file that was just written",
+    "use a store that is consistent after each write, or switch off the caches before it",
+)
+_OLD: Final = Fault(
+    "a store that shows the old content of a file that was just replaced",
+    "use a store that is consistent after each write, or switch off the caches before it",
+)
+_OTHER_CONTENT: Final = Fault(
+    "a store that does not give back the bytes that were written",
+    "look for a proxy before the store that changes bodies, and switch that off",
+)
+_ONE_TAG: Final = Fault(
+    "a store that gives two contents of a file the same entity tag",
+    "use a store with entity tags that are made of the content or of each write, not of the time in seconds",
+)
+_TAGLESS: Final = Fault(
+    "a store whose answers have no entity tag (ETag)",
+    "pass that header on in the proxies before the store, and switch off compression there; or use another store",
 )
 
 
-class Proof:
-    """What one store was proven to do, asked of it once.
+class Unfit(Permanent):
+    """A store that was refused."""
 
-    Args:
-        made_up: a tag in the store's own form that no file of it ever has.
-        unsafe: `unsafe_unconditional_writes`: a store that ignores conditions is reported, not refused.
+    def __init__(self, where: str, fault: Fault) -> None:
+        super().__init__(where, scope=Scope.STORE, expected=_EXPECTED, found=fault.found, remedy=fault.remedy)
+        self.fault = fault
 
-    Attributes:
-        known: what was found out; None before.
-    """
 
-    def __init__(self, *, made_up: str = MADE_UP, unsafe: bool = False) -> None:
-        self._made_up = made_up
-        self._unsafe = unsafe
-        self.known: Guarantees | None = None
+class Provable(Protocol):
+    """What a proof needs of a store, as of `PointerStore`."""
 
-    async def of(self, store: PointerStore, key: str) -> Guarantees:
-        """What the store guarantees; found out on an existing file the first time. A failure is not remembered.
+    async def read(self, key: str) -> Held | None: ...
 
-        Raises:
-            Permanent: scope store, where a create-only write replaced a file or a made-up tag was accepted.
-            Transient: scope table, where the file is missing or somebody deleted it meanwhile.
-        """
-        if self.known is None:
-            self.known = await prove(store, key, made_up=self._made_up, unsafe=self._unsafe)
-        return self.known
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved: ...
+
+    async def delete(self, key: str, expected: Held) -> Gone | Moved: ...
+
+    async def discard(self, key: str) -> None:
+        """Delete a file, whatever it holds; nothing happens where none is."""
+        ...
 
 
 class Proofs:
     """What each bucket of a service was proven to do: one may be of another kind than the next.
 
     Args:
-        made_up, unsafe: as of `Proof`.
+        made_up: a tag in the store's own form that no file of it ever has.
+        unsafe: `unsafe_unconditional_writes`: a store that ignores conditions is reported, not refused.
     """
 
     def __init__(self, *, made_up: str, unsafe: bool = False) -> None:
         self._made_up, self._unsafe = made_up, unsafe
-        self._proofs: dict[str, tuple[anyio.Lock, Proof]] = {}
+        self._locks: dict[str, anyio.Lock] = {}
+        self._known: dict[str, Guarantees] = {}
+        self._refused: dict[str, Unfit] = {}
 
-    async def of(self, store: PointerStore, key: str) -> Guarantees:
-        """As `Proof.of`, of the bucket that a key lies in. Whoever asks at the same time shares one proof.
+    async def of(self, store: Provable, key: str) -> Guarantees:
+        """Return what the bucket of a key guarantees; it is tried the first time. A failure is tried again.
 
-        Only the proof itself can't be cancelled, not the wait for that of somebody else.
+        Callers at the same time share one proof. Only the proof itself can't be cancelled, not the wait for that of
+        another caller.
+
+        Raises:
+            Unfit: the store does not honour conditions.
+            Trouble: another failure of the store.
         """
-        bucket = key.split("/", 3)[2]
-        if bucket not in self._proofs:
-            self._proofs[bucket] = anyio.Lock(), Proof(made_up=self._made_up, unsafe=self._unsafe)
-        lock, proof = self._proofs[bucket]
-        if proof.known is not None:
-            return proof.known
-        async with lock:
-            # A store that deletes on no condition has its file put back: a stop must not come between.
+        bucket = _bucket(key)
+        known = self._known.get(bucket)
+        if known is not None:
+            return known
+        async with self._locks.setdefault(bucket, anyio.Lock()):
+            # A stop must not leave the proof's file behind.
             with anyio.CancelScope(shield=True):
-                return await proof.of(store, key)
+                if bucket not in self._known:
+                    self._known[bucket] = await self._tried(store, key, bucket)
+                return self._known[bucket]
         raise AssertionError("a shielded scope was cancelled")
 
+    def check(self, key: str) -> None:
+        """Refuse a key whose bucket was refused.
 
-async def prove(store: PointerStore, key: str, *, made_up: str, unsafe: bool) -> Guarantees:
-    """Try every condition on an existing file with the content that it has, so that no answer can change it.
+        Raises:
+            Unfit: as the last proof.
+        """
+        refused = self._refused.get(_bucket(key))
+        if refused is not None:
+            raise Unfit(refused.where, refused.fault)
 
-    A delete comes last: only a store that is known to create without replacing gets its file back for certain. For the
-    moment in between the file of such a store is missing, so whoever may be cancelled shields the call.
-    """
-    held = await store.read(key)
-    if held is None:
-        raise _unproven(key)
-    swap = await _creates_only(store, key, held)
-    made = Held(held.body, made_up)
-    swap = isinstance(await store.write(key, held.body, replacing=made), Moved) and swap
-    if not swap and not unsafe:
-        raise Permanent(
-            key,
-            scope=Scope.STORE,
-            expected="a refused write",
-            found="a store that ignores the condition of a write",
-            remedy=_OVERRIDE,
-        )
-    return Guarantees(swap=swap, conditional_delete=swap and await _deletes_on_condition(store, key, made))
-
-
-async def _creates_only(store: PointerStore, key: str, held: Held) -> bool:
-    created = await store.write(key, held.body, replacing=None)
-    if isinstance(created, Moved):
-        return True
-    # An honest store lets this pass too where somebody deleted the file just now; it will not do so twice.
-    if isinstance(await store.write(key, held.body, replacing=None), Held):
-        return False
-    await _undo(store, key, created)
-    raise _unproven(key)
-
-
-async def _deletes_on_condition(store: PointerStore, key: str, made: Held) -> bool:
-    if isinstance(await store.delete(key, made), Moved):
-        return True
-    restored = await _restored(store, key, made.body)
-    # An honest store answers `Gone` too where somebody deleted the file just now; it will not do so twice.
-    if isinstance(await store.delete(key, made), Gone):
-        await _restored(store, key, made.body)
-        return False
-    await _undo(store, key, restored)
-    raise _unproven(key)
-
-
-async def _restored(store: PointerStore, key: str, body: bytes) -> Held:
-    restored = await _put_back(store, key, body)
-    if isinstance(restored, Moved):
-        # Somebody else's file, or our own after an answer that was lost: it is there, and that is what matters.
-        raise _unproven(key)
-    return restored
-
-
-async def _put_back(store: PointerStore, key: str, body: bytes) -> Held | Moved:
-    failed = 0
-    while True:
+    async def _tried(self, store: Provable, key: str, bucket: str) -> Guarantees:
+        self._refused.pop(bucket, None)
         try:
-            return await store.write(key, body, replacing=None)
-        except Transient:
-            failed += 1
-            if failed == RESTORES:
+            return await prove(store, key, made_up=self._made_up, unsafe=self._unsafe)
+        except Unfit as unfit:
+            self._refused[bucket] = unfit
+            raise
+
+
+async def prove(store: Provable, key: str, *, made_up: str, unsafe: bool) -> Guarantees:
+    """Try every condition on a file of its own, which is gone in the end.
+
+    Args:
+        key: a file of a table, there or not. The proof's file lies beside it.
+        made_up, unsafe: as of `Proofs`.
+
+    Raises:
+        Unfit: the store does not honour conditions.
+        Trouble: another failure of the store.
+    """
+    folder = key.rpartition("/")[0]
+    proof = _Proof(store, f"{folder}/{PROBE}{secrets.token_hex(8)}.json", folder)
+    try:
+        stale, held = await proof.swapped(made_up)
+        deletes = await proof.deletes_on_condition(stale, held)
+        await proof.creates_nothing(held)
+    except SfnError as error:
+        with suppress(SfnError):
+            await store.discard(proof.key)
+        if unsafe and isinstance(error, Unfit) and error.fault.lets_write:
+            return Guarantees(swap=False, conditional_delete=False)
+        raise
+    return Guarantees(swap=True, conditional_delete=deletes)
+
+
+class _Proof:
+    """One proof, on one file.
+
+    Args:
+        key: of that file; nothing lies there.
+        folder: what errors name.
+    """
+
+    def __init__(self, store: Provable, key: str, folder: str) -> None:
+        self._store, self.key, self._folder = store, key, folder
+
+    async def swapped(self, made_up: str) -> tuple[Held, Held]:
+        """Create the file, and replace it.
+
+        Returns:
+            the file before, and now.
+        """
+        stale = await self._created(_body())
+        await self._refused("If-None-Match", None, _IGNORES_CREATION)
+        if await self._takes(Held(stale.body, made_up)):
+            raise self._unfit(_IGNORES_TAG)
+        held = await self._replaced(_body(), stale)
+        await self._refused("If-Match", stale, _IGNORES_TAG)
+        return stale, held
+
+    async def deletes_on_condition(self, stale: Held, held: Held) -> bool:
+        """Delete the file; return False where the store deletes on a stale tag too, or on none."""
+        for expected, answer in ((stale, Moved()), (held, Gone())):
+            try:
+                if await self._store.delete(self.key, expected) == answer:
+                    continue
+            except Trouble as trouble:
+                if _kind(trouble) not in {Kind.INCAPABLE, Kind.UNFIT}:
+                    raise
+            await self._store.discard(self.key)
+            return False
+        return True
+
+    async def creates_nothing(self, held: Held) -> None:
+        """Try to replace the file, which is gone."""
+        if await self._takes(held):
+            raise self._unfit(_CREATES)
+
+    async def _created(self, body: bytes) -> Held:
+        try:
+            made = await self._store.write(self.key, body, replacing=None)
+        except Trouble as trouble:
+            # A key that is fit to be read is fit to be written: it is the condition that the store does not take.
+            if _kind(trouble) is Kind.UNFIT and await self._store.read(self.key) is None:
+                raise self._unfit(_unknown("If-None-Match", trouble)) from trouble
+            raise self._or_tagless(trouble) from trouble
+        held = await self._read()
+        if isinstance(made, Moved):
+            if held is None or held.body != body:
+                raise self._unfit(_REFUSES_CREATION)
+            return held
+        if held is None:
+            raise self._unfit(_UNSEEN)
+        return self._checked(held, made)
+
+    async def _replaced(self, body: bytes, replacing: Held) -> Held:
+        try:
+            made = await self._store.write(self.key, body, replacing)
+        except Trouble as trouble:
+            if _kind(trouble) is Kind.UNFIT:
+                raise self._unfit(_unknown("If-Match", trouble)) from trouble
+            raise self._or_tagless(trouble) from trouble
+        if isinstance(made, Moved):
+            raise self._unfit(_refuses(replacing.tag))
+        held = await self._read()
+        if held is None or held.body == replacing.body:
+            raise self._unfit(_OLD)
+        if held.tag == replacing.tag:
+            raise self._unfit(_ONE_TAG)
+        return self._checked(held, made)
+
+    async def _refused(self, header: str, replacing: Held | None, fault: Fault) -> None:
+        """See a write refused whose condition does not hold: as a lost race, for that is what it is to a publish."""
+        try:
+            written = await self._store.write(self.key, _body(), replacing)
+        except Trouble as trouble:
+            if _kind(trouble) is Kind.UNFIT:
+                raise self._unfit(_unknown(header, trouble)) from trouble
+            raise
+        if isinstance(written, Held):
+            raise self._unfit(fault)
+
+    async def _takes(self, replacing: Held) -> bool:
+        """Return True if the store takes a write whose condition does not hold."""
+        try:
+            return isinstance(await self._store.write(self.key, _body(), replacing), Held)
+        except DENIED:
+            # Without the permission to list, that is the answer to what is missing.
+            return False
+        except Trouble as trouble:
+            if _kind(trouble) is not Kind.UNFIT:
                 raise
+            return False
+
+    async def _read(self) -> Held | None:
+        try:
+            return await self._store.read(self.key)
+        except Trouble as trouble:
+            raise self._or_tagless(trouble) from trouble
+
+    def _checked(self, held: Held, made: Held) -> Held:
+        """Return what was read if that is what was written."""
+        if held.body != made.body:
+            raise self._unfit(_OTHER_CONTENT)
+        if held.tag != made.tag:
+            raise self._unfit(_other_tag(made.tag, held.tag))
+        return held
+
+    def _or_tagless(self, trouble: Trouble) -> Trouble:
+        return self._unfit(_TAGLESS) if _kind(trouble) is Kind.TAGLESS else trouble
+
+    def _unfit(self, fault: Fault) -> Unfit:
+        return Unfit(self._folder, fault)
 
 
-async def _undo(store: PointerStore, key: str, ours: Held) -> None:
-    """Delete a file that the proof brought back after somebody deleted it."""
-    if await store.read(key) == ours:
-        await store.delete(key, ours)
+def _body() -> bytes:
+    """Return a new content, always of the same length."""
+    head = b'{"written by the proof of a store": "%b", "filling": "' % secrets.token_hex(8).encode()
+    return head + b"." * (_SIZE - len(head) - 2) + b'"}'
 
 
-def _unproven(key: str) -> Transient:
-    return Transient(
-        key,
-        scope=Scope.TABLE,
-        expected="a file that nobody deletes or creates meanwhile",
-        found="one that somebody did",
+def _refuses(tag: str) -> Fault:
+    why = "a weak one, which a strict store never finds equal" if tag.startswith("W/") else "as the store gave it"
+    return Fault(
+        f"a store that refuses to replace a file although its entity tag is the one named in If-Match ({_shown(tag)}, {why})",
+        "upgrade the store, or use another: some take an entity tag without its quotes alone (Ceph RGW and DigitalOcean "
+        "Spaces did); and switch off what makes entity tags weak in the proxies before it, such as compression",
     )
+
+
+def _other_tag(written: str, read: str) -> Fault:
+    return Fault(
+        f"a store that gives a file another entity tag when it is read ({_shown(read)}) than when it was written ({_shown(written)})",
+        "switch off compression in the proxies before the store, which changes entity tags; or use another store",
+    )
+
+
+def _shown(tag: str) -> str:
+    return tag if len(tag) <= _TAG_SHOWN else f"{tag[:_TAG_SHOWN]}…"
+
+
+def _unknown(header: str, trouble: Trouble) -> Fault:
+    return Fault(
+        f"a store that does not know conditional writes: it answers {header} with {trouble.found}",
+        "use another store, or upgrade it",
+    )
+
+
+def _kind(trouble: Trouble) -> Kind | None:
+    """Return why the service refused the request behind a trouble, None for another cause."""
+    return trouble.__cause__.kind if isinstance(trouble.__cause__, Refused) else None
+
+
+def _bucket(key: str) -> str:
+    return key.split("/", 3)[2]

@@ -13,7 +13,7 @@ from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import READ_AT_MOST, check_length
 from sfn.store.denials import Denials
 from sfn.store.meanings import MEANINGS
-from sfn.store.objects import Found, Kind, Objects, Refused
+from sfn.store.objects import Found, Kind, Objects, Page, Refused
 from sfn.store.prove import Proofs
 from sfn.words import Held
 
@@ -69,12 +69,13 @@ class RemoteStore:
 
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         check_length(key, body)
+        self._proofs.check(key)
         mark = f"{self._self}-{next(self._writes)}"
         try:
             tag = await self._objects.put(key, body, None if replacing is None else replacing.tag, mark)
         except Refused as refused:
-            # An object that is not there has no tag: that is what a replacement is told by some services.
-            if refused.kind is Kind.MOVED or (refused.kind is Kind.MISSING and replacing is not None):
+            # An object that is not there has no tag: that is how some services answer a replacement.
+            if refused.kind in {Kind.MOVED, Kind.MISSING}:
                 return await self._own(key, body, mark, refused)
             raise self._trouble("write", key, refused, changes=True) from refused
         self._denials.permitted("write", _folder(key))
@@ -82,6 +83,7 @@ class RemoteStore:
         return Held(body, tag)
 
     async def delete(self, key: str, expected: Held) -> Gone | Moved:
+        self._proofs.check(key)
         try:
             await self._objects.delete(key, expected.tag)
         except Refused as refused:
@@ -93,21 +95,35 @@ class RemoteStore:
         self._denials.permitted("delete", _folder(key))
         return Gone()
 
+    async def discard(self, key: str) -> None:
+        """Delete a file of the proof, whatever it holds. Nothing else may be deleted so.
+
+        Raises:
+            Trouble: as `delete`.
+        """
+        try:
+            await self._objects.delete(key, None)
+        except Refused as refused:
+            if refused.kind is not Kind.MISSING:
+                raise self._trouble("delete", key, refused, changes=True) from refused
+
     async def list(self, prefix: str, limit: int) -> list[str]:
-        keys: list[str] = []
+        keys: dict[str, None] = {}
         begin: str | None = None
+        begun: set[str | None] = set()
         while len(keys) < limit:
             try:
-                page = await self._objects.page(prefix, min(PAGE, limit - len(keys)), begin)
+                page = await self._page(prefix, min(PAGE, limit - len(keys)), begin, begun)
             except Refused as refused:
                 raise self._trouble("list", prefix, refused) from refused
             self._denials.permitted("list", prefix.rstrip("/"))
-            # A console makes folders as objects, empty and named as the prefix itself.
-            keys += [key for key in page.keys if key != prefix]
+            # A console makes folders as objects, empty and named as the prefix itself. Some services pass over the
+            # prefix or the delimiter.
+            keys |= dict.fromkeys(key for key in page.keys if _folder(key) + "/" == prefix and key != prefix)
             begin = page.next
             if begin is None:
                 break
-        return keys[:limit]
+        return sorted(keys)[:limit]
 
     async def prove(self, key: str) -> Guarantees:
         return await self._proofs.of(self, key)
@@ -115,6 +131,20 @@ class RemoteStore:
     async def close(self) -> None:
         """As `Objects.close`."""
         await self._objects.close()
+
+    async def _page(self, prefix: str, most: int, begin: str | None, begun: set[str | None]) -> Page:
+        """A page of a listing.
+
+        Args:
+            begun: where all pages before began; this one is added.
+
+        Raises:
+            Refused: the listing does not go on.
+        """
+        if begin == "" or begin in begun:
+            raise Refused(Kind.UNANSWERED, "a listing that says that there is more, and does not say where")
+        begun.add(begin)
+        return await self._objects.page(prefix, most, begin)
 
     async def _seen(self, key: str) -> Found | None:
         """What lies at a key, None for nothing.
@@ -158,7 +188,7 @@ class RemoteStore:
         if refused.kind is Kind.DENIED:
             scope = self._denials.denied(verb, _folder(key))
             error = DeniedHere if scope is Scope.TABLE else DeniedNow
-        return (Unsure if changes and refused.kind is Kind.UNANSWERED else error)(
+        return (Unsure if changes and refused.kind in {Kind.UNANSWERED, Kind.TAGLESS} else error)(
             key,
             scope=scope,
             expected=meaning.expected.format(verb),

@@ -43,5 +43,5 @@ async def shelf(settings: Settings) -> AsyncIterator[Shelf]:
 
 def _store(name: str, settings: StoreSettings, remotes: Remotes) -> PointerStore:
     if settings.scheme == "file":
-        return LocalStore(settings.prefix, unsafe=settings.unsafe_unconditional_writes)
+        return LocalStore(settings.prefix)
     return remotes.store(name)

@@ -6,7 +6,6 @@ Its two APIs have the same errors: XML for what is read, JSON for all else. Thei
 from __future__ import annotations
 
 import re
-import zlib
 from http import HTTPStatus
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -14,7 +13,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from sfn.store.objects import Kind, Page, Refused
-from sfn.store.pool import BODY_LIMIT, Reply
+from sfn.store.pool import Reply
 
 _KINDS: Final = {
     "noSuchBucket": Kind.NO_PLACE,
@@ -71,7 +70,6 @@ _BY_STATUS: Final = {
     HTTPStatus.TOO_MANY_REQUESTS: Kind.THROTTLED,
 }
 _CODE: Final = re.compile(r"[A-Za-z]{1,64}")
-_GZIP_WINDOW: Final = 31
 
 
 class _Detail(msgspec.Struct):
@@ -109,12 +107,11 @@ def refused(reply: Reply) -> Refused:
 
 def code_of(reply: Reply) -> str:
     """The service's word for an error, with a small letter first; "" where there is none that it could be."""
-    body = _unpacked(reply)
     try:
-        errors = msgspec.json.decode(body, type=_Complaint).error.errors
+        errors = msgspec.json.decode(reply.body, type=_Complaint).error.errors
         code = errors[0].reason if errors else ""
     except (ValueError, RecursionError):
-        code = _xml_code(body)
+        code = _xml_code(reply.body)
     # The documentation writes some with their domain before a dot.
     code = code.rpartition(".")[2]
     return code[:1].lower() + code[1:] if _CODE.fullmatch(code) else ""
@@ -183,13 +180,3 @@ def _xml_code(body: bytes) -> str:
         # The last two where it says to be in an encoding that the parser does not read.
         return ""
     return root.findtext("{*}Code", "")
-
-
-def _unpacked(reply: Reply) -> bytes:
-    """An error in plain bytes: who takes compressed objects as they are may get compressed errors too."""
-    if reply.headers.get("Content-Encoding") != "gzip":
-        return reply.body
-    try:
-        return zlib.decompressobj(_GZIP_WINDOW).decompress(reply.body, BODY_LIMIT)
-    except zlib.error:
-        return b""
