@@ -160,9 +160,9 @@ async def test_an_answer_that_makes_no_sense_is_none(server: Server, objects: Az
 
 async def test_what_has_no_tag_was_not_written(server: Server, objects: AzureObjects) -> None:
     server.answer = reply(b"", 201)
-    assert (await refusal(objects.put(KEY, b"{}", None, "0a-1"))).kind is Kind.UNANSWERED
+    assert (await refusal(objects.put(KEY, b"{}", None, "0a-1"))).kind is Kind.TAGLESS
     server.answer = reply(b"{}", 206, content_range="bytes 0-1/2")
-    assert (await refusal(objects.get(KEY, 10))).kind is Kind.UNANSWERED
+    assert (await refusal(objects.get(KEY, 10))).kind is Kind.TAGLESS
 
 
 async def test_no_connection_is_none() -> None:

@@ -13,7 +13,9 @@ CODES: dict[tuple[int, str], tuple[Kind, str]] = {
     (404, "NoSuchKey"): (Kind.MISSING, ""),
     (404, "NoSuchBucket"): (Kind.NO_PLACE, ""),
     (301, "PermanentRedirect"): (Kind.NO_PLACE, "region"),
-    (307, "TemporaryRedirect"): (Kind.NO_PLACE, ""),
+    (307, "TemporaryRedirect"): (Kind.NO_PLACE, "region"),
+    (400, "IllegalLocationConstraintException"): (Kind.NO_PLACE, "region"),
+    (400, "AuthorizationHeaderMalformed"): (Kind.NO_PLACE, "region"),
     (412, "PreconditionFailed"): (Kind.MOVED, ""),
     (409, "ConditionalRequestConflict"): (Kind.MOVED, ""),
     (403, "AccessDenied"): (Kind.DENIED, ""),
@@ -61,8 +63,10 @@ THROTTLES = (
     "TransactionInProgressException",
 )
 WORDLESS = {
+    202: Kind.UNANSWERED,
     301: Kind.NO_PLACE,
     302: Kind.NO_PLACE,
+    304: Kind.MOVED,
     399: Kind.NO_PLACE,
     400: Kind.UNFIT,
     401: Kind.UNKNOWN,

@@ -91,7 +91,7 @@ async def test_an_answer_without_a_tag_is_none(pool: Overheard, objects: S3Objec
     verbs = (objects.get(KEY, 100), objects.put(KEY, b"{}", None, "0a-1"), objects.put(KEY, b"{}", TAG, "0a-1"))
     for verb in verbs:
         refused = await refusal(verb)
-        assert (refused.kind, refused.found) == (Kind.UNANSWERED, "an answer that has no ETag")
+        assert (refused.kind, refused.found) == (Kind.TAGLESS, "an answer that has no ETag")
 
 
 @pytest.mark.parametrize("tag", ["", "*", " ", '"a b"', f"{TAG}\n", '"\xe9"'])

@@ -1,16 +1,17 @@
 """The proof that a store honours conditions: tried on a file of its own, never read off a version or a feature list.
 
-A store is proven before anything else is written to it, and no file of a table is ever part of the proof. Conditions
-that must fail are tried, and conditions that must hold: a store that refuses every condition looks safe, and would never
-take a second commit.
+A store is proven before anything else is written to it, and no file of a table is ever part of the proof. The proof
+tries conditions that must fail and conditions that must hold: a store that refuses every condition looks safe, and
+never takes a second commit.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 
@@ -29,6 +30,8 @@ _UNSAFE: Final = (
     "set `stores.NAME.unsafe_unconditional_writes = true` for a single replica and lose what the condition is for: a "
     "writer that was suspended may put an older pointer over a newer one, and readers go back until the next publish"
 )
+Form: TypeAlias = Callable[[str], str]
+"""How a tag is written in a condition."""
 _EXPECTED: Final = "a store that keeps the conditions of writes"
 
 
@@ -96,6 +99,26 @@ class Unfit(Permanent):
         self.fault = fault
 
 
+class Refuses(Unfit):
+    """A store that refuses a write whose condition holds.
+
+    Attributes:
+        tag: the entity tag, as the store gave it.
+    """
+
+    def __init__(self, where: str, tag: str) -> None:
+        why = ", a weak one, which is never equal to another" if tag.startswith("W/") else ""
+        super().__init__(
+            where,
+            Fault(
+                f"a store that refuses to replace a file of the entity tag that If-Match names ({_shown(tag)}{why})",
+                "upgrade the store, or use another; and switch off what changes entity tags in the proxies before it, "
+                "such as compression",
+            ),
+        )
+        self.tag = tag
+
+
 class Provable(Protocol):
     """What a proof needs of a store, as of `PointerStore`."""
 
@@ -123,6 +146,7 @@ class Proofs:
         self._locks: dict[str, anyio.Lock] = {}
         self._known: dict[str, Guarantees] = {}
         self._refused: dict[str, Unfit] = {}
+        self._forms: dict[str, Form] = {}
 
     async def of(self, store: Provable, key: str) -> Guarantees:
         """Return what the bucket of a key guarantees; it is tried the first time. A failure is tried again.
@@ -156,13 +180,44 @@ class Proofs:
         if refused is not None:
             raise Unfit(refused.where, refused.fault)
 
+    def condition(self, key: str, tag: str) -> str:
+        """Return a tag in the form in which the bucket of a key takes it as a condition."""
+        form = self._forms.get(_bucket(key))
+        return tag if form is None else form(tag)
+
     async def _tried(self, store: Provable, key: str, bucket: str) -> Guarantees:
         self._refused.pop(bucket, None)
         try:
             return await prove(store, key, made_up=self._made_up, unsafe=self._unsafe)
+        except Refuses as refuses:
+            for form in (unquoted, strong):
+                if form(refuses.tag) != refuses.tag:
+                    with suppress(Unfit):
+                        return await self._tried_in(form, store, key, bucket)
+            self._refused[bucket] = refuses
+            raise
         except Unfit as unfit:
             self._refused[bucket] = unfit
             raise
+
+    async def _tried_in(self, form: Form, store: Provable, key: str, bucket: str) -> Guarantees:
+        """Try the whole proof with tags in another form, which stays if the store is proven."""
+        self._forms[bucket] = form
+        try:
+            return await prove(store, key, made_up=self._made_up, unsafe=False)
+        except BaseException:
+            del self._forms[bucket]
+            raise
+
+
+def unquoted(tag: str) -> str:
+    """Return an entity tag without its quotes: some services take no other."""
+    return tag.removeprefix("W/").strip('"')
+
+
+def strong(tag: str) -> str:
+    """Return the entity tag that a proxy made weak."""
+    return tag.removeprefix("W/")
 
 
 async def prove(store: Provable, key: str, *, made_up: str, unsafe: bool) -> Guarantees:
@@ -259,7 +314,7 @@ class _Proof:
                 raise self._unfit(_unknown("If-Match", trouble)) from trouble
             raise self._or_tagless(trouble) from trouble
         if isinstance(made, Moved):
-            raise self._unfit(_refuses(replacing.tag))
+            raise Refuses(self._folder, replacing.tag)
         held = await self._read()
         if held is None or held.body == replacing.body:
             raise self._unfit(_OLD)
@@ -317,18 +372,10 @@ def _body() -> bytes:
     return head + b"." * (_SIZE - len(head) - 2) + b'"}'
 
 
-def _refuses(tag: str) -> Fault:
-    why = "a weak one, which a strict store never finds equal" if tag.startswith("W/") else "as the store gave it"
-    return Fault(
-        f"a store that refuses to replace a file although its entity tag is the one named in If-Match ({_shown(tag)}, {why})",
-        "upgrade the store, or use another: some take an entity tag without its quotes alone (Ceph RGW and DigitalOcean "
-        "Spaces did); and switch off what makes entity tags weak in the proxies before it, such as compression",
-    )
-
-
 def _other_tag(written: str, read: str) -> Fault:
     return Fault(
-        f"a store that gives a file another entity tag when it is read ({_shown(read)}) than when it was written ({_shown(written)})",
+        f"a store that answers a write with one entity tag ({_shown(written)}) and a read of the file with another "
+        f"({_shown(read)})",
         "switch off compression in the proxies before the store, which changes entity tags; or use another store",
     )
 

@@ -63,7 +63,7 @@ class RemoteStore:
         try:
             return await self._objects.part(key, start, most)
         except Refused as refused:
-            if refused.kind is Kind.MISSING:
+            if refused.kind is Kind.MISSING or (refused.kind is Kind.DENIED and await self._listed(key) is False):
                 return None
             raise self._trouble("read", key, refused) from refused
 
@@ -72,7 +72,8 @@ class RemoteStore:
         self._proofs.check(key)
         mark = f"{self._self}-{next(self._writes)}"
         try:
-            tag = await self._objects.put(key, body, None if replacing is None else replacing.tag, mark)
+            condition = None if replacing is None else self._proofs.condition(key, replacing.tag)
+            tag = await self._objects.put(key, body, condition, mark)
         except Refused as refused:
             # An object that is not there has no tag: that is how some services answer a replacement.
             if refused.kind in {Kind.MOVED, Kind.MISSING}:
@@ -85,7 +86,7 @@ class RemoteStore:
     async def delete(self, key: str, expected: Held) -> Gone | Moved:
         self._proofs.check(key)
         try:
-            await self._objects.delete(key, expected.tag)
+            await self._objects.delete(key, self._proofs.condition(key, expected.tag))
         except Refused as refused:
             if refused.kind is Kind.MISSING:
                 return Gone()
@@ -163,14 +164,20 @@ class RemoteStore:
 
     async def _may_be_absent(self, key: str) -> bool:
         """Whether nothing lies at a key that may not be read, as far as anybody can tell."""
+        listed = await self._listed(key)
+        if listed is None:
+            self._unseen.add(key)
+        return not listed
+
+    async def _listed(self, key: str) -> bool | None:
+        """Return True if a listing shows a key, None if listings are denied."""
         try:
             page = await self._objects.page(key, 1, None)
         except Refused as refused:
             if refused.kind is not Kind.DENIED:
                 raise self._trouble("list", key, refused) from refused
-            self._unseen.add(key)
-            return True
-        return key not in page.keys
+            return None
+        return key in page.keys
 
     async def _own(self, key: str, body: bytes, mark: str, refused: Refused) -> Held | Moved:
         """What a write came to whose condition did not hold."""

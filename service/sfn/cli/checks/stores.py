@@ -72,7 +72,7 @@ async def _folder(prefix: str, tried: PointerStore, places: Sequence[str]) -> st
 async def _probed(tried: PointerStore, key: str) -> Guarantees:
     guarantees = await tried.prove(key)
     if not guarantees.conditional_delete:
-        # A file could be left behind. The proof has written and deleted one, in this folder or in another of the bucket.
+        # A file could be left behind. The proof has written and deleted one in this folder, or elsewhere in the bucket.
         return guarantees
     made = await tried.write(key, _BODY, None)
     if isinstance(made, Moved):

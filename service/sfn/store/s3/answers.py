@@ -96,12 +96,12 @@ def refused(reply: Reply) -> Refused:
     kind = _KINDS.get(code) or _kind_of(reply.status, code)
     found = f"status {reply.status}, {code or 'without an error of S3'}"
     remedy = _REMEDIES.get(code, "")
-    if kind is Kind.NO_PLACE and (code in _ELSEWHERE or reply.status in _REDIRECTS):
-        named = _region(reply, root)
+    named = _region(reply, root)
+    if kind is Kind.NO_PLACE and (code in _ELSEWHERE or (named is not None and reply.status in _REDIRECTS)):
         if named is not None:
             found += f": the bucket is in the region {named}"
         remedy = (
-            f"set `stores.NAME.region = \"{named or 'REGION'}\"`, the region of the bucket; if that is set, enable the "
+            f'set `stores.NAME.region = "{named or "REGION"}"`, the region of the bucket; if that is set, enable the '
             "region in the account, or wait: a new bucket is found everywhere after some hours"
         )
     return Refused(kind, found, remedy, _seconds(reply.headers.get("Retry-After")))
