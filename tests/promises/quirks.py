@@ -90,6 +90,7 @@ S3: Final = (
     Quirk(
         "If-Match creates", "MinIO before September 2025 (minio#21526)", _REFUSED, "may only replace one", unsafe=True
     ),
+    Quirk("If-Match sees what was deleted", "versitygw, in buckets that keep versions", _KEEPS),
     Quirk("304 for conditions", "MinIO before 2024 (minio#19442)", _RIGHT),
     Quirk("409 for conditions", "AWS S3, with another write under way", _RIGHT),
     Quirk("412 for what is missing", "Ceph RGW (AWS S3: 404)", _RIGHT),

@@ -45,13 +45,15 @@ class QuirkyS3:
         quirks: their names; each is a word of this class's methods.
         objects: by key.
         before: what lay at each key before its last change.
-        asked: methods and paths so far.
+        deleted: what was deleted last, by key.
+        asked: methods and keys so far.
         url: where it listens.
     """
 
     quirks: frozenset[str] = frozenset()
     objects: dict[str, Stored] = field(default_factory=dict)
     before: dict[str, Stored | None] = field(default_factory=dict)
+    deleted: dict[str, Stored] = field(default_factory=dict)
     asked: list[tuple[str, str]] = field(default_factory=list)
     url: str = ""
 
@@ -170,6 +172,13 @@ class QuirkyS3:
         if tag is None or "If-Match is ignored" in self.quirks:
             return None
         if found is None:
+            deleted = self.deleted.get(key)
+            if (
+                "If-Match sees what was deleted" in self.quirks
+                and deleted is not None
+                and self._matches(tag, deleted.tag)
+            ):
+                return None
             if "If-Match creates" in self.quirks:
                 return None
             return self._failed() if "412 for what is missing" in self.quirks else error(404, "NoSuchKey")
@@ -201,7 +210,8 @@ class QuirkyS3:
             if found is not None and not self._matches(tag, found.tag):
                 return self._failed()
         self.before.pop(key, None)
-        self.objects.pop(key, None)
+        if found is not None:
+            self.deleted[key] = self.objects.pop(key)
         return web.Response(status=204)
 
     def _put(self, key: str, stored: Stored) -> None:

@@ -234,16 +234,16 @@ async def prove(store: Provable, key: str, *, made_up: str, unsafe: bool) -> Gua
     folder = key.rpartition("/")[0]
     proof = _Proof(store, f"{folder}/{PROBE}{secrets.token_hex(8)}.json", folder)
     try:
-        stale, held = await proof.swapped(made_up)
+        stale, held = await proof.swapped()
         deletes = await proof.deletes_on_condition(stale, held)
-        await proof.creates_nothing(held)
+        stays_deleted = await proof.stays_deleted(held, made_up)
     except SfnError as error:
         with suppress(SfnError):
             await store.discard(proof.key)
         if unsafe and isinstance(error, Unfit) and error.fault.lets_write:
             return Guarantees(swap=False, conditional_delete=False)
         raise
-    return Guarantees(swap=True, conditional_delete=deletes)
+    return Guarantees(swap=True, conditional_delete=deletes and stays_deleted)
 
 
 class _Proof:
@@ -257,7 +257,7 @@ class _Proof:
     def __init__(self, store: Provable, key: str, folder: str) -> None:
         self._store, self.key, self._folder = store, key, folder
 
-    async def swapped(self, made_up: str) -> tuple[Held, Held]:
+    async def swapped(self) -> tuple[Held, Held]:
         """Create the file, and replace it.
 
         Returns:
@@ -265,8 +265,6 @@ class _Proof:
         """
         stale = await self._created(_body())
         await self._refused("If-None-Match", None, _IGNORES_CREATION)
-        if await self._takes(Held(stale.body, made_up)):
-            raise self._unfit(_IGNORES_TAG)
         held = await self._replaced(_body(), stale)
         await self._refused("If-Match", stale, _IGNORES_TAG)
         return stale, held
@@ -284,10 +282,19 @@ class _Proof:
             return False
         return True
 
-    async def creates_nothing(self, held: Held) -> None:
-        """Try to replace the file, which is gone."""
-        if await self._takes(held):
+    async def stays_deleted(self, held: Held, made_up: str) -> bool:
+        """Try to replace the file, which is gone.
+
+        Returns:
+            False where the store compares with what was deleted, as some do in buckets that keep versions. A file that
+            is never deleted never comes back by that.
+        """
+        comes_back = await self._takes(held)
+        if comes_back:
+            await self._store.discard(self.key)
+        if await self._takes(Held(held.body, made_up)):
             raise self._unfit(_CREATES)
+        return not comes_back
 
     async def _created(self, body: bytes) -> Held:
         try:
