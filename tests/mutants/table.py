@@ -18,6 +18,8 @@ PUBLISH_TOLD = "tests/unit/test_publish_told.py"
 ORDER = "tests/unit/test_publish_order.py"
 BESIDE = "tests/unit/test_publish_beside.py"
 SWEEP = "tests/unit/test_sweep.py"
+REFUSED = "tests/unit/test_publish_refused.py"
+QUIRKS = "tests/promises/test_store_quirks.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
 
 
@@ -249,6 +251,24 @@ TABLE = (
         9,
         f"{FOLDERS}::test_their_hint_stays_as_it_is_whatever_becomes_of_the_name[2-setting0]",
         broken("foreign hint touched"),
+    ),
+    Mutant(
+        "10-writes-before-the-store-is-proven",
+        10,
+        f"{REFUSED}::test_a_refused_store_gets_no_file[asyncio-False]",
+        "it was written to before it was proven",
+    ),
+    Mutant(
+        "10-proof-passes-over-what-must-hold",
+        10,
+        f"{QUIRKS}::test_a_store_is_refused_with_a_reason_and_nothing_is_left_behind[asyncio-weak tags never match]",
+        "DID NOT RAISE",
+    ),
+    Mutant(
+        "10-what-was-deleted-comes-back",
+        10,
+        f"{QUIRKS}::test_a_store_is_proven_and_nothing_is_left_behind[asyncio-If-Match sees what was deleted]",
+        "assert proven == Guarantees",
     ),
     Mutant(
         "10-delete-without-condition",
