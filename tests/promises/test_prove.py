@@ -167,9 +167,9 @@ async def test_what_a_missing_key_is_denied_with_is_no_creation() -> None:
 
 async def test_a_store_without_tags_is_refused_and_not_asked_for_ever() -> None:
     known = proofs(unsafe=True)
-    with pytest.raises(Unfit, match="no entity tag"):
+    with pytest.raises(Unfit, match="without an entity tag"):
         await known.of(OddStore(create=(1, lose_tag)), KEY)
-    with pytest.raises(Unfit, match="no entity tag"):
+    with pytest.raises(Unfit, match="without an entity tag"):
         known.check(KEY)
     assert await known.of(OddStore(), KEY) == GOOD
     known.check(KEY)

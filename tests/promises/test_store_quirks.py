@@ -85,7 +85,7 @@ async def test_a_store_is_refused_with_a_reason_and_nothing_is_left_behind(quirk
             assert refused.value.scope is Scope.STORE
             assert QUIRKS[quirk].said in refused.value.found
             assert refused.value.remedy
-        assert ("unsafe_unconditional_writes" in refused.value.remedy) is QUIRKS[quirk].unsafe
+            assert ("unsafe_unconditional_writes" in refused.value.remedy) is QUIRKS[quirk].unsafe
         assert server.objects == live
         assert not [asked for asked in server.asked if asked[0] != "GET" and PROBE not in asked[1]]
         found = await checked("lake", "s3://lake", ground.store, [])

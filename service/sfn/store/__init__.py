@@ -76,8 +76,8 @@ class PointerStore(Protocol):
             key: a file, there or not, of the folder in which the proof's file may lie for a moment.
 
         Raises:
-            Permanent: scope store, where the store takes a write whose condition does not hold, unless the settings
-                allow that; where it refuses one whose condition holds; or where it is unfit otherwise.
+            Permanent: scope store: the store takes a write although its condition does not hold, and the settings do
+                not allow that; or it refuses a write although its condition holds; or it is unfit otherwise.
         """
         ...
 

@@ -31,7 +31,7 @@ _PLAIN: Final = {"", "identity", "aws-chunked"}
 """Encodings that change nothing. Some services keep the last one, which is of a request, as an object's own."""
 _GZIP_BEGINS: Final = b"\x1f\x8b"
 _AUTOMATIC: Final = 47
-"""A window size of zlib: it tells gzip from zlib by the header."""
+"""A window size of zlib: it accepts the headers of gzip and of zlib."""
 _RAW: Final = -15
 """A window size of zlib: no header. Some servers call that `deflate`."""
 

@@ -56,7 +56,7 @@ _IGNORES_CREATION: Final = Fault(
     lets_write=True,
 )
 _IGNORES_TAG: Final = Fault(
-    "a store that replaces a file on a write whose entity tag is not the file's (If-Match)",
+    "a store that replaces a file on a write that names an entity tag other than the file's (If-Match)",
     f"use a store with conditional writes, or pass that header on in the proxies before it; or {_UNSAFE}",
     lets_write=True,
 )
@@ -79,14 +79,14 @@ _OLD: Final = Fault(
 )
 _OTHER_CONTENT: Final = Fault(
     "a store that does not give back the bytes that were written",
-    "look for a proxy before the store that changes bodies, and switch that off",
+    "find the proxy before the store that changes bodies, and switch that off",
 )
 _ONE_TAG: Final = Fault(
     "a store that gives two contents of a file the same entity tag",
     "use a store with entity tags that are made of the content or of each write, not of the time in seconds",
 )
 _TAGLESS: Final = Fault(
-    "a store whose answers have no entity tag (ETag)",
+    "a store that answers without an entity tag (ETag)",
     "pass that header on in the proxies before the store, and switch off compression there; or use another store",
 )
 
@@ -100,7 +100,7 @@ class Unfit(Permanent):
 
 
 class Refuses(Unfit):
-    """A store that refuses a write whose condition holds.
+    """A store that refuses a write although its condition holds.
 
     Attributes:
         tag: the entity tag, as the store gave it.
@@ -120,7 +120,7 @@ class Refuses(Unfit):
 
 
 class Provable(Protocol):
-    """What a proof needs of a store, as of `PointerStore`."""
+    """The verbs of `PointerStore` that a proof needs, and one more."""
 
     async def read(self, key: str) -> Held | None: ...
 
@@ -134,7 +134,7 @@ class Provable(Protocol):
 
 
 class Proofs:
-    """What each bucket of a service was proven to do: one may be of another kind than the next.
+    """The proofs of a service's buckets: two buckets may be of different kinds.
 
     Args:
         made_up: a tag in the store's own form that no file of it ever has.
@@ -171,7 +171,7 @@ class Proofs:
         raise AssertionError("a shielded scope was cancelled")
 
     def check(self, key: str) -> None:
-        """Refuse a key whose bucket was refused.
+        """Refuse a key of a refused bucket.
 
         Raises:
             Unfit: as the last proof.
@@ -225,7 +225,7 @@ async def prove(store: Provable, key: str, *, made_up: str, unsafe: bool) -> Gua
 
     Args:
         key: a file of a table, there or not. The proof's file lies beside it.
-        made_up, unsafe: as of `Proofs`.
+        made_up, unsafe: see `Proofs`.
 
     Raises:
         Unfit: the store does not honour conditions.
@@ -330,7 +330,7 @@ class _Proof:
         return self._checked(held, made)
 
     async def _refused(self, header: str, replacing: Held | None, fault: Fault) -> None:
-        """See a write refused whose condition does not hold: as a lost race, for that is what it is to a publish."""
+        """Try a write with a condition that does not hold. Only the answer of a lost race is right."""
         try:
             written = await self._store.write(self.key, _body(), replacing)
         except Trouble as trouble:
@@ -341,7 +341,7 @@ class _Proof:
             raise self._unfit(fault)
 
     async def _takes(self, replacing: Held) -> bool:
-        """Return True if the store takes a write whose condition does not hold."""
+        """Return True if the store takes a write with a condition that does not hold."""
         try:
             return isinstance(await self._store.write(self.key, _body(), replacing), Held)
         except DENIED:
