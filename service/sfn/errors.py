@@ -38,6 +38,7 @@
     │   │   └ DeniedNow     nothing was done: who asked is known and may not, and perhaps nobody may
     │   └ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
     │       ├ LocationRefused
+    │       ├ Unfit         a store does not keep the conditions of writes (`sfn.store.prove`)
     │       ├ NotVended     nobody has credentials for what a dropped table left behind
     │       └ DeniedHere    nothing was done: who asked is known and may not, here
     └ Broken                the process must end: fsync error, lost lock, newer schema

@@ -99,7 +99,7 @@ class Unfit(Permanent):
         self.fault = fault
 
 
-class Refuses(Unfit):
+class _Refuses(Unfit):
     """A store that refuses a write although its condition holds.
 
     Attributes:
@@ -189,7 +189,7 @@ class Proofs:
         self._refused.pop(bucket, None)
         try:
             return await prove(store, key, made_up=self._made_up, unsafe=self._unsafe)
-        except Refuses as refuses:
+        except _Refuses as refuses:
             for form in (unquoted, strong):
                 if form(refuses.tag) != refuses.tag:
                     with suppress(Unfit):
@@ -321,7 +321,7 @@ class _Proof:
                 raise self._unfit(_unknown("If-Match", trouble)) from trouble
             raise self._or_tagless(trouble) from trouble
         if isinstance(made, Moved):
-            raise Refuses(self._folder, replacing.tag)
+            raise _Refuses(self._folder, replacing.tag)
         held = await self._read()
         if held is None or held.body == replacing.body:
             raise self._unfit(_OLD)
