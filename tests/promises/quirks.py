@@ -83,7 +83,7 @@ S3: Final = (
     ),
     Quirk(
         "If-Match is ignored",
-        "proxies that pass on known headers alone (developmentseed/multistore#120); AWS S3 before November 2024",
+        "GCS by S3's protocol (icechunk#533); proxies that drop unknown headers (multistore#120)",
         _REFUSED,
         "an entity tag other than the file's",
         unsafe=True,

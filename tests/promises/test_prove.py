@@ -13,7 +13,7 @@ import pytest
 from typing_extensions import override
 
 from sfn.errors import DeniedNow, Scope, Transient, Unsure
-from sfn.store import Gone, Guarantees, Moved
+from sfn.store import Gone, Guarantees, Moved, prove
 from sfn.store.content import media_type
 from sfn.store.memory import MemoryStore
 from sfn.store.objects import Kind, Refused
@@ -144,6 +144,26 @@ async def test_what_cannot_be_cleaned_away_hides_no_reason() -> None:
     store = OddStore(create=(2, be_denied), discard=(1, fail))
     with pytest.raises(DeniedNow):
         await proofs().of(store, KEY)
+
+
+@pytest.mark.parametrize(("event", "cleans"), [(be_denied, False), (fail, True)])
+async def test_what_was_not_written_is_not_cleaned_away(event: Event, *, cleans: bool) -> None:
+    store = OddStore(create=(1, event))
+    with pytest.raises(Transient):
+        await proofs().of(store, KEY)
+    assert ("discard" in {verb for verb, _ in store.asked}) is cleans
+
+
+async def test_a_store_that_hangs_is_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove, "CLEANED_WITHIN", 0.01)
+
+    class Hanging(OddStore):
+        @override
+        async def discard(self, key: str) -> None:
+            await anyio.sleep_forever()
+
+    with pytest.raises(Unsure):
+        await proofs().of(Hanging(create=(1, fail)), KEY)
 
 
 async def test_a_creation_whose_answer_was_lost_is_known_by_its_content() -> None:

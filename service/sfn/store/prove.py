@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeAlias
 
 import anyio
 
-from sfn.errors import DENIED, Permanent, Scope, SfnError, Trouble
+from sfn.errors import DENIED, Permanent, Scope, SfnError, Trouble, Unsure
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.objects import Kind, Refused
 from sfn.words import Held
@@ -24,6 +24,8 @@ PROBE: Final = "sfn-probe-"
 """How the name of a proof's file begins. Readers pass it over: it is no `.ver` file."""
 _SIZE: Final = 1024
 """Bytes of that file: proxies compress no less, and documents are about as long."""
+CLEANED_WITHIN: Final = 5.0
+"""Seconds: a stop of the process waits for them."""
 _TAG_SHOWN: Final = 80
 """Characters of an entity tag in a message."""
 _UNSAFE: Final = (
@@ -238,8 +240,7 @@ async def prove(store: Provable, key: str, *, made_up: str, unsafe: bool) -> Gua
         deletes = await proof.deletes_on_condition(stale, held)
         stays_deleted = await proof.stays_deleted(held, made_up)
     except SfnError as error:
-        with suppress(SfnError):
-            await store.discard(proof.key)
+        await proof.clean()
         if unsafe and isinstance(error, Unfit) and error.fault.lets_write:
             return Guarantees(swap=False, conditional_delete=False)
         raise
@@ -255,7 +256,14 @@ class _Proof:
     """
 
     def __init__(self, store: Provable, key: str, folder: str) -> None:
-        self._store, self.key, self._folder = store, key, folder
+        self._store, self._key, self._folder = store, key, folder
+        self._is_written = False
+
+    async def clean(self) -> None:
+        """Delete the file if it may be there. A failure, or a store that does not answer, hides no other error."""
+        if self._is_written:
+            with suppress(SfnError), anyio.move_on_after(CLEANED_WITHIN):
+                await self._store.discard(self._key)
 
     async def swapped(self) -> tuple[Held, Held]:
         """Create the file, and replace it.
@@ -273,12 +281,12 @@ class _Proof:
         """Delete the file; return False where the store deletes on a stale tag too, or on none."""
         for expected, answer in ((stale, Moved()), (held, Gone())):
             try:
-                if await self._store.delete(self.key, expected) == answer:
+                if await self._store.delete(self._key, expected) == answer:
                     continue
             except Trouble as trouble:
                 if _kind(trouble) not in {Kind.INCAPABLE, Kind.UNFIT}:
                     raise
-            await self._store.discard(self.key)
+            await self._store.discard(self._key)
             return False
         return True
 
@@ -291,17 +299,19 @@ class _Proof:
         """
         comes_back = await self._takes(held)
         if comes_back:
-            await self._store.discard(self.key)
+            await self._store.discard(self._key)
         if await self._takes(Held(held.body, made_up)):
             raise self._unfit(_CREATES)
         return not comes_back
 
     async def _created(self, body: bytes) -> Held:
+        self._is_written = True
         try:
-            made = await self._store.write(self.key, body, replacing=None)
+            made = await self._store.write(self._key, body, replacing=None)
         except Trouble as trouble:
+            self._is_written = isinstance(trouble, Unsure)
             # A key that is fit to be read is fit to be written: it is the condition that the store does not take.
-            if _kind(trouble) is Kind.UNFIT and await self._store.read(self.key) is None:
+            if _kind(trouble) is Kind.UNFIT and await self._store.read(self._key) is None:
                 raise self._unfit(_unknown("If-None-Match", trouble)) from trouble
             raise self._or_tagless(trouble) from trouble
         held = await self._read()
@@ -315,7 +325,7 @@ class _Proof:
 
     async def _replaced(self, body: bytes, replacing: Held) -> Held:
         try:
-            made = await self._store.write(self.key, body, replacing)
+            made = await self._store.write(self._key, body, replacing)
         except Trouble as trouble:
             if _kind(trouble) is Kind.UNFIT:
                 raise self._unfit(_unknown("If-Match", trouble)) from trouble
@@ -332,7 +342,7 @@ class _Proof:
     async def _refused(self, header: str, replacing: Held | None, fault: Fault) -> None:
         """Try a write with a condition that does not hold. Only the answer of a lost race is right."""
         try:
-            written = await self._store.write(self.key, _body(), replacing)
+            written = await self._store.write(self._key, _body(), replacing)
         except Trouble as trouble:
             if _kind(trouble) is Kind.UNFIT:
                 raise self._unfit(_unknown(header, trouble)) from trouble
@@ -343,7 +353,7 @@ class _Proof:
     async def _takes(self, replacing: Held) -> bool:
         """Return True if the store takes a write with a condition that does not hold."""
         try:
-            return isinstance(await self._store.write(self.key, _body(), replacing), Held)
+            return isinstance(await self._store.write(self._key, _body(), replacing), Held)
         except DENIED:
             # Without the permission to list, that is the answer to what is missing.
             return False
@@ -354,7 +364,7 @@ class _Proof:
 
     async def _read(self) -> Held | None:
         try:
-            return await self._store.read(self.key)
+            return await self._store.read(self._key)
         except Trouble as trouble:
             raise self._or_tagless(trouble) from trouble
 

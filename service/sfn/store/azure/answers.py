@@ -67,6 +67,7 @@ _REMEDIES: Final = {
     "SnapshotsPresent": "delete the blob's snapshots: without that nobody can delete it",
 }
 _BY_STATUS: Final = {
+    HTTPStatus.NOT_MODIFIED: Kind.MOVED,
     HTTPStatus.UNAUTHORIZED: Kind.UNKNOWN,
     HTTPStatus.FORBIDDEN: Kind.DENIED,
     HTTPStatus.NOT_FOUND: Kind.NO_PLACE,

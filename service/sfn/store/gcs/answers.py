@@ -61,6 +61,7 @@ _REMEDIES: Final = {
     "userProjectMissing": _PROJECT,
 }
 _BY_STATUS: Final = {
+    HTTPStatus.NOT_MODIFIED: Kind.MOVED,
     HTTPStatus.UNAUTHORIZED: Kind.UNKNOWN,
     HTTPStatus.FORBIDDEN: Kind.DENIED,
     HTTPStatus.NOT_FOUND: Kind.MISSING,

@@ -71,7 +71,7 @@ _ELSEWHERE: Final = (
 _REGION_HEADER: Final = "x-amz-bucket-region"
 _REGION: Final = re.compile(r"[a-z0-9-]{1,64}")
 _BY_STATUS: Final = {
-    # Of a write; the RFC has 412 for that, and some services do not.
+    # Of a write. RFC 9110 asks for 412 there, but some services and proxies answer so.
     HTTPStatus.NOT_MODIFIED: Kind.MOVED,
     HTTPStatus.UNAUTHORIZED: Kind.UNKNOWN,
     HTTPStatus.FORBIDDEN: Kind.DENIED,
