@@ -1,7 +1,7 @@
 """Locations: which spellings are one place, and which are refused.
 
-`file:/x`, `file:///x` and `/x` are one location; `s3`, `s3a` and `s3n` are one scheme, `abfs(s)` and `wasb(s)` each
-one.
+`file:/x`, `file:///x`, `file://localhost/x` and `/x` are one location. `s3`, `s3a` and `s3n` are one scheme, and so are
+`gs` and `gcs`. Azure has one place under four schemes and two hosts: `abfs(s)` and `wasb(s)`, `dfs` and `blob`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _SCHEMES: Final = {
     "gcs": "gs",
     "abfs": "abfss",
     "abfss": "abfss",
-    "wasb": "wasbs",
-    "wasbs": "wasbs",
+    "wasb": "abfss",
+    "wasbs": "abfss",
 }
 _KNOWN: Final = frozenset(_SCHEMES.values())
+_AZURE: Final = "abfss"
 
 _SPLIT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 _BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\?#\ud800-\udfff]")
@@ -41,7 +42,19 @@ def canonical(location: str) -> str:
         return location
     scheme = _SCHEMES.get(match[1].lower(), match[1].lower())
     path = (match[3] or "").rstrip("/")
-    return f"{scheme}://{match[2] or ''}{path}"
+    return f"{scheme}://{_authority(scheme, match[2] or '')}{path}"
+
+
+def _authority(scheme: str, authority: str) -> str:
+    """One spelling of an authority. Hosts have no case; the names of buckets and containers are taken as they are."""
+    if scheme == "file":
+        return "" if authority.lower() == "localhost" else authority
+    if scheme != _AZURE:
+        return authority
+    container, at, host = authority.rpartition("@")
+    account, *service = host.lower().split(".")
+    # One account answers at both hosts, and the service asks `blob` for either.
+    return container + at + ".".join([account, *("dfs" if label == "blob" else label for label in service)])
 
 
 def checked(location: str, allowed: Sequence[str] = ()) -> str:
@@ -120,7 +133,7 @@ def _fit(location: str) -> str:
 def _check_shape(location: str, scheme: str, authority: str, path: str) -> None:
     if scheme in _KNOWN and bool(authority) == (scheme == "file"):
         raise _refused(location, "a bucket or container, and none for file:", f"authority {authority!r}")
-    if "@" in authority and scheme not in {"abfss", "wasbs"}:
+    if "@" in authority and scheme != _AZURE:
         raise _refused(location, "no user information", f"authority {authority!r}")
     if _BAD_CHARACTER.search(location) or _ENCODED_SEPARATOR.search(location):
         raise _refused(

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from sfn.pointer import naming
+from sfn.pointer.location import canonical
 from sfn.pointer.naming import IDENTIFIER, NAMINGS, Naming, Whose
 
 _SIGN: Final = "#"
@@ -48,7 +49,8 @@ class Site:
         """The site that a text stands for, see `text`."""
         location, _, rest = text.partition(_SIGN)
         word, _, placement = rest.partition(",")
-        return cls(location, NAMINGS[word or IDENTIFIER.word], Placement(placement or Placement.INSIDE))
+        # An earlier version may have taken another spelling for a place of its own.
+        return cls(canonical(location), NAMINGS[word or IDENTIFIER.word], Placement(placement or Placement.INSIDE))
 
     @property
     def text(self) -> str:

@@ -82,12 +82,28 @@ class _Publish:
 
     async def _carried_out(self, plan: Plan, facts: Facts) -> bool:
         """Make all changes in order. False: a race was lost, and nothing after it was done."""
+        written: dict[bytes, str] = {}
         for change in plan.changes:
+            if change.replacing is not None and written.get(change.replacing.body, change.key) != change.key:
+                # It may be what this plan wrote by another name of the place: decided again, with both as they are now.
+                return False
             if isinstance(change, Put):
+                written[change.body] = change.key
                 made = await (self._written(change, facts) if change.check is None else self._hinted(change, facts))
             else:
                 made = await self._removed(change, facts)
             if not made:
+                return False
+        return await self._holds(plan, facts)
+
+    async def _holds(self, plan: Plan, facts: Facts) -> bool:
+        """Whether what a plan took for granted is so once it is carried out."""
+        for key, other in plan.aliases:
+            held, by_other_name = facts.file(key), await self.ports.stores.at(other).read(other)
+            if (held and held.body) != (by_other_name and by_other_name.body):
+                return False
+        for key in plan.unchanged:
+            if await self.ports.stores.at(key).read(key) != facts.file(key):
                 return False
         return True
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sfn.pointer import hintfile
 from sfn.pointer.document import Document
 from sfn.pointer.site import Site
+from sfn.publish.aliases import Alias
 from sfn.publish.facts import Facts, Look
 from sfn.publish.inventory import Inventory
 from sfn.publish.own import Own
@@ -29,6 +31,7 @@ class Scene:
         owns: our files at every site.
         siblings: documents of other names or catalogs beside ours at `site`.
         obstacle: why the table's place gets no files of ours.
+        aliases: sites of the row that are other names of one of `owns`.
     """
 
     claim: Claim
@@ -43,6 +46,7 @@ class Scene:
     owns: tuple[Own, ...]
     siblings: tuple[Document, ...] = ()
     obstacle: Dead | None = None
+    aliases: Mapping[Site, Alias] = field(default_factory=dict)
 
     @property
     def documents(self) -> list[Document]:

@@ -10,6 +10,7 @@ from sfn.pointer import hearsay, hintfile
 from sfn.pointer.document import Document, State, parse
 from sfn.pointer.retention import is_short_lived
 from sfn.pointer.site import Site, location_of
+from sfn.publish.aliases import known_twice, tried
 from sfn.publish.changes import Change, Draft, Put, Stage
 from sfn.publish.facts import Look
 from sfn.publish.own import Own
@@ -28,7 +29,7 @@ def conclude(
         story=story,
         asks=(*draft.asks, *_unheard_of(scene)),
         stirs=frozenset(draft.stirs | _left_or_joined(scene, story)),
-        left=_left(scene, after),
+        left=_left(scene, after, changes),
     )
     if draft.looks:
         at, why = min(draft.looks)
@@ -136,8 +137,8 @@ def _story(
     )
 
 
-def _left(scene: Scene, after: Mapping[str, Document]) -> frozenset[str]:
-    """Places that can be forgotten: a tombstone of ours expired there.
+def _left(scene: Scene, after: Mapping[str, Document], changes: tuple[Change, ...]) -> frozenset[str]:
+    """Places that can be forgotten: a tombstone of ours expired there, or the row knows the place by another name.
 
     Where a live file was deleted the place is looked at for as long as a tombstone would have stayed: a writer that
     slept meanwhile may still create the file.
@@ -145,13 +146,14 @@ def _left(scene: Scene, after: Mapping[str, Document]) -> frozenset[str]:
     owns: dict[str, list[Own]] = {}
     for own in scene.owns:
         owns.setdefault(own.site.text, []).append(own)
-    return frozenset(
+    left = {
         text
         for text, there in owns.items()
         if (files := [file for own in there for file in own.files])
         and not any(own.doc is not None and own.doc.live for own in there)
         and not any(file.key in after for file in files)
-    )
+    }
+    return frozenset(left | known_twice(scene.claim, scene.site, tried(scene.aliases, changes), left))
 
 
 def _documents_after(scene: Scene, changes: tuple[Change, ...]) -> dict[str, Document]:

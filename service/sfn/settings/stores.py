@@ -28,7 +28,6 @@ KEYS: Final = {
     "file": frozenset[str](),
     "s3": _REMOTE | _S3,
     "abfss": _REMOTE | _AZURE,
-    "wasbs": _REMOTE | _AZURE,
     "gs": _REMOTE | _GCS,
 }
 """The keys that go with a scheme, beside those that go with every one."""

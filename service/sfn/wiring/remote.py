@@ -12,7 +12,7 @@ from sfn.store.remote import RemoteStore, Service
 from sfn.wiring.making import Maker, Pools
 from sfn.words import Grant
 
-_EXTRAS: Final = {"s3": "s3", "abfss": "azure", "wasbs": "azure", "gs": "gcs"}
+_EXTRAS: Final = {"s3": "s3", "abfss": "azure", "gs": "gcs"}
 
 
 class Remotes:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from sfn.errors import NotInstalled
 from sfn.pointer.location import scheme_of
 
-_DRIVERS: Final = {"s3": ("s3", "s3a"), "gs": ("gs",), "abfss": ("abfss", "abfs"), "wasbs": ("wasbs", "wasb")}
+_DRIVERS: Final = {"s3": ("s3", "s3a"), "gs": ("gs",), "abfss": ("abfss", "abfs")}
 """What Hadoop may have a driver registered as for a scheme, the first one first."""
 _REMEDIES: Final = {
     "s3": "start Spark with org.apache.hadoop:hadoop-aws of its own Hadoop's version",
