@@ -10,6 +10,7 @@ SIMULATED = "tests/simulation/test_namings.py"
 
 FOUND_AGAIN = "tests/unit/test_publish_found_again.py"
 RENAMED = "tests/unit/test_publish_renamed.py"
+ALIASED = "tests/unit/test_publish_aliases.py"
 
 NAMINGS = (
     Mutant(
@@ -71,6 +72,37 @@ NAMINGS = (
         8,
         f"{FORWARDED}::test_a_drop_told_of_one_table_gives_up_no_other",
         'n_a_main.ver")["state"] == "current"',
+    ),
+    Mutant(
+        "09-two-names-are-two-places",
+        9,
+        f"{ALIASED}::test_a_table_that_gets_another_name_of_its_directory_stays_live"
+        "[asyncio-inside-identifier-file:///lake/link]",
+        "assert self.guarded.harm == []",
+    ),
+    Mutant(
+        "09-copy-is-another-name",
+        9,
+        f"{ALIASED}::test_a_copy_of_the_directory_is_no_other_name_of_it[asyncio]",
+        'assert left.get("moved_to", {}).get("sfn_file_path") == ELSEWHERE + names[1]',
+    ),
+    Mutant(
+        "09-hint-goes-by-what-is-remembered",
+        9,
+        f"{ALIASED}::test_a_directory_that_says_it_moved_to_itself_is_repaired_without_a_commit[asyncio-identifier-True]",
+        "assert said == wanted",
+    ),
+    Mutant(
+        "09-heir-by-another-name-is-forwarded-to",
+        9,
+        f"{ALIASED}::test_a_table_may_be_renamed_and_get_another_name_of_its_directory_at_once[asyncio-uuid]",
+        'assert (await line.document_at(key))["state"] == "current"',
+    ),
+    Mutant(
+        "09-hint-made-meanwhile-stays",
+        9,
+        f"{ALIASED}::test_a_hint_that_is_made_while_a_second_table_comes_does_not_stay[asyncio]",
+        "assert said == wanted",
     ),
     Mutant(
         "09-branch-stays-behind",

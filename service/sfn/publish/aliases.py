@@ -9,7 +9,8 @@ the old bytes it is a copy, the plan is decided again, and the two differ from t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from sfn.pointer.site import Site
@@ -34,28 +35,37 @@ class Alias:
     site: Site
 
 
-def home_of(claim: Claim, site: Site | None, owns: Sequence[Own]) -> str | None:
-    """The location whose name is written: the table's, or else the one that was published last, or any."""
-    if site is not None:
-        return site.location
-    known = sorted({own.site.location for own in owns if own.files})
+def find_aliases(claim: Claim, site: Site | None, owns: Sequence[Own], facts: Facts) -> dict[Site, Alias]:
+    """The sites of our files that are, as far as can be told, other names of one of the other sites.
+
+    The name that is written is the table's, or else the one that was published last, or the first one.
+
+    Args:
+        site: where the table's files belong.
+    """
     live = claim.story.live
-    return live.location if live is not None and live.location in known else next(iter(known), None)
-
-
-def find_aliases(owns: Iterable[Own], home: str | None, facts: Facts) -> dict[Site, Alias]:
-    """The sites of our files that are, as far as can be told, other names of a site at `home`."""
+    preferred = site.location if site is not None else live.location if live is not None else None
+    home = preferred if preferred in {own.site.location for own in owns} else None
     found: dict[Site, Alias] = {}
-    for own in owns:
+    locations = [home] if home is not None else []
+    for own in sorted(owns, key=lambda own: (own.site.location != home, own.site.text)):
         lead = own.lead
-        if home is None or lead is None or own.site.location == home:
+        if lead is None or own.site in found:
             continue
-        site = replace(own.site, location=home)
-        key = site.folder + lead.key.removeprefix(own.site.folder)
-        held = facts.file(key)
-        if held is not None and held.body == lead.held.body:
-            found[own.site] = Alias(key, lead.key, site)
+        for location in locations:
+            key = counterpart(own, lead.key, location)
+            held = facts.file(key) if location != own.site.location else None
+            if held is not None and held.body == lead.held.body:
+                found[own.site] = Alias(key, lead.key, replace(own.site, location=location))
+                break
+        else:
+            locations.append(own.site.location)
     return found
+
+
+def counterpart(own: Own, key: str, location: str) -> str:
+    """The key of one of our files if its site were at another location."""
+    return replace(own.site, location=location).folder + key.removeprefix(own.site.folder)
 
 
 def are_one_file(one: Own, other: Own) -> bool:
@@ -77,7 +87,7 @@ def tried(aliases: Mapping[Site, Alias], changes: Iterable[Change]) -> dict[Site
     return {site: alias for site, alias in aliases.items() if alias.key in changed}
 
 
-def known_twice(claim: Claim, site: Site | None, proven: Mapping[Site, Alias], left: Set[str]) -> set[str]:
+def known_twice(claim: Claim, site: Site | None, proven: Mapping[Site, Alias], left: AbstractSet[str]) -> set[str]:
     """The row's texts of sites that the row knows by another name, or in another spelling, as well.
 
     Args:

@@ -16,7 +16,7 @@ from sfn.pointer.location import checked
 from sfn.pointer.naming import Whose
 from sfn.pointer.site import Site
 from sfn.publish.absence import settle_absent
-from sfn.publish.aliases import find_aliases, home_of, tried
+from sfn.publish.aliases import find_aliases, tried
 from sfn.publish.changes import Change, Draft, Plan, Put, Stage
 from sfn.publish.commits import touch_commits
 from sfn.publish.elsewhere import settle_elsewhere, withdraw
@@ -68,7 +68,7 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
     inventory = Inventory.of(claim, facts, policy, name)
     sites = {Site.of(text) for text in claim.locations} | ({site} if site is not None else set())
     owns = _owns(inventory, sites, table, site)
-    aliases = find_aliases(owns, home_of(claim, site, owns), facts)
+    aliases = find_aliases(claim, site, owns, facts)
     if aliases:
         sites = {aliases[one].site if one in aliases else one for one in sites}
         owns = _owns(inventory, sites, table, site)

@@ -46,7 +46,7 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
     point_refs(scene, table, own, doc, draft, anew=anew)
     if anew and not alone and site.has_hint and is_silent(hint):
         # Who was here before may not have seen this file yet, and have written the hint since.
-        draft.unchanged = (hintfile.key(site.location),)
+        draft.unchanged = (*draft.unchanged, hintfile.key(site.location))
     if wanted is not None and not hint_is_ours and hint is not None and hint.body != wanted:
         draft.foreign_hint = hint.body[:HINT_SHOWN].decode(errors="replace")
     key = hintfile.key(site.location)
