@@ -14,7 +14,7 @@ import pytest
 
 from sfn.errors import Permanent, Scope, Transient
 from sfn.store import Gone, Moved
-from sfn.store.folder import TEMPORARY, Folder, content
+from sfn.store.folder import LOCK, READ, TEMPORARY, Folder, content
 from sfn.store.local import LocalFiles, LocalStore
 from sfn.store.unsynced import Unsynced
 from sfn.words import Held
@@ -37,6 +37,7 @@ SOME = Held(b"1", "0" * 64)
         "file:///a/b\0.ver",
         "file:///a/\ud800.ver",
         f"file:///a/{TEMPORARY}",
+        f"file:///a/{LOCK}",
     ],
 )
 def test_a_key_that_is_no_plain_path_is_refused(key: str) -> None:
@@ -241,4 +242,4 @@ def test_a_limit_of_the_process_is_the_stores_trouble(
 def test_a_file_that_is_longer_than_it_says_is_read_whole() -> None:
     version = Path("/proc/version")
     assert version.stat().st_size == 0
-    assert content(str(version)) == version.read_bytes()
+    assert content(os.open(version, READ)) == version.read_bytes()

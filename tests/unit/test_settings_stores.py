@@ -33,7 +33,7 @@ def test_every_key_goes_with_a_service() -> None:
         (S3, "s3"),
         ("s3a://bucket/wh", "s3"),
         (AZURE, "abfss"),
-        ("wasbs://c@account.blob.core.windows.net", "wasbs"),
+        ("wasbs://c@account.blob.core.windows.net", "abfss"),
         ("gcs://bucket", "gs"),
         ("/warehouse", "file"),
         ("file:/warehouse", "file"),
@@ -49,7 +49,7 @@ def test_each_kind_of_url_has_its_service(ground: Ground, prefix: str, scheme: s
     [
         (section("/warehouse", "region = 'x'"), "region: expected no such key with the prefix file:///warehouse"),
         (section("/warehouse", "region = 'x'"), "it goes with s3:"),
-        (section(S3, "sas_token = 'x'"), "remove it; it goes with abfss: and wasbs:"),
+        (section(S3, "sas_token = 'x'"), "remove it; it goes with abfss:"),
         (section(GCS, "path_style = true"), "path_style: expected no such key"),
         (section(S3, "access_key_id = 'x'"), "secret_access_key: expected a value, as access_key_id is set"),
         (section(S3, "access_key_id = 'x'"), "set it there or as SFN_STORES__LAKE__SECRET_ACCESS_KEY"),

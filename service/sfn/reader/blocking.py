@@ -70,7 +70,7 @@ def resolve(
         relative,
         tuple(map(canonical, allowed)),
     )
-    opening = Opening(question.directory, storage_options or {})
+    opening = Opening(question.directory, storage_options or {}, question.allowed)
     files = opening.storage()
     return _finish(files, question.directory, reading.answer(files, question, opening))
 
@@ -104,7 +104,7 @@ def history(
     prefixes = tuple(map(canonical, allowed))
     named = identifier_of(table)
     question = Question(url, named, None if uuid is None else str(uuid), relative=relative, allowed=prefixes)
-    files = Opening(url, storage_options or {}).storage()
+    files = Opening(url, storage_options or {}, prefixes).storage()
     return _finish(files, url, reading.history(files, question, limit))
 
 

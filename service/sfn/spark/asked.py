@@ -92,7 +92,7 @@ class Asked:
     @property
     def opening(self) -> Opening:
         """How its files are opened."""
-        return Opening(self.directory, self.options)
+        return Opening(self.directory, self.options, self.allowed)
 
 
 def asked(
