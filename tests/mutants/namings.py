@@ -105,6 +105,13 @@ NAMINGS = (
         "assert said == wanted",
     ),
     Mutant(
+        "09-links-below-a-location-are-followed",
+        9,
+        "tests/unit/test_links.py::test_a_folder_below_the_location_that_is_a_link_is_refused"
+        "[metadata-metadata/version-hint.text-b/orders-replace]",
+        "with pytest.raises(Permanent)",
+    ),
+    Mutant(
         "09-branch-stays-behind",
         9,
         f"{SIMULATED}::test_a_branch_that_ended_before_a_rename_has_no_live_file_for_ever",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -21,6 +25,7 @@ from sfn.publish.comparison import Kind, compare
 from sfn.publish.facts import Facts, Lacking, ReadFiles, Seen
 from sfn.publish.policy import OnDrop, Policy
 from sfn.store import Moved, PointerStore
+from sfn.store.local import LocalStore
 from sfn.words import Claim, Held, Hint, Subject, Table, TableName
 from tests.unit.aliased import AliasedStore, Guarded, Names
 from tests.unit.publishing import LAG, A, B, Line, key_of, named
@@ -361,3 +366,55 @@ def test_no_plan_harms_the_live_document_whatever_its_place_is_called(
         await lived(line, steps)
 
     anyio.run(run)
+
+
+@settings(max_examples=8)
+@given(histories([REAL, LINK, MOUNT, ELSEWHERE], 4), st.sampled_from(list(NAMINGS)))
+def test_nor_does_one_on_a_file_system_with_symbolic_links(steps: list[Step], naming: str) -> None:
+    note(f"{steps} {naming}")
+    with TemporaryDirectory() as name:
+        lake = lake_in(Path(name))
+        (lake / "mount").symlink_to(lake / "link")
+        anyio.run(lived_below, lake, steps, naming)
+
+
+def test_nor_does_one_where_a_folder_is_mounted_twice(tmp_path: Path) -> None:
+    lake = lake_in(tmp_path)
+    (lake / "mount").mkdir()
+    mounted = 'mount --bind "$0/real" "$0/mount" && exec "$@"'
+    launcher = ["unshare", "--map-root-user", "--mount", "sh", "-c", mounted, str(lake)]
+    code = "import sys; from tests.unit.test_publish_aliases import by_mounts; by_mounts(sys.argv[1])"
+    done = subprocess.run([*launcher, sys.executable, "-c", code, lake], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "lived"), done.stderr
+
+
+def by_mounts(lake: str) -> None:
+    """There and back by each name, with commits between them, a rename and a drop at last."""
+    assert Path(lake, "real").stat().st_ino == Path(lake, "mount").stat().st_ino
+    places, plain = (MOUNT, REAL, LINK, MOUNT), Step("relocate", A, A, REAL, "identifier", None, 30)
+    steps = [replace(plain, location=place) for place in places]
+    steps += [replace(plain, verb="rename", other=B), replace(plain, table=B, location=MOUNT, fails_after=1)]
+    steps += [replace(plain, table=B, location=ELSEWHERE), replace(plain, verb="create", location=MOUNT)]
+    for naming in NAMINGS:
+        for folder in ("real", "elsewhere"):
+            for path in Path(lake, folder).rglob("*.*"):
+                path.unlink()
+        anyio.run(lived_below, Path(lake), steps, naming)
+    sys.stdout.write("lived")
+
+
+def lake_in(folder: Path) -> Path:
+    """The directories, and one more name of one of them."""
+    lake = folder / "lake"
+    for name in ("real", "elsewhere"):
+        (lake / name / "metadata").mkdir(parents=True)
+    (lake / "link").symlink_to("real")
+    return lake
+
+
+async def lived_below(lake: Path, steps: Sequence[Step], naming: str) -> None:
+    """A history in a folder of this machine, of which `link` and `mount` are names of `real`."""
+    at = {place: f"file://{lake}/{place.rpartition('/')[2]}" for place in (REAL, LINK, MOUNT, ELSEWHERE)}
+    names = Names({at[LINK]: at[REAL], at[MOUNT]: at[REAL]})
+    line = Aliased(policy_of(NAMINGS[naming]), names, LocalStore(f"file://{lake}", patience=1.0))
+    await lived(line, [replace(step, location=at[step.location]) for step in steps])
