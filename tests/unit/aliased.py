@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from sfn.errors import Scope, Transient
 from sfn.pointer.location import below
-from sfn.store import Gone, Moved, PointerStore
+from sfn.store import Gone, Guarantees, Moved, PointerStore
 from sfn.words import Held
 from tests.unit.publishing import CountingStore
 
@@ -81,7 +81,7 @@ class Harm:
     now: bytes | None
 
 
-class Guarded:
+class Guarded(CountingStore):
     """Another store, watched: whatever replaces a live document by one that is not, or deletes it, is noted.
 
     Args:
@@ -95,15 +95,28 @@ class Guarded:
     """
 
     def __init__(self, inner: PointerStore, names: Names, is_right: Callable[[str, dict[str, Any]], bool]) -> None:
+        super().__init__()
         self._inner, self._names, self._is_right = inner, names, is_right
         self.harm: list[Harm] = []
         self.fails_after: int | None = None
-        self.read, self.part, self.list, self.prove = inner.read, inner.part, inner.list, inner.prove
 
-    def at(self, _location: str) -> Guarded:
-        """The one store, wherever."""
-        return self
+    @override
+    async def read(self, key: str) -> Held | None:
+        return await self._inner.read(key)
 
+    @override
+    async def part(self, key: str, start: int, most: int) -> bytes | None:
+        return await self._inner.part(key, start, most)
+
+    @override
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        return await self._inner.list(prefix, limit)
+
+    @override
+    async def prove(self, key: str) -> Guarantees:
+        return await self._inner.prove(key)
+
+    @override
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         held = await self._inner.write(key, body, replacing)
         if isinstance(held, Held):
@@ -111,6 +124,7 @@ class Guarded:
             self._fail(key)
         return held
 
+    @override
     async def delete(self, key: str, expected: Held) -> Gone | Moved:
         gone = await self._inner.delete(key, expected)
         if isinstance(gone, Gone):

@@ -61,7 +61,7 @@ class Aliased(Line):
         self.known[claim.subject] = claim.locations
         if self.teaches is not None:
             await self.inbox.remember(claim, self.teaches, None)
-        self.store = self.guarded  # type: ignore[assignment] - the same verbs, and no counts
+        self.store = self.guarded
         try:
             await super().publish(claim)
         except Transient:

@@ -67,3 +67,10 @@ def test_keys_that_do_not_fit_are_named(ground: Ground, text: str, said: str) ->
 def test_no_secret_of_a_store_shows(ground: Ground) -> None:
     settings = ground.load(section(S3, "access_key_id = 'x'", "secret_access_key = 'abracadabra'"))
     assert "abracadabra" not in repr(settings)
+
+
+def test_links_lead_into_folders_of_this_machine(ground: Ground) -> None:
+    settings = ground.load(section("/warehouse", "links_to = ['/mnt/disk2/']"))
+    assert settings.stores["lake"].links_to == ("file:///mnt/disk2",)
+    assert "links_to: expected folders of this machine" in ground.problem(section("/w", "links_to = ['s3://lake/w']"))
+    assert "it goes with file:" in ground.problem(section(S3, "links_to = ['/mnt/disk2']"))
