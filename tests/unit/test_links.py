@@ -18,6 +18,7 @@ from sfn.store.local import LocalFiles
 from sfn.words import Held
 from tests.promises.stores import names_in
 from tests.unit.directory import Directory
+from tests.unit.real_table import real_table
 
 HINT, DOCUMENT, ALONGSIDE = "metadata/version-hint.text", "metadata/_sfn/n_a_main.ver", "_sfn/n_a_main.ver"
 SOME = Held(b"1", "0" * 64)
@@ -235,3 +236,14 @@ def test_a_reader_is_not_shown_another_table_by_a_link(tmp_path: Path, link: str
         sfn.resolve(tmp_path / "mine")
     (tmp_path / "named").symlink_to(tmp_path / "theirs")
     assert sfn.resolve(tmp_path / "named").metadata_location == sfn.resolve(tmp_path / "theirs").metadata_location
+
+
+def test_data_behind_a_link_is_read_only_where_that_is_allowed(tmp_path: Path) -> None:
+    directory = Path(real_table(tmp_path).directory)
+    data, elsewhere = directory / "data", tmp_path / "elsewhere"
+    data.rename(elsewhere)
+    data.symlink_to(elsewhere)
+    rows = sfn.read(directory).num_rows
+    assert rows == sfn.read(directory, allowed=(str(elsewhere),)).num_rows > 0
+    with pytest.raises(Unsafe, match="link"):
+        sfn.read(directory, allowed=(str(directory),))

@@ -19,14 +19,20 @@ from typing_extensions import override
 
 from sfn.errors import Transient
 from sfn.pointer import hintfile
+from sfn.pointer.location import canonical
 from sfn.pointer.naming import NAMINGS, Naming, Whose
 from sfn.pointer.site import Placement, Site
 from sfn.publish.comparison import Kind, compare
 from sfn.publish.facts import Facts, Lacking, ReadFiles, Seen
 from sfn.publish.policy import OnDrop, Policy
 from sfn.store import Moved, PointerStore
+from sfn.store.azure import MADE_UP, AccountKey, AzureObjects, AzureTerms
 from sfn.store.local import LocalStore
+from sfn.store.pool import Pool
+from sfn.store.remote import RemoteStore, Service
 from sfn.words import Claim, Held, Hint, Subject, Table, TableName
+from tests.servers.azure import ACCOUNT, Azure
+from tests.servers.azure import KEY as ACCOUNT_KEY
 from tests.unit.aliased import AliasedStore, Guarded, Names
 from tests.unit.publishing import LAG, A, B, Line, key_of, named
 
@@ -259,6 +265,31 @@ async def test_a_table_may_be_renamed_and_get_another_name_of_its_directory_at_o
     assert (await line.document_at(key))["state"] == "current"
     await line.hear(Hint(B), seconds=200)
     await line.check()
+
+
+@pytest.mark.anyio
+async def test_a_container_that_a_second_host_leads_to_is_one_place(azure: Azure) -> None:
+    """On a real store, whose files say nothing of it: only what is written tells."""
+    container, pool = azure.container(), Pool()
+    first, second = (f"abfss://{container}@{ACCOUNT}{zone}.dfs.core.windows.net/t" for zone in ("", ".z7"))
+    terms = AzureTerms(identity=AccountKey(ACCOUNT_KEY), endpoint=f"{azure.url}/{ACCOUNT}")
+    line = Aliased(policy_of(), Names({second: first}), RemoteStore(AzureObjects(terms, pool), Service(MADE_UP)))
+    await line.lay(line.catalog.create(A, first))
+    await line.hear(Hint(A), seconds=60)
+    # One that is known by its spelling alone, and then the other host, there and back.
+    blobs = f"wasbs://{container}@{ACCOUNT.upper()}.blob.core.windows.net/t"
+    for location in (blobs, second, first):
+        table = line.catalog.commit(A, location)
+        await line.hear(Hint(A), seconds=60)
+        assert line.guarded.harm == []
+        held = await line.inner.read(key_of(A, canonical(location)))
+        hint = await line.inner.read(hintfile.key(canonical(location)))
+        assert held is not None
+        assert hint is not None
+        document = json.loads(held.body)
+        assert (document["state"], document["metadata_file_path"]) == ("current", table.metadata_location)
+        assert hint.body == hintfile.content(table)
+    await pool.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ where its reader may be led.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from typing import Any, Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
@@ -14,9 +14,11 @@ from pyiceberg.typedef import Properties
 from typing_extensions import override
 
 from sfn.errors import MalformedMetadata, NotFound, NotInstalled
-from sfn.pointer.location import canonical
+from sfn.pointer.location import canonical, scheme_of
 from sfn.reader.avro import check, keep_doubles
 from sfn.reader.boundary import Bounded, within
+from sfn.reader.files import finish
+from sfn.reader.local import LocalFiles
 from sfn.reader.remote import FsspecFiles
 from sfn.reader.trust import Trust
 
@@ -116,7 +118,11 @@ class BoundedIO(CheckedIO):
             Unsafe: it lies where a reader is not led to.
             MalformedMetadata, NotInstalled: as of `CheckedIO.new_input`.
         """
-        within(self._trust, location, self._said_by)
+        place = within(self._trust, location, self._said_by)
+        if self._trust.allowed and scheme_of(place) == "file":
+            # Opened by us, as no link may lead out of what is allowed.
+            local = _Local(location, LocalFiles(self._trust.directory, self._trust.allowed))
+            return _Held(location, _checked(location, local.whole())) if location.endswith(_MANIFESTS) else local
         return super().new_input(location)
 
 
@@ -170,6 +176,31 @@ def _checked(location: str, body: bytes, remedy: str = "") -> bytes:
         found = f"{type(error).__name__}: {error}"[:300]
         raise MalformedMetadata(location, expected="a whole Avro file", found=found, remedy=remedy) from error
     return body
+
+
+class _Local(InputFile):
+    """A file of this machine, opened where a reader may be led."""
+
+    def __init__(self, location: str, files: LocalFiles) -> None:
+        super().__init__(location)
+        self._files = files
+
+    @override
+    def __len__(self) -> int:
+        return finish(self._files.size(canonical(self.location))) or 0
+
+    @override
+    def exists(self) -> bool:
+        return finish(self._files.size(canonical(self.location))) is not None
+
+    @override
+    def open(self, seekable: bool = True) -> BufferedReader:
+        return self._files.opened(canonical(self.location))
+
+    def whole(self) -> bytes:
+        """All of it."""
+        with self.open() as stream:
+            return stream.read()
 
 
 class _Held(InputFile):

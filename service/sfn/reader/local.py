@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Sequence
 from heapq import nsmallest
+from io import BufferedReader
 from typing import Final
 
 from sfn import beneath
@@ -76,6 +77,20 @@ class LocalFiles:
     async def is_folder(self, url: str) -> bool:
         found = self._stat(url, 0)
         return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def opened(self, key: str) -> BufferedReader:
+        """A file, open to be read.
+
+        Raises:
+            FileNotFoundError: there is none.
+            Unreadable: it can't be opened, or a link leads where it may not.
+        """
+        try:
+            return os.fdopen(self._opened(key, FLAGS, depth(key)), "rb")
+        except MISSING:
+            raise
+        except (OSError, ValueError) as error:
+            raise refusal(key, error) from error
 
     def _stat(self, key: str, ours: int) -> os.stat_result | None:
         try:
