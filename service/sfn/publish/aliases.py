@@ -44,22 +44,24 @@ def find_aliases(claim: Claim, site: Site | None, owns: Sequence[Own], facts: Fa
         site: where the table's files belong.
     """
     live = claim.story.live
-    preferred = site.location if site is not None else live.location if live is not None else None
-    home = preferred if preferred in {own.site.location for own in owns} else None
+    home = site.location if site is not None else live.location if live is not None else None
+    known: dict[Site, None] = {} if site is None else {site: None}
     found: dict[Site, Alias] = {}
-    locations = [home] if home is not None else []
     for own in sorted(owns, key=lambda own: (own.site.location != home, own.site.text)):
         lead = own.lead
         if lead is None or own.site in found:
             continue
-        for location in locations:
-            key = counterpart(own, lead.key, location)
-            held = facts.file(key) if location != own.site.location else None
+        for other in known:
+            # A location below a root is no directory of a table's.
+            if other.location == own.site.location or other.has_hint is not own.site.has_hint:
+                continue
+            key = counterpart(own, lead.key, other.location)
+            held = facts.file(key)
             if held is not None and held.body == lead.held.body:
-                found[own.site] = Alias(key, lead.key, replace(own.site, location=location))
+                found[own.site] = Alias(key, lead.key, replace(own.site, location=other.location))
                 break
         else:
-            locations.append(own.site.location)
+            known[own.site] = None
     return found
 
 

@@ -102,7 +102,7 @@ def _rest_on(scene: Scene, own: Own, draft: Draft) -> None:
 
     What is only remembered of a file does not tell what was written by its other name since.
     """
-    if scene.site is None or own.lead is None:
+    if scene.site is None or not scene.site.has_hint or own.lead is None:
         return
     for key in (own.lead.key, counterpart(own, own.lead.key, scene.site.location)):
         scene.facts.require_read(key)
