@@ -11,10 +11,11 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
+from sfn.body_memory import NO_ROOM, RETRY_AFTER, BodyMemory, NoRoom
 from sfn.dialects import LOGGED
-from sfn.errors import Transient, Unsure
+from sfn.errors import Rejected, Transient, Unsure
 from sfn.gateway import fields, naming, outcome, rewrite
-from sfn.gateway.body import STALLED, Gone, Receive, Stalled
+from sfn.gateway.body import RATE, STALLED, Gone, Receive, Stalled
 from sfn.gateway.client import BODILESS, Asked, Replying, Scope, Send, asked
 from sfn.gateway.commits import Commits, Noted
 from sfn.gateway.fields import Front
@@ -27,6 +28,8 @@ CONFIG: Final = "/v1/config"
 """What the path ends with of the one request whose answer is changed."""
 _CONFIG_LIMIT: Final = 1 << 20
 """Bytes of a configuration that are read to be rewritten."""
+_LAST: Final = ((b"connection", b"close"),)
+"""Of what is answered to a request that is not read to its end: no next one could be told from it."""
 _LONG: Final = 1 << 20
 """Bytes of an answer from which on it is worth a look whether anybody still waits for it."""
 
@@ -87,11 +90,20 @@ class Proxy:
         reach: which requests concern us.
         terms: how it shows itself.
         counted: told of every request.
+        memory: what the bodies of all gateways' clients take: only the catalog knows who they are.
     """
 
-    def __init__(self, upstream: Upstream, commits: Commits, reach: Reach, terms: Terms, counted: Counted) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        commits: Commits,
+        reach: Reach,
+        terms: Terms,
+        counted: Counted,
+        memory: BodyMemory | None = None,
+    ) -> None:
         self._upstream, self._commits, self._reach, self._terms = upstream, commits, reach, terms
-        self._counted = counted
+        self._counted, self._memory = counted, memory or BodyMemory()
         self._unfound = Unfound(anyio.current_time)
         self._separator: str | None = None
         self._takes_anybody = not reach.asks_for_credentials
@@ -108,12 +120,17 @@ class Proxy:
         """
         replying = Replying(send)
         try:
-            request = asked(scope, receive, root, self._terms.public)
-            await self._answer(request, replying)
+            with self._memory.body() as held:
+                await self._answer(asked(scope, receive, root, self._terms.public, held), replying)
+        except Rejected as refusal:
+            await replying.error(refusal.status, f"expected {refusal.expected}, found {refusal.found}", _LAST)
         except Stalled:
             if not replying.begun:
-                detail = f"expected the next part of the body within {STALLED:g} s, found none"
-                await replying.error(HTTPStatus.REQUEST_TIMEOUT, detail)
+                detail = f"expected {RATE} bytes of the body a second, and never {STALLED:g} s without, found fewer"
+                await replying.error(HTTPStatus.REQUEST_TIMEOUT, detail, _LAST)
+        except NoRoom:
+            again = (b"retry-after", b"%d" % RETRY_AFTER)
+            await replying.error(HTTPStatus.SERVICE_UNAVAILABLE, NO_ROOM, [again, *_LAST])
         except Gone:
             return
         except Transient as trouble:
@@ -123,6 +140,8 @@ class Proxy:
         if request.leads_upwards:
             await replying.error(HTTPStatus.BAD_REQUEST, "a path with `..` may lead out of the catalog's address")
             return
+        # Before a connection to the catalog is taken, and before anything is noted.
+        await request.body.read(self._terms.body_limit)
         change = recognise(request.method, request.path, request.query)
         catalog = None if change is None else self._reach.of(change.prefix)
         if change is not None and catalog is not None:
@@ -133,7 +152,7 @@ class Proxy:
             await self._relay(request, replying, None, change=change is not None)
 
     async def _change(self, change: Change, catalog: str, request: Asked, replying: Replying) -> None:
-        commit = await self._concerning(change, catalog, request)
+        commit = self._concerning(change, catalog, request)
         if commit is None:
             await self._relay(request, replying, None, change=True)
         elif self._takes_anybody or fields.value(request.fields, b"authorization") is not None:
@@ -143,13 +162,13 @@ class Proxy:
             status = await self._follow(commit, request, replying)
             self._takes_anybody |= status is not None and outcome.is_done(status)
 
-    async def _concerning(self, change: Change, catalog: str, request: Asked) -> Noted | None:
+    def _concerning(self, change: Change, catalog: str, request: Asked) -> Noted | None:
         """What there is to be noted of a change; None for nothing."""
         peer = request.peer or ""
         body: bytes | None = b""
         if change.kind in NAMED_IN_BODY:
             is_plain = fields.value(request.fields, b"content-encoding") in {None, "identity"}
-            body = await request.body.within(self._terms.body_limit) if is_plain else None
+            body = request.body.whole if is_plain else None
         try:
             named = None if body is None else naming.tables(change, body, catalog, self._separator)
         except naming.Unnamed:
@@ -171,7 +190,7 @@ class Proxy:
         except (Unsure, Gone):
             await self._note(commit, request, passing)
             raise
-        except Transient:
+        except (Transient, Rejected):
             await self._commits.undone(commit)
             raise
         await replying.sent()
@@ -232,11 +251,12 @@ class Proxy:
         await replying.whole(incoming.status, body, told)
 
     async def _sent(self, request: Asked, header: Sequence[tuple[bytes, bytes]], *, change: bool) -> Incoming:
-        outgoing = Outgoing(request.method, request.target, header, await request.body.outgoing())
+        outgoing = Outgoing(request.method, request.target, header, request.body.outgoing(), request.body.length)
         began, status = time.perf_counter(), None
         try:
             incoming = await self._upstream.send(outgoing)
             status = incoming.status
+            request.body.sent()
         finally:
             self._counted.answered(change=change, status=status, seconds=time.perf_counter() - began)
         return incoming

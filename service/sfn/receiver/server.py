@@ -150,10 +150,19 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Behind a body in chunks there may be more fields (RFC 9110, section 6.5): whoever reads the header by then, a
+        # gateway that passes it on above all, must not find them in it.
+        if self._has_begun:
+            super().on_header(name, value)
+
+    @override
     def on_headers_complete(self) -> None:
         # The answer before may have come since this one began.
         self._unset_keepalive_if_required()
         self._without_body, self._has_begun = 0, False
+        # A path in the absolute form, or behind a `*`, looks like any other in what ASGI has.
+        self.scope["raw_target"] = self.url  # type: ignore[typeddict-unknown-key]
         if not self.parser.should_upgrade():
             self._due = None
         super().on_headers_complete()

@@ -13,6 +13,7 @@ import anyio
 
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
+from sfn.body_memory import BodyMemory
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.errors import Broken, Transient, Trouble
 from sfn.inbox import Intake
@@ -135,7 +136,10 @@ async def assembled(
             roles=frozenset() if roles == ALL else roles,
         )
         matters = concern(settings, retirement).matters
-        gated = gates(settings if Role.GATEWAY in roles else None, inbox, matters, on_broken, metering.metrics.gateways)
+        memory = BodyMemory(_room(settings), metering.metrics.bodies.of("gateways"))
+        gated = gates(
+            settings if Role.GATEWAY in roles else None, inbox, matters, on_broken, metering.metrics.gateways, memory
+        )
         for proxy in gated.proxies:
             stack.push_async_callback(proxy.close)
         before = faced(
@@ -217,6 +221,7 @@ def _application(
     metering: Metering,
 ) -> Application:
     catalogs, ours = settings.catalogs, concern(settings, process.retirement)
+    memory = BodyMemory(_room(settings), metering.metrics.bodies.of("listener"))
     events = Ingest(
         inbox,
         admitted.senders,
@@ -225,6 +230,7 @@ def _application(
         concern=ours,
         on_broken=on_broken,
         counted=metering.metrics.events,
+        memory=memory,
     )
     operations = Operations(
         inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
@@ -240,11 +246,19 @@ def _application(
         readiness,
         version=version(DISTRIBUTION),
         on_broken=on_broken,
+        memory=memory,
         routers=[
             *([] if operated is None else [routes(operations, operated.admit)]),
             metering.routes(inbox.figures, process, admitted.scrapers),
         ],
     )
+
+
+def _room(settings: Settings) -> int:
+    """Bytes of bodies that are held at once: no less than one of the largest takes."""
+    gateways = [one.body_limit for one in settings.gateway.values()]
+    # A gateway holds one part of a body more than its limit says.
+    return max(settings.listener.body_memory, settings.listener.body_limit, 2 * max(gateways, default=0))
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:
