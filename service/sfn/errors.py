@@ -38,6 +38,7 @@
     │   │   └ DeniedNow     nothing was done: who asked is known and may not, and perhaps nobody may
     │   └ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
     │       ├ LocationRefused
+    │       ├ NamedOtherwise the catalog's paths can't name that table, but by another name of it
     │       ├ NotVended     nobody has credentials for what a dropped table left behind
     │       └ DeniedHere    nothing was done: who asked is known and may not, here
     └ Broken                the process must end: fsync error, lost lock, newer schema
@@ -237,6 +238,20 @@ class LocationRefused(Permanent):
 
     def __init__(self, where: str, *, expected: str, found: str, remedy: str = "") -> None:
         super().__init__(where, scope=Scope.TABLE, expected=expected, found=found, remedy=remedy)
+
+
+class NamedOtherwise(Permanent):
+    """A catalog whose separator of namespace levels stands in a level: its paths name another table so.
+
+    Args:
+        instead: the levels that such a path names; none where it names none.
+    """
+
+    def __init__(
+        self, where: str, *, expected: str, found: str, remedy: str = "", instead: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(where, scope=Scope.TABLE, expected=expected, found=found, remedy=remedy)
+        self.instead = instead
 
 
 class NotVended(Permanent):

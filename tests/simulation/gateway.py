@@ -118,10 +118,11 @@ class Wire:
         self._node, self._server = node, server
 
     async def send(self, request: Outgoing) -> Incoming:
-        where = f"{request.method} {request.target}"
+        target = request.target.decode()
+        where = f"{request.method} {target}"
         await self._node.step("before forward")
         self._node.maybe_fail(where)
-        asked = Request(request.method, request.target, await _whole(request.body))
+        asked = Request(request.method, target, await _whole(request.body))
         try:
             with anyio.fail_after(SILENCE):
                 reply = await self._server.take(asked)

@@ -30,6 +30,7 @@ EXPOSED = {
     "sfn_breaker_open": ("name", "scope"),
     "sfn_brake_tripped": ("catalog",),
     "sfn_build_info": ("python", "version"),
+    "sfn_bodies_refused_total": ("of",),
     "sfn_catalog_reached": ("catalog",),
     "sfn_dead_letters": ("catalog", "reason"),
     "sfn_events_received_total": ("dialect", "result"),

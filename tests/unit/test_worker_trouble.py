@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import NamedOtherwise, Permanent, Scope, Transient
 from sfn.inbox.letters import Wanted
-from sfn.words import CatalogName, Cause, Dead, Done, Lane, Later, Outcome, Reason, Released, Retry, Urgency
+from sfn.words import CatalogName, Cause, Dead, Done, Lane, Later, Outcome, Reason, Released, Retry, TableName, Urgency
 from sfn.work.retry import LONGEST_WISH, RetryPolicy
 from sfn.work.worker import SURPRISES, Terms
 from tests.unit.working import REFRESH, TABLE, Desk
@@ -87,6 +87,26 @@ async def test_trouble_that_nobody_can_tell_is_an_outcome_too() -> None:
     made.trouble = lambda: Permanent("there", scope=Scope.TABLE, expected=Unspeakable(), found="none")  # type: ignore[arg-type]
     assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Permanent", Cause.DEFECT)
     assert [type(error) for error in made.book.surprises] == [RuntimeError]
+
+
+async def test_a_name_that_the_catalogs_paths_can_not_say_has_the_other_name_looked_at_and_no_dead_letter() -> None:
+    made, guess = Desk(), TableName("prod", ("a.b",), "t")
+    other = TableName("prod", ("a", "b"), "t")
+    made.catalog.trouble = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
+    outcome = the_only(await made.hear(guess))
+    assert isinstance(outcome, Done)
+    assert (outcome.forget, [ask.table for ask in outcome.findings.asks]) == (True, [other])
+    assert await made.inbox.find(Wanted(status=None), 0, 9) == []
+
+
+async def test_one_that_has_a_file_of_ours_is_refused() -> None:
+    """Its file would say for ever what it says now: an operator has to know."""
+    made = desk()
+    await made.hear()
+    made.catalog.trouble = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
+    outcome = the_only(await made.hear())
+    assert isinstance(outcome, Dead)
+    assert outcome.reason is Reason.PERMANENT
 
 
 async def test_a_table_that_was_refused_by_mistake_heals_without_an_event() -> None:

@@ -14,7 +14,7 @@ NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A field's name (RFC 9110, section 5.6.2)."""
 VALUE: Final = re.compile(rb"[^\x00\r\n]*")
 """What a field's value may hold without ending the field. Bytes above 7F are somebody's text and pass as they are."""
-TARGET: Final = re.compile(rb"/[^\x00-\x20\x7f#]*")
+TARGET: Final = re.compile(rb"/[!-\"$-~]*")
 """A request's target in origin form (RFC 9112, section 3.2.1), the only form that passes: it names no host. What stands
 behind its slash is the catalog's to read, be it `@`, a backslash or a second slash."""
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 import structlog
@@ -23,9 +23,18 @@ from sfn.gateway.floor import Passing
 from sfn.gateway.reach import Reach, Unfound
 from sfn.gateway.recognise import NAMED_IN_BODY, Change, recognise
 from sfn.gateway.upstream import Outgoing
+from sfn.telemetry.refusals import Seldom
 
 CONFIG: Final = "/v1/config"
 """What the path ends with of the one request whose answer is changed."""
+_Field: TypeAlias = tuple[bytes, bytes]
+_OF_ONE_BODY: Final = frozenset(
+    {b"accept-ranges", b"content-digest", b"content-encoding", b"content-md5", b"digest", b"etag", b"repr-digest"}
+)
+"""Fields that speak of the very bytes of a body."""
+_OF_A_PART: Final = frozenset({b"accept-encoding", b"range", b"if-range"})
+"""Fields of a request for other bytes than those of a whole body."""
+_NOT_COMPRESSED: Final = "have the catalog, or what stands before it, not compress what is asked for as identity"
 _CONFIG_LIMIT: Final = 1 << 20
 """Bytes of a configuration that are read to be rewritten."""
 _LAST: Final = ((b"connection", b"close"),)
@@ -105,7 +114,8 @@ class Proxy:
         self._upstream, self._commits, self._reach, self._terms = upstream, commits, reach, terms
         self._counted, self._memory = counted, memory or BodyMemory()
         self._unfound = Unfound(anyio.current_time)
-        self._separator: str | None = None
+        self._separators = naming.Separators()
+        self._seldom = Seldom()
         self._takes_anybody = not reach.asks_for_credentials
 
     async def close(self) -> None:
@@ -170,7 +180,7 @@ class Proxy:
             is_plain = fields.value(request.fields, b"content-encoding") in {None, "identity"}
             body = request.body.whole if is_plain else None
         try:
-            named = None if body is None else naming.tables(change, body, catalog, self._separator)
+            named = None if body is None else naming.tables(change, body, catalog, self._separators.of(change.prefix))
         except naming.Unnamed:
             named = None
         if named is None:
@@ -217,8 +227,8 @@ class Proxy:
         try:
             if passing is not None:
                 passing.begun(incoming.status, fields.value(incoming.fields, b"content-encoding"))
-            bodiless = incoming.status in BODILESS
-            await replying.begin(incoming.status, fields.to_client(incoming.fields, bodiless=bodiless))
+            told = fields.to_client(incoming.fields, bodiless=incoming.status in BODILESS)
+            await replying.begin(incoming.status, self._led(told, request.seen.url))
             size = 0
             async for part in incoming.parts():
                 if passing is not None:
@@ -232,23 +242,47 @@ class Proxy:
         finally:
             incoming.end()
 
+    def _led(self, told: Sequence[_Field], url: str) -> Sequence[_Field]:
+        """An answer's fields, of which none leads past us to the catalog."""
+        if all(name.lower() != b"location" for name, _ in told):
+            return told
+        return [
+            (name, rewrite.location(value, self._terms.base, url) if name.lower() == b"location" else value)
+            for name, value in told
+        ]
+
     async def _configure(self, request: Asked, replying: Replying) -> None:
         """Answer with the catalog's configuration, in which we take its place."""
         asked_for = fields.to_catalog(request.fields, request.seen, request.peer)
-        plain = [(name, value) for name, value in asked_for if name.lower() != b"accept-encoding"]
+        plain = [field for field in asked_for if field[0].lower() not in _OF_A_PART]
         incoming = await self._sent(request, [*plain, (b"Accept-Encoding", b"identity")], change=False)
         try:
             body = b"".join([part async for part in incoming.parts(_CONFIG_LIMIT)])
         finally:
             incoming.end()
-        told = fields.to_client(incoming.fields, bodiless=True)
+        told = self._led(fields.to_client(incoming.fields, bodiless=True), request.seen.url)
         if incoming.status == HTTPStatus.OK:
-            found = rewrite.configuration(body, self._terms.base, request.seen.url)
-            if found is not None:
-                self._separator = found.separator or naming.DEFAULT_SEPARATOR
-                if found.body != body:
-                    body, told = found.body, [field for field in told if field[0].lower() != b"etag"]
+            body, told = self._ours(body, told, request.seen.url)
         await replying.whole(incoming.status, body, told)
+
+    def _ours(self, body: bytes, told: Sequence[_Field], url: str) -> tuple[bytes, Sequence[_Field]]:
+        """A configuration's body and fields as the client is to have them.
+
+        What compresses every answer, whatever it is asked for, compresses this one too. Changed it goes on as it is
+        read, which every client takes; what can't be read goes on as it came.
+        """
+        codings = fields.tokens(told, b"content-encoding")
+        plain = rewrite.opened(body, codings, _CONFIG_LIMIT)
+        found = None if plain is None else rewrite.configuration(plain, self._terms.base, url)
+        if found is None:
+            if codings and (left_out := self._seldom.passing("configuration")) is not None:
+                coding = b", ".join(codings).decode("latin-1")
+                _log.warning("configuration not readable", coding=coding, remedy=_NOT_COMPRESSED, left_out=left_out)
+            return body, told
+        self._separators.learn(found.prefix, found.separator)
+        if found.body == plain:
+            return body, told
+        return found.body, [field for field in told if field[0].lower() not in _OF_ONE_BODY]
 
     async def _sent(self, request: Asked, header: Sequence[tuple[bytes, bytes]], *, change: bool) -> Incoming:
         outgoing = Outgoing(request.method, request.target, header, request.body.outgoing(), request.body.length)

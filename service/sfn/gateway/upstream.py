@@ -119,23 +119,26 @@ class Outgoing:
         line = b"%b %b%b HTTP/1.1" % (self.method.encode("latin-1"), origin.path, self.target or b"/")
         if self.target and TARGET.fullmatch(self.target) is None:
             raise Rejected("", status=400, expected="a path that begins with / as the target", found="another one")
-        framing = self._framing()
-        fields = [field for field in self.fields if field[0].lower() not in _FRAMING]
-        for name, value in fields:
+        lines, framing = [line, b"Host: " + origin.authority], self._framing()
+        for name, value in self.fields:
             if NAME.fullmatch(name) is None or VALUE.fullmatch(value) is None:
                 raise Rejected("", status=400, expected="header fields of HTTP", found="a byte that ends one")
-        lines = [b"%b: %b" % field for field in (*fields, *framing)]
-        return b"\r\n".join([line, b"Host: " + origin.authority, *lines, b"", b""])
+            if name.lower() not in _FRAMING:
+                lines.append(b"%b: %b" % (name, value))
+            elif name.lower() == b"content-length":
+                # In its place, and of what is sent: never what a client says of it.
+                lines += framing
+                framing = []
+        return b"\r\n".join([*lines, *framing, b"", b""])
 
-    def _framing(self) -> Sequence[tuple[bytes, bytes]]:
+    def _framing(self) -> list[bytes]:
         if self.body is None:
-            return ()
+            return []
         size = len(self.body) if isinstance(self.body, bytes) else self.length
-        return ((b"Transfer-Encoding", b"chunked"),) if size is None else ((b"Content-Length", b"%d" % size),)
+        return [b"Transfer-Encoding: chunked" if size is None else b"Content-Length: %d" % size]
 
 
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
-"""They are made here of what is sent, never taken from a client."""
 
 
 class Incoming:

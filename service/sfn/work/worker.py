@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import anyio
 from anyio.abc import TaskGroup
 
 from sfn.clock import Chance, Clock
-from sfn.errors import Broken, LocationRefused, NotVended, Permanent, Scope, Trouble
+from sfn.errors import Broken, LocationRefused, NamedOtherwise, NotVended, Permanent, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.troubles import Troubles
 from sfn.publish.learning import Fenced, Ports
 from sfn.publish.policy import OnDrop
 from sfn.publish.protocol import publish
 from sfn.store import Stores
-from sfn.words import CatalogName, Cause, Claim, Dead, Done, Findings, Hint, Outcome, Reason, Released, Retry, TableName
+from sfn.words import (
+    Ask,
+    CatalogName,
+    Cause,
+    Claim,
+    Dead,
+    Done,
+    Findings,
+    Hint,
+    Outcome,
+    Reason,
+    Released,
+    Retry,
+    TableName,
+)
 from sfn.work.asked import Asked
 from sfn.work.journal import Journal
 from sfn.work.lanes import BreakerState, Lanes
@@ -234,6 +248,8 @@ class Worker:
         if isinstance(trouble, NotVended) and source is not None and source.policy.on_drop is OnDrop.KEEP:
             # What is left alone need not be seen; a name that the table has now may be told of.
             return Done(now + source.policy.refresh_after, Findings(claim.story))
+        if isinstance(trouble, NamedOtherwise) and (handed_on := _handed_on(claim, trouble, source, now)) is not None:
+            return handed_on
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
             reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
             return self._refused(reason, str(trouble), source)
@@ -279,3 +295,15 @@ class Worker:
             if kept:
                 self._journal.settled(claim, outcome, (self._clock.now() - began).total_seconds())
             return kept
+
+
+def _handed_on(claim: Claim, trouble: NamedOtherwise, source: Source | None, now: datetime) -> Done | None:
+    """Have the table looked at that the catalog's paths name so; None where files have this name.
+
+    Of a path that can be read in two ways a gateway tells of both tables, and one of them does not exist.
+    """
+    if source is None or not isinstance(claim.subject, TableName) or claim.story.live is not None or claim.locations:
+        return None
+    instead = replace(claim.subject, namespace=trouble.instead)
+    is_one = bool(trouble.instead) and all(trouble.instead) and source.policy.interest.covers(instead)
+    return Done(now, Findings(claim.story, asks=(Ask(instead),) if is_one else ()), forget=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote, urlsplit
 
-from sfn.errors import Permanent, Scope
+from sfn.errors import NamedOtherwise, Permanent, Scope
 from sfn.words import TableName
 
 DEFAULT_SEPARATOR = "%1F"
@@ -76,7 +76,9 @@ class Paths:
         for level in namespace:
             # With `.` as the separator `a.b` and `a`, `b` are one path: the answer might be another table's.
             if self._plain and self._plain in level:
-                raise _unspeakable(catalog, f"namespace level {level!r}, which holds the catalog's own {self._plain!r}")
+                found = f"namespace level {level!r}, which holds the catalog's own {self._plain!r}"
+                instead = tuple(self._plain.join(namespace).split(self._plain))
+                raise NamedOtherwise(**_said(catalog, found), instead=instead)
         return self._separator.join(self._segment(catalog, level) for level in namespace)
 
     @staticmethod
@@ -90,10 +92,13 @@ class Paths:
 
 
 def _unspeakable(catalog: str, found: str) -> Permanent:
-    return Permanent(
-        f"catalog {catalog}",
-        scope=Scope.TABLE,
-        expected="a name that can be asked for over REST",
-        found=found,
-        remedy=f"exclude it (catalogs.{catalog}.exclude) or rename it",
-    )
+    return Permanent(**_said(catalog, found), scope=Scope.TABLE)
+
+
+def _said(catalog: str, found: str) -> dict[str, str]:
+    return {
+        "where": f"catalog {catalog}",
+        "expected": "a name that can be asked for over REST",
+        "found": found,
+        "remedy": f"exclude it (catalogs.{catalog}.exclude) or rename it",
+    }
