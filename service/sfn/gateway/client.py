@@ -14,7 +14,7 @@ from sfn import iceberg_errors
 from sfn.body_memory import HeldBody
 from sfn.errors import Rejected
 from sfn.gateway.body import Body, Pace, Receive
-from sfn.gateway.fields import TARGET, Fields, Front, front, value
+from sfn.gateway.fields import TARGET, Fields, Front, front, tokens, value
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -80,11 +80,15 @@ def asked(scope: Scope, receive: Receive, root: str, public: Front | None, held:
         raise Rejected("", status=400, expected="a path that begins with / as the target", found="another form")
     if sum(name == b"host" for name, _ in fields) > 1:
         raise Rejected("", status=400, expected="one Host field", found="several")
+    coding = tokens(fields, b"transfer-encoding")
+    if coding not in ([], [b"chunked"]):
+        # Passed on it would be a body of which nobody says any more how it is encoded.
+        raise Rejected("", status=400, expected="no transfer coding but chunked", found="another one")
     target = raw[len(root) :]
     path, _, query = target.partition(b"?")
     client = scope.get("client")
     length = value(fields, b"content-length")
-    awaited = length not in {None, "0"} or value(fields, b"transfer-encoding") is not None
+    awaited = length not in {None, "0"} or bool(coding)
     return Asked(
         method=scope["method"],
         target=target,

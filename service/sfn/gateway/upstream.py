@@ -116,9 +116,12 @@ class Outgoing:
         Raises:
             Rejected: 400; it would be another request, or several, to the catalog.
         """
-        line = b"%b %b%b HTTP/1.1" % (self.method.encode("latin-1"), origin.path, self.target or b"/")
-        if self.target and TARGET.fullmatch(self.target) is None:
+        target = origin.path + self.target
+        if target[:1] != b"/":
+            target = b"/" + target
+        if self.target[:1] not in _BEGINS or TARGET.fullmatch(target) is None:
             raise Rejected("", status=400, expected="a path that begins with / as the target", found="another one")
+        line = b"%b %b HTTP/1.1" % (self.method.encode("latin-1"), target)
         lines, framing = [line, b"Host: " + origin.authority], self._framing()
         for name, value in self.fields:
             if NAME.fullmatch(name) is None or VALUE.fullmatch(value) is None:
@@ -138,6 +141,7 @@ class Outgoing:
         return [b"Transfer-Encoding: chunked" if size is None else b"Content-Length: %d" % size]
 
 
+_BEGINS: Final = frozenset({b"/", b"?", b""})
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 
 
