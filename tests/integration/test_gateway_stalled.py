@@ -56,7 +56,7 @@ async def test_one_that_the_catalog_has_the_begin_of_is_given_up_there_too() -> 
 
 
 async def test_a_slow_body_that_goes_on_is_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.gateway.body.RATE", 20)
+    monkeypatch.setattr("sfn.gateway.body.RATE", 5)
     async with gate() as made, made.connect() as wire:
         await wire.send(asked("/v1/x", "Content-Length: 6", method="POST"))
         for _ in range(6):

@@ -121,6 +121,8 @@ class Connection(asyncio.Protocol):
         if self.is_closed or self._transport is None:
             return False
         held = self._transport.get_extra_info("socket")
+        if held is None:
+            return True
         poll = select.poll()
         poll.register(held.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
         return not poll.poll(0)
