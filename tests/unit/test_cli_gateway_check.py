@@ -28,9 +28,9 @@ def fixture_ground(tmp_path: Path) -> Ground:
 class Telling(MemoryCatalog):
     """A catalog that tells its clients something."""
 
-    def __init__(self, told: Mapping[str, str] | Transient) -> None:
+    def __init__(self, told: Mapping[str, str] | Transient, coding: str = "") -> None:
         super().__init__("prod")
-        self._advertised = told
+        self._advertised, self._coding = told, coding
 
     async def identity(self) -> str:
         return "an-id"
@@ -43,9 +43,14 @@ class Telling(MemoryCatalog):
             raise self._advertised
         return self._advertised
 
+    async def advertised_coding(self) -> str:
+        return self._coding
 
-async def found(settings: Settings, told: Mapping[str, str] | Transient, catalog: str = "prod") -> list[Finding]:
-    return [finding async for finding in advertised(catalog, Telling(told), settings)]
+
+async def found(
+    settings: Settings, told: Mapping[str, str] | Transient, catalog: str = "prod", coding: str = ""
+) -> list[Finding]:
+    return [finding async for finding in advertised(catalog, Telling(told, coding), settings)]
 
 
 def test_a_gateway_below_the_listener_has_its_address(ground: Ground) -> None:
@@ -81,6 +86,20 @@ async def test_a_catalog_that_leads_past_it_is_warned_of(ground: Ground) -> None
     assert one.severity is WARNING
     assert one.text.startswith("prod leads its clients to https://elsewhere.example:8443/x, past the gateway, unless ")
     assert "gateway.prod.upstream" in one.remedy
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip, zstd"])
+async def test_a_catalog_that_names_itself_in_what_can_not_be_read_is_warned_of(ground: Ground, coding: str) -> None:
+    (one,) = await found(ground.load(CATALOG + GATEWAY), {"uri": "https://catalog.example/api"}, coding=coding)
+    assert one.severity is WARNING
+    assert one.text.endswith(f"encoded with {coding}, which the gateway can't read: clients are led past the gateway")
+    (one,) = await found(ground.load(CATALOG + GATEWAY), {}, coding=coding)
+    assert one.severity is OK
+
+
+async def test_one_that_compresses_what_can_be_read_is_fine(ground: Ground) -> None:
+    (one,) = await found(ground.load(CATALOG + GATEWAY), {"uri": "https://catalog.example/api"}, coding="GZIP, deflate")
+    assert one.severity is OK
 
 
 async def test_signers_are_listed(ground: Ground) -> None:

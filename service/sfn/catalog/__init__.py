@@ -125,5 +125,13 @@ class Advertiser(Protocol):
         """
         ...
 
+    async def advertised_coding(self) -> str:
+        """What that came encoded with (`Content-Encoding`), although it was asked for as it is; "" for nothing.
+
+        Raises:
+            Transient, Permanent: as of `advertised`.
+        """
+        ...
+
 
 __all__ = ["Advertiser", "Catalog", "Divided", "Skip", "Vendor", "Withheld"]

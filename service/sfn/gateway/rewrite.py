@@ -62,6 +62,11 @@ def configuration(body: bytes, upstream: str, ours: str) -> Configuration | None
     return Configuration(changed, _said(sections, SEPARATOR), _said(sections, PREFIX) or "")
 
 
+def is_readable(coding: str) -> bool:
+    """Whether a configuration can be read that came with a `Content-Encoding`."""
+    return {part.strip() for part in coding.lower().encode().split(b",")} <= READABLE | {b""}
+
+
 def opened(body: bytes, codings: Sequence[bytes], limit: int) -> bytes | None:
     """A body without what it was encoded with; None where that can't be told, or is too long.
 

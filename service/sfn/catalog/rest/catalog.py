@@ -104,6 +104,10 @@ class RestCatalog:
         """As `Advertiser` promises."""
         return (await self._asking.told(self._asking.route())).told
 
+    async def advertised_coding(self) -> str:
+        """As `Advertiser` promises."""
+        return (await self._asking.told(self._asking.route())).coding
+
     async def close(self) -> None:
         """Close all connections."""
         await self._asking.close()

@@ -9,7 +9,7 @@ from sfn.catalog import Advertiser
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.cli.checks.place import address
 from sfn.errors import Trouble
-from sfn.gateway.rewrite import leads_to, signers
+from sfn.gateway.rewrite import is_readable, leads_to, signers
 from sfn.settings import Settings
 from sfn.settings.listener import is_loopback
 from sfn.wiring.sources import Identified
@@ -44,7 +44,7 @@ async def advertised(catalog: str, asked: Identified, settings: Settings) -> Asy
     if not names or not isinstance(asked, Advertiser):
         return
     try:
-        told = await asked.advertised()
+        told, coding = await asked.advertised(), await asked.advertised_coding()
     except Trouble as trouble:
         # The catalog's own check says so too, and what it means.
         yield wrong(f"gateway.{names[0]}", trouble)
@@ -55,7 +55,11 @@ async def advertised(catalog: str, asked: Identified, settings: Settings) -> Asy
             text = f"{key} leads to {_shown(signer)}: clients have requests to stores signed there, not here"
             yield fine(where, text)
         uri = told.get("uri")
-        if uri is None or leads_to(uri, gateway.upstream):
+        if uri is not None and not is_readable(coding):
+            text = f"{catalog} names its own address in an answer encoded with {coding}, which the gateway can't read"
+            remedy = "have the catalog, or what stands before it, not compress what is asked for as it is"
+            yield doubtful(where, f"{text}: clients are led past the gateway", remedy)
+        elif uri is None or leads_to(uri, gateway.upstream):
             yield fine(where, f"clients of {catalog} stay with it")
         else:
             text = f"{catalog} leads its clients to {_shown(uri)}, past the gateway, unless it goes by X-Forwarded-Host"
