@@ -23,6 +23,8 @@ from uvicorn.server import ServerState
 
 from sfn.gateway import upstream
 from sfn.gateway.app import alone, before
+from sfn.gateway.body import Receive
+from sfn.gateway.client import Scope, Send
 from sfn.gateway.commits import Commits, Noting, OnInboxFailure
 from sfn.gateway.debts import Debts
 from sfn.gateway.proxy import Proxy, Terms
@@ -34,7 +36,7 @@ from sfn.words import Accepted
 HOST: Final = "192.0.2.1"
 PORT: Final = 8181
 BASE: Final = "/base"
-OURS: Final = "/catalog/prod"
+_OURS: Final = b"/catalog/prod"
 _TURNS: Final = 60
 """Turns of the event loop until whatever comes of a request has come of it."""
 _ANSWER: Final = b'HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{"overrides":{"uri":"http://it/"}}'[:-1]
@@ -80,9 +82,6 @@ def seeds() -> Iterator[bytes]:
     for field in _FIELDS:
         for body in _BODIES:
             yield _request(b"\1", b"POST", b"/v1/x", field, body)
-
-
-_OURS: Final = OURS.encode()
 
 
 def run(data: bytes) -> None:
@@ -184,8 +183,8 @@ class _Loop(asyncio.SelectorEventLoop):
         return wire, protocol
 
 
-def _answered(protocol: Any) -> None:
-    if not protocol.is_closed and not protocol._is_over:
+def _answered(protocol: upstream.Connection) -> None:
+    if not protocol.is_closed and not protocol.is_reusable:
         protocol.data_received(_ANSWER)
 
 
@@ -211,7 +210,7 @@ class _Nothing:
         """Nothing is counted."""
 
 
-async def _others(_scope: Any, _receive: Any, send: Any) -> None:
+async def _others(_scope: Scope, _receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
     await send({"type": "http.response.body", "body": b""})
 
@@ -228,7 +227,7 @@ async def _tried(loop: _Loop, *, is_alone: bool, sent: bytes) -> None:
     application = alone(proxy) if is_alone else before({"prod": proxy}, _others)
     seen: list[object] = []
 
-    async def counted(scope: Any, receive: Any, send: Any) -> None:
+    async def counted(scope: Scope, receive: Receive, send: Send) -> None:
         seen.append(scope["raw_path"])
         await application(scope, receive, send)
 

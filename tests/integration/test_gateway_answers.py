@@ -201,7 +201,7 @@ async def test_a_change_by_another_route_is_looked_at(target: str, subject: Subj
     async with gate() as made:
         made.catalog.answer = saying(b"HTTP/1.1 204 No Content\r\n\r\n")
         assert (await made.told(asked(target, sized(b"{}"), method="POST", body=b"{}"))).status == 204
-        assert [hint.subject for hint in made.inbox.taken] == [subject]
+    assert [hint.subject for hint in made.inbox.taken] == [subject]
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])

@@ -71,7 +71,7 @@ async def test_a_commit_goes_over_no_connection_that_the_catalog_may_be_closing(
         for _ in range(2):
             assert (await made.told(asked(COMMIT, method="POST"))).status == 200
             await anyio.sleep(pause)
-        assert seen.used == used
+    assert seen.used == used
 
 
 async def test_a_read_goes_over_one_that_was_idle_for_longer() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import anyio
+import anyio.lowlevel
 import pytest
 
 from sfn.body_memory import BodyMemory, Late, NoRoom, within
@@ -48,20 +47,23 @@ def test_a_body_that_finds_none_but_complete_ones_has_no_room() -> None:
 
 
 async def test_a_body_that_makes_room_is_not_waited_for_any_more() -> None:
-    memory = BodyMemory(10)
+    memory, ended = BodyMemory(10), list[str]()
 
     async def trickle() -> None:
-        with memory.body() as slow:
-            slow.add(5)
-            await within(60, anyio.sleep_forever(), slow)
+        try:
+            with memory.body() as slow:
+                slow.add(5)
+                await within(60, anyio.sleep_forever(), slow)
+        except NoRoom:
+            ended.append("no room")
 
-    trickling = asyncio.create_task(trickle())
-    await asyncio.sleep(0)
-    with memory.body() as fast:
-        fast.add(10)
-        with pytest.raises(NoRoom):
-            await trickling
-        assert memory.used == 10
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(trickle)
+        await anyio.lowlevel.checkpoint()
+        with memory.body() as fast:
+            fast.add(10)
+            assert memory.used == 10
+    assert ended == ["no room"]
 
 
 async def test_who_does_not_go_on_in_time_is_late() -> None:
@@ -73,7 +75,7 @@ async def test_who_does_not_go_on_in_time_is_late() -> None:
 
 async def test_what_ends_in_time_is_given() -> None:
     async def step() -> int:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return 7
 
     assert await within(60, step()) == 7

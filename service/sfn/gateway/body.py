@@ -15,8 +15,8 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 STALLED: Final = 60.0
-"""Seconds that a client may be behind `RATE`, with its body or with what it takes of its answer. Until then it keeps one
-of the few connections to the catalog from others."""
+"""Seconds that a client may be behind `RATE`, with its body or with what it takes of its answer. Until then it may keep
+one of the few connections to the catalog from others."""
 RATE: Final = 4096
 """Bytes a second that a client must move in the long run."""
 

@@ -30,8 +30,8 @@ _SMALLEST: Final = 200
 _NO_CONTENT: Final = frozenset({204, 304})
 _KEEP_ALIVE: Final = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _BEFORE_ITS_END: Final = 1.0
-"""Seconds before the time that `Keep-Alive` names at which a connection is not used any more: Node's and Undici's agents
-subtract as much, for the time that a request is on its way."""
+"""Seconds before the end that `Keep-Alive` names in which a connection is not used any more. Node's agents subtract as
+much, for the time that a request is on its way."""
 
 
 class Lost(Exception):

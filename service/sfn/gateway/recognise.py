@@ -70,18 +70,19 @@ _TABLE: Final = rf"{_NAMESPACE}/tables/(?P<table>[^/]+)"
 _END: Final = "/?"
 
 _POSTED: Final = tuple(
-    (kind, re.compile(_PREFIX + pattern + _END))
+    (kind, re.compile(pattern + _END))
     for kind, pattern in (
-        (Kind.COMMIT, _TABLE),
-        (Kind.CREATE, rf"{_NAMESPACE}/tables"),
-        (Kind.TRANSACTION, "transactions/commit"),
+        (Kind.COMMIT, _PREFIX + _TABLE),
+        (Kind.CREATE, rf"{_PREFIX}{_NAMESPACE}/tables"),
+        (Kind.TRANSACTION, rf"{_PREFIX}transactions/commit"),
         # Behind the commit: a table may be called `rename`.
-        (Kind.RENAME, "tables/rename"),
-        (Kind.REGISTER, rf"{_NAMESPACE}/register"),
-        (Kind.UNREGISTER, rf"{_TABLE}/unregister"),
-        (Kind.NOTIFICATION, rf"{_TABLE}/notifications"),
+        (Kind.RENAME, rf"{_PREFIX}tables/rename"),
+        (Kind.REGISTER, rf"{_PREFIX}{_NAMESPACE}/register"),
+        (Kind.UNREGISTER, rf"{_PREFIX}{_TABLE}/unregister"),
+        (Kind.NOTIFICATION, rf"{_PREFIX}{_TABLE}/notifications"),
+        (Kind.RESTORE, r"warehouse/(?P<prefix>[^/]+)/deleted-tabulars/undrop"),
     )
-) + ((Kind.RESTORE, re.compile(r"warehouse/(?P<prefix>[^/]+)/deleted-tabulars/undrop" + _END)),)
+)
 _DELETED: Final = tuple(
     (kind, re.compile(_PREFIX + pattern + _END))
     for kind, pattern in ((Kind.DROP, _TABLE), (Kind.NAMESPACE, _NAMESPACE))

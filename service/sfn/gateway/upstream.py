@@ -11,10 +11,10 @@ can tell then whether the request was received, so what may change something is 
   byte of an answer. RFC 9110 (section 9.2.2) allows that for idempotent methods, DELETE among them; but a drop that
   was made and is sent again is answered with 404.
 
-Others: Go's transport sends such a request again if nothing of it was written or its method is safe (or it has an
+Others: Go's transport sends a request again if nothing of it was written or its method is safe (or it has an
 `Idempotency-Key`, which a catalog may not know); nginx passes no POST on again (`proxy_next_upstream`), and has
-`keepalive_timeout` for its idle connections; Envoy tries again what a `reset-before-request` policy names; aiohttp sends
-everything but POST and PATCH again.
+`keepalive_timeout` for its idle connections; Envoy tries again what a policy such as `reset-before-request` names;
+aiohttp sends everything but POST and PATCH again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias

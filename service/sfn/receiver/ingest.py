@@ -57,7 +57,7 @@ class Ingest:
         memory: for the bodies of those who have not shown who they are; who shows a token needs none of it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that it is made of
         self,
         intake: Intake,
         senders: Senders,

@@ -192,7 +192,7 @@ class Bodies:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._refused = Counter(
             "sfn_bodies_refused_total",
-            "Bodies of clients that had not shown who they are which were given up (503): listener.body_memory was used.",
+            "Bodies of clients that had not shown who they are, given up (503) as listener.body_memory was used.",
             ("of",),
             registry=registry,
         )
