@@ -119,7 +119,7 @@ class _Wire(asyncio.Transport):
         sent: that is what.
     """
 
-    def __init__(self, answers: Callable[[_Wire], None] | None = None) -> None:
+    def __init__(self, answers: Callable[[_Wire], object] | None = None) -> None:
         super().__init__({"peername": ("192.0.2.7", 1), "sockname": ("192.0.2.8", 2)})
         self.sent, self._answers, self._closed = b"", answers, False
 

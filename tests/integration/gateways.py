@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from sfn.body_memory import BodyMemory
@@ -83,7 +83,7 @@ class Ended(Exception):
 class Line:
     """The catalog's end of a connection."""
 
-    stream: SocketStream
+    stream: ByteStream
     buffer: BufferedByteReceiveStream
 
     async def send(self, data: bytes) -> None:
@@ -171,7 +171,7 @@ class Catalog:
     def uri(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    async def carry(self, stream: SocketStream) -> None:
+    async def carry(self, stream: ByteStream) -> None:
         """One connection."""
         line = Line(stream, BufferedByteReceiveStream(stream))
         self.lines += 1

@@ -12,6 +12,7 @@ import pytest
 from anyio.streams.tls import TLSListener
 
 from sfn.body_memory import BodyMemory
+from sfn.errors import Transient
 from sfn.gateway import upstream
 from sfn.gateway.upstream import Outgoing, Terms, Upstream
 from tests.integration.gateways import OK, Catalog, Ended, Line, Message, asked, gate, saying, sized
@@ -234,17 +235,17 @@ async def test_a_catalog_is_asked_over_tls(tmp_path: Path) -> None:
     request = partial(Outgoing, "POST", b"/v1/x", [(b"x-user", b"\xe9")], b"body")
     async with TLSListener(listener, shown) as over, anyio.create_task_group() as tasks:
         tasks.start_soon(over.serve, behind.carry)
-        for trust, trusted in ((True, False), (authority.trust(), True)):
-            pool = Upstream("prod", Terms(f"https://localhost:{behind.port}", 5.0, 4), lambda trust=trust: trust)
-            if trusted:
-                for _ in range(2):
-                    answer = await pool.send(request())
-                    assert (answer.status, [part async for part in answer.parts()]) == (200, [b"{}"])
-                    answer.end()
-                assert behind.last.all(b"host") == [f"localhost:{behind.port}".encode()]
-                assert behind.lines == 1
-            else:
-                with pytest.raises(upstream.Transient, match="expected a connection"):
-                    await pool.send(request())
-            await pool.close()
+        terms = Terms(f"https://localhost:{behind.port}", 5.0, 4)
+        unknown = Upstream("prod", terms, lambda: True)
+        with pytest.raises(Transient, match="expected a connection"):
+            await unknown.send(request())
+        trusted = authority.trust()
+        pool = Upstream("prod", terms, lambda: trusted)
+        for _ in range(2):
+            answer = await pool.send(request())
+            assert (answer.status, [part async for part in answer.parts()]) == (200, [b"{}"])
+            answer.end()
+        assert behind.last.all(b"host") == [f"localhost:{behind.port}".encode()]
+        assert behind.lines == 1
+        await pool.close()
         tasks.cancel_scope.cancel()

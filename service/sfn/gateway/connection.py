@@ -249,6 +249,11 @@ class Connection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def _pause(self) -> None:
+        if self._size > AHEAD and not (self._paused or self._is_over) and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
     def _resume(self) -> None:
         if self._paused and self._transport is not None and not self._transport.is_closing():
             self._paused = False
@@ -282,9 +287,7 @@ class Connection(asyncio.Protocol):
         else:
             if self._head is None and self._head_size > HEAD_LIMIT:
                 self._spoil("a header that is too long")
-        if self._size > AHEAD and not self._paused and not self._is_over and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
+        self._pause()
         self._wake()
 
     @override

@@ -14,6 +14,7 @@ from sfn.words import TableName
 DEFAULT_SEPARATOR = "%1F"
 """Between namespace levels where the catalog names no other (REST specification, `namespace` parameter)."""
 
+_EXPECTED = "a name that can be asked for over REST"
 _SUB_DELIMITERS = "!$&'()*+,;=:@"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -76,9 +77,13 @@ class Paths:
         for level in namespace:
             # With `.` as the separator `a.b` and `a`, `b` are one path: the answer might be another table's.
             if self._plain and self._plain in level:
-                found = f"namespace level {level!r}, which holds the catalog's own {self._plain!r}"
-                instead = tuple(self._plain.join(namespace).split(self._plain))
-                raise NamedOtherwise(**_said(catalog, found), instead=instead)
+                raise NamedOtherwise(
+                    f"catalog {catalog}",
+                    expected=_EXPECTED,
+                    found=f"namespace level {level!r}, which holds the catalog's own {self._plain!r}",
+                    remedy=_remedy(catalog),
+                    instead=tuple(self._plain.join(namespace).split(self._plain)),
+                )
         return self._separator.join(self._segment(catalog, level) for level in namespace)
 
     @staticmethod
@@ -92,13 +97,9 @@ class Paths:
 
 
 def _unspeakable(catalog: str, found: str) -> Permanent:
-    return Permanent(**_said(catalog, found), scope=Scope.TABLE)
+    remedy = _remedy(catalog)
+    return Permanent(f"catalog {catalog}", scope=Scope.TABLE, expected=_EXPECTED, found=found, remedy=remedy)
 
 
-def _said(catalog: str, found: str) -> dict[str, str]:
-    return {
-        "where": f"catalog {catalog}",
-        "expected": "a name that can be asked for over REST",
-        "found": found,
-        "remedy": f"exclude it (catalogs.{catalog}.exclude) or rename it",
-    }
+def _remedy(catalog: str) -> str:
+    return f"exclude it (catalogs.{catalog}.exclude) or rename it"
