@@ -26,6 +26,7 @@ from sfn.gateway.app import alone, before
 from sfn.gateway.body import Receive
 from sfn.gateway.client import Scope, Send
 from sfn.gateway.commits import Commits, Noting, OnInboxFailure
+from sfn.gateway.connection import Connection as CatalogConnection
 from sfn.gateway.debts import Debts
 from sfn.gateway.proxy import Proxy, Terms
 from sfn.gateway.reach import Reach
@@ -183,7 +184,7 @@ class _Loop(asyncio.SelectorEventLoop):
         return wire, protocol
 
 
-def _answered(protocol: upstream.Connection) -> None:
+def _answered(protocol: CatalogConnection) -> None:
     if not protocol.is_closed and not protocol.is_reusable:
         protocol.data_received(_ANSWER)
 
