@@ -267,3 +267,10 @@ async def test_many_that_fail_at_once_ask_for_the_configuration_together(server:
                 group.start_soon(trouble_of, catalog)
     assert server.configured == 1
     assert re.search("no whole answer in time", (await trouble_of(catalog)).found)
+
+
+async def test_an_encoding_that_no_gateway_could_read_either_is_named(server: Server, opened: Open) -> None:
+    server.config = reply({"defaults": {}, "overrides": {}}, content_encoding="br")
+    with pytest.raises(Transient, match="an answer in an encoding that nobody asked for") as caught:
+        await opened(server).load(ORDERS, None)
+    assert "led past the gateway" in caught.value.remedy

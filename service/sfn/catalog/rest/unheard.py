@@ -51,7 +51,6 @@ _ENCODED = _Meaning(
     "an answer in an encoding that nobody asked for, and that is not known here",
     "have the catalog, or what stands before it, not compress: a gateway can't read its configuration either, and "
     "clients that it names its own address to are led past the gateway",
-    Scope.CATALOG,
 )
 _OTHER = _Meaning("a connection that broke", "see what cuts connections between here and the catalog")
 
@@ -65,7 +64,7 @@ def unheard(where: str, error: Exception, seconds: float) -> Refusal:
         seconds: how long the request might take.
     """
     meaning = next((meaning for kind, meaning in _MEANINGS if isinstance(error, kind)), _OTHER)
-    if isinstance(error.__cause__, ContentEncodingError):
+    if isinstance(error, aiohttp.ClientResponseError) and _is_encoded(error):
         meaning = _ENCODED
     name = type(error).__name__
     # The numbers of TLS errors are OpenSSL's and mean something else among the system's.
@@ -79,3 +78,12 @@ def unheard(where: str, error: Exception, seconds: float) -> Refusal:
         permanent=meaning.permanent,
         reach=meaning.reach,
     )
+
+
+def _is_encoded(error: BaseException | None) -> bool:
+    """Whether an encoding is at the root of it, whatever the transport put around that."""
+    while error is not None:
+        if isinstance(error, ContentEncodingError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
