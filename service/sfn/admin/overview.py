@@ -51,7 +51,9 @@ class Sweep(Answer):
     known: int = Field(description="known before: about as many as there are to look at")
     differed: Sequence[Differing] = Field(description="the first 1,000")
     differed_total: int
-    withheld: Sequence[str] = Field(description="namespaces that the catalog does not let us see")
+    withheld: Sequence[str] = Field(description="namespaces that could not be listed: nothing in them counts as gone")
+    withheld_reason: str | None = Field(description="why the first of them could not be listed")
+    listing_failed: Sequence[str] = Field(description="those of them whose listing failed, instead of being refused")
     failed: Sequence[str] = Field(description="the first 1,000 tables that could not be looked at")
     error: str | None
 
@@ -67,6 +69,8 @@ class Sweep(Answer):
             differed=[Differing(table=table.identifier, kind=how.value) for table, how in report.differed],
             differed_total=report.differed_count,
             withheld=report.withheld,
+            withheld_reason=report.withheld_reason,
+            listing_failed=report.listing_failed,
             failed=[table.identifier for table in report.failed],
             error=report.error,
         )

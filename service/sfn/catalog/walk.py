@@ -1,18 +1,94 @@
-"""The walk over all namespaces of a catalog, by its listings."""
+"""The walk over all namespaces of a catalog, by its listings.
+
+A namespace that cannot be listed is withheld, and the walk goes on: one bad namespace must not hide those behind it.
+`Health` tells such a namespace from a catalog that is down.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
-from typing import TypeAlias
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+import anyio
 
 from sfn.catalog import Skip, Withheld
-from sfn.errors import Permanent, Scope
+from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import TableName
+
+T = TypeVar("T")
 
 Levels: TypeAlias = tuple[str, ...]
 """A namespace: its levels, outermost first; none for what all others lie in."""
+
+IN_A_ROW: Final = 8
+"""Namespaces that fail one after the other before a namespace that answered is asked once more."""
+SLOW: Final = 5.0
+"""Seconds: a listing that takes longer to fail counts as several that fail."""
+SLOW_COUNTS: Final = 4
+SLOW_ALTOGETHER: Final = 180.0
+"""Seconds that slow failures of one walk may take. After that the walk waits no longer than `TIGHT` for each page."""
+TIGHT: Final = 10.0
+
+
+class Health:
+    """Tells a namespace that cannot be listed from a catalog that is down.
+
+    Args:
+        probe: lists the tables of a namespace, or the outermost namespaces; only its first entry is taken.
+    """
+
+    def __init__(self, probe: Callable[[Levels], AsyncGenerator[object]]) -> None:
+        self._probe = probe
+        self._good: Levels | None = None
+        self._in_a_row = 0
+        self._slow = 0.0
+        self._failure: Trouble | None = None
+
+    @property
+    def outage(self) -> Trouble | None:
+        """The last failure, where no namespace could be listed at all."""
+        return self._failure if self._good is None else None
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds to wait for a page; None for as long as the adapter waits."""
+        return TIGHT if self._slow >= SLOW_ALTOGETHER else None
+
+    def answered(self, namespace: Levels) -> None:
+        """The tables of a namespace were listed."""
+        self._good, self._in_a_row = namespace, 0
+
+    async def is_down(self, trouble: Trouble, seconds: float = 0.0) -> bool:
+        """Return whether a failed listing of a namespace means that the catalog as a whole is down.
+
+        Args:
+            trouble: raised by the listing.
+            seconds: how long the listing took to fail.
+        """
+        is_far = trouble.scope is not Scope.TABLE
+        if isinstance(trouble, Permanent) and not is_far:
+            return False
+        is_slow = seconds >= SLOW
+        self._failure = trouble
+        self._slow += seconds if is_slow else 0.0
+        self._in_a_row += SLOW_COUNTS if is_slow else 1
+        is_many = self._in_a_row >= IN_A_ROW
+        if not is_many and not is_far:
+            return False
+        if is_many and self._good is None:
+            return True
+        try:
+            async with aclosing(self._probe(self._good or ())) as found:
+                with anyio.fail_after(TIGHT):
+                    await anext(found, None)
+        except (Trouble, TimeoutError):
+            return True
+        if self._good is not None:
+            self._in_a_row = 0
+        return False
 
 
 async def walk(
@@ -21,7 +97,7 @@ async def walk(
     namespaces: Callable[[Levels], AsyncGenerator[Levels]],
     skip: Skip | None = None,
 ) -> AsyncGenerator[TableName | Withheld]:
-    """Every table of every namespace, and each namespace that we may not look into or whose name is refused.
+    """Yield every table of every namespace, and each namespace that could not be listed, or not whole.
 
     A namespace is entered once, so catalogs that ignore the parent or list all levels at once are walked too.
 
@@ -32,34 +108,87 @@ async def walk(
         skip: as the port has it.
 
     Raises:
-        Transient: it may pass, whosever trouble it is.
-        Permanent: scope catalog.
+        Trouble: the catalog is down; or the outermost namespaces could not be listed whole, once all were walked that
+            were listed; or no namespace could be listed.
     """
+    health = Health(lambda namespace: tables(namespace) if namespace else namespaces(()))
     seen: set[Levels] = {()}
     waiting = deque[Levels]([()])
+    outermost: Trouble | None = None
     while waiting:
         namespace = waiting.popleft()
-        refusals: list[Permanent] = []
+        where = f"catalog {catalog}: listing of {'.'.join(namespace) or 'all namespaces'}"
+        failures: list[_Failure] = []
         if namespace:
-            with _withholding(refusals):
-                async with aclosing(tables(namespace)) as found:
-                    async for levels, name in found:
-                        yield TableName(catalog, levels, name)
-        with _withholding(refusals):
-            async with aclosing(namespaces(namespace)) as children:
-                async for child in children:
-                    if child not in seen and not (skip is not None and skip(child)):
-                        seen.add(child)
-                        waiting.append(child)
-        if refusals:
-            yield Withheld(namespace, str(refusals[0]))
+            async with aclosing(_each(tables(namespace), where, health.patience, failures)) as found:
+                async for levels, name in found:
+                    yield TableName(catalog, levels, name)
+            if not failures:
+                health.answered(namespace)
+        # What hung, or is the whole catalog's, would do so again.
+        if not any(failure.seconds >= SLOW or failure.trouble.scope is not Scope.TABLE for failure in failures):
+            async with aclosing(_each(namespaces(namespace), where, health.patience, failures)) as children:
+                found_below = [child async for child in children if skip is None or not skip(child)]
+            waiting.extend(child for child in dict.fromkeys(found_below) if child not in seen)
+            seen.update(found_below)
+        if failures and not namespace and failures[0].trouble.scope is Scope.TABLE:
+            outermost = failures[0].trouble
+        elif failures:
+            yield await _withheld(namespace, failures[0], health)
+    if (failed := outermost or health.outage) is not None:
+        raise failed
 
 
-@contextmanager
-def _withholding(refusals: list[Permanent]) -> Iterator[None]:
+async def _withheld(namespace: Levels, failure: _Failure, health: Health) -> Withheld:
+    """Return what a failure says of a namespace; raise the failure where the catalog is down."""
+    trouble = failure.trouble
+    if not namespace or await health.is_down(trouble, failure.seconds):
+        raise trouble
+    is_refused = isinstance(trouble, Permanent) and trouble.scope is Scope.TABLE
+    return Withheld(namespace, str(trouble), is_failure=not is_refused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A listing that failed.
+
+    Attributes:
+        trouble: raised by the listing.
+        seconds: how long it took to fail; what came before is not counted.
+    """
+
+    trouble: Trouble
+    seconds: float
+
+
+async def _each(
+    found: AsyncGenerator[T], where: str, patience: float | None, failures: list[_Failure]
+) -> AsyncGenerator[T]:
+    """Yield the entries of a listing until it ends or fails; a failure is noted."""
+    async with aclosing(found):
+        while True:
+            began = anyio.current_time()
+            try:
+                one = await _next(found, where, patience)
+            except StopAsyncIteration:
+                return
+            except Trouble as trouble:
+                failures.append(_Failure(trouble, anyio.current_time() - began))
+                return
+            yield one
+
+
+async def _next(found: AsyncGenerator[T], where: str, patience: float | None) -> T:
+    if patience is None:
+        return await anext(found)
     try:
-        yield
-    except Permanent as trouble:
-        if trouble.scope is not Scope.TABLE:
-            raise
-        refusals.append(trouble)
+        with anyio.fail_after(patience):
+            return await anext(found)
+    except TimeoutError:
+        raise Transient(
+            where,
+            scope=Scope.TABLE,
+            expected=f"an answer within {patience:g} s, as other namespaces took long and failed",
+            found="none",
+            remedy="see why the catalog does not list it, or exclude it",
+        ) from None

@@ -52,6 +52,8 @@ class Sweep(Struct, frozen=True):
     withheld: list[str]
     failed: list[str]
     error: str | None
+    withheld_reason: str | None = None
+    listing_failed: list[str] = []
 
     @property
     def running(self) -> bool:

@@ -148,8 +148,12 @@ def _retired(catalog: Catalog, *, away: bool) -> str:
 def _of_sweep(name: str, sweep: Sweep) -> Iterator[Attention]:
     if sweep.state == "failed":
         yield Attention(f"{name}: the last sweep failed: {safe(sweep.error or 'no reason told')}", "sfn check")
-    if sweep.withheld:
-        yield Attention(f"{name}: may not list {_some(sweep.withheld, 'namespace')}", "sfn check")
+    if sweep.listing_failed:
+        what = f"{name}: could not list {_some(sweep.listing_failed, 'namespace')}"
+        why = f": {safe(sweep.withheld_reason)}" if sweep.withheld_reason else ""
+        yield Attention(f"{what}; nothing in them counts as dropped{why}", "sfn check")
+    if refused := [one for one in sweep.withheld if one not in sweep.listing_failed]:
+        yield Attention(f"{name}: may not list {_some(refused, 'namespace')}", "sfn check")
     if sweep.failed:
         yield Attention(f"{name}: could not look at {_some(sweep.failed, 'table')}", "sfn check")
 

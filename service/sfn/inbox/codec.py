@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import compress
+from json import dumps, loads
 from operator import is_not
 from typing import Any
 
 import msgspec
 from msgspec.structs import astuple
 
-from sfn.inbox.row import Row, State
+from sfn.inbox.row import LastSweep, Row, State
 from sfn.inbox.standing import Said
 from sfn.words import CatalogName, Known, Memo, Reason, Step, Story, Subject, TableName, Wish
+
+MOST_WITHHELD = 1_000
+"""Namespaces of one sweep that are noted; each claim compares its table with them."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -47,6 +51,17 @@ def micros(at: datetime) -> int:
 def micros_or_none(at: datetime | None) -> int | None:
     """Unix microseconds of a moment that may be missing."""
     return (at - _EPOCH) // _MICROSECOND if at is not None else None
+
+
+def sweep_of(began: int, withheld: str | None) -> LastSweep:
+    """The sweep that a catalog's columns tell of."""
+    return LastSweep(moment(began), frozenset(loads(withheld)) if withheld is not None else frozenset())
+
+
+def withheld_text(namespaces: frozenset[str]) -> str | None:
+    """What a column holds of the namespaces that a sweep could not list; None for none, and the whole for too many."""
+    few = namespaces if len(namespaces) <= MOST_WITHHELD else {""}
+    return dumps(sorted(few)) if few else None
 
 
 def moment(at: int) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -12,7 +13,25 @@ from sfn.inbox.intents import Opened
 from sfn.inbox.standing import LastEvent, Said, Standing
 from sfn.pointer.location import store_of
 from sfn.pointer.site import location_of
-from sfn.words import Claim, Lane, Memo, Reason, Story, Subject, TableName, Urgency, Wish
+from sfn.words import Claim, Lane, Memo, Reason, Story, Subject, TableName, Urgency, Wish, lies_below
+
+
+@dataclass(frozen=True, slots=True)
+class LastSweep:
+    """The last complete sweep of a catalog.
+
+    Attributes:
+        began: when it began.
+        withheld: namespaces that it could not list, dotted.
+    """
+
+    began: datetime
+    withheld: frozenset[str] = frozenset()
+
+    def of(self, subject: Subject) -> datetime | None:
+        """Return when a subject was swept, None where its namespace could not be listed."""
+        is_withheld = isinstance(subject, TableName) and lies_below(subject, self.withheld)
+        return None if is_withheld else self.began
 
 
 class State(StrEnum):
@@ -97,7 +116,7 @@ def lane_of(row: Row, stores: Collection[str] = ()) -> Lane:
     return Lane(row.subject.catalog, store_of(live, stores) if live else "", urgency)
 
 
-def claim_of(row: Row, lane: Lane, swept_at: datetime | None) -> Claim:
+def claim_of(row: Row, lane: Lane, sweep: LastSweep | None) -> Claim:
     """What the worker gets to see of a leased row."""
     return Claim(
         subject=row.subject,
@@ -110,7 +129,7 @@ def claim_of(row: Row, lane: Lane, swept_at: datetime | None) -> Claim:
         locations=row.locations,
         story=row.story,
         memo=row.memo,
-        swept_at=swept_at,
+        swept_at=sweep.of(row.subject) if sweep is not None else None,
     )
 
 

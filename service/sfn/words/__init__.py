@@ -22,7 +22,7 @@ from sfn.words.outcome import (
     Swept,
 )
 from sfn.words.roster import Known
-from sfn.words.table import CatalogName, Subject, Table, TableName
+from sfn.words.table import CatalogName, Subject, Table, TableName, lies_below
 from sfn.words.told import Birth, Telling, Told, ToldTable
 
 __all__ = [
@@ -72,4 +72,5 @@ __all__ = [
     "Unwritten",
     "Urgency",
     "Wish",
+    "lies_below",
 ]

@@ -210,7 +210,7 @@ class Claim:
         locations: every place where files of this name may lie, each as the text of a `sfn.pointer.site.Site`.
         story: what is durably known.
         memo: what is remembered.
-        swept_at: when the last complete sweep of the catalog began.
+        swept_at: when the last complete sweep of the catalog began; None where it could not list the table's namespace.
     """
 
     subject: Subject

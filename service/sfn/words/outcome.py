@@ -134,6 +134,7 @@ class Swept:
         calm: it found no more absences than the brake allows.
         tables: how many were looked at.
         differing: how many differ from what was published or are gone; those that the brake holds as well.
+        withheld: namespaces that could not be listed, dotted: for their tables, and those below, there was no sweep.
     """
 
     due_at: datetime
@@ -141,6 +142,7 @@ class Swept:
     calm: bool
     tables: int = 0
     differing: int = 0
+    withheld: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -32,6 +32,18 @@ class TableName:
     @override
     def __str__(self) -> str:
         return f"{self.catalog}:{self.identifier}"
+
+
+def lies_below(table: TableName, namespaces: Collection[str]) -> bool:
+    """Return whether a table lies in one of these namespaces, or below one.
+
+    Args:
+        table: its identifier.
+        namespaces: with dots between their levels, as some catalogs list a nested namespace as one level with dots;
+            empty for the whole catalog.
+    """
+    levels = table.identifier.split(".")
+    return any(".".join(levels[:depth]) in namespaces for depth in range(len(levels)))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from sfn.catalog import Withheld
 from sfn.words import TableName
 
 NAMED: Final = 1_000
@@ -46,7 +47,9 @@ class SweepReport:
         tables: how many were looked at.
         differed: the first of those that differed, each with how.
         differed_count: how many did.
-        withheld: namespaces, dotted, that the catalog lists to somebody else.
+        withheld: namespaces, dotted, that could not be listed: their tables, and those below, count as present.
+        withheld_reason: why the first of them could not be listed; rather of those whose listing failed.
+        listing_failed: those of them whose listing failed; the others may not be listed by us.
         failed: the first of those tables that could not be looked at.
         failed_count: how many could not.
         error: why it failed.
@@ -60,6 +63,8 @@ class SweepReport:
     differed: list[tuple[TableName, Difference]] = field(default_factory=list)
     differed_count: int = 0
     withheld: list[str] = field(default_factory=list)
+    withheld_reason: str | None = None
+    listing_failed: list[str] = field(default_factory=list)
     failed: list[TableName] = field(default_factory=list)
     failed_count: int = 0
     error: str | None = None
@@ -69,6 +74,15 @@ class SweepReport:
         self.differed_count += 1
         if len(self.differed) < NAMED:
             self.differed.append((table, how))
+
+    def withholds(self, found: Withheld) -> None:
+        """A namespace could not be listed."""
+        name = ".".join(found.namespace)
+        if self.withheld_reason is None or (found.is_failure and not self.listing_failed):
+            self.withheld_reason = found.said
+        if name not in self.withheld:
+            self.withheld.append(name)
+            self.listing_failed += [name] if found.is_failure else []
 
     def fails(self, table: TableName) -> None:
         """A table could not be looked at."""

@@ -14,7 +14,7 @@ from sfn.clock import Clock
 from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster
 from sfn.publish.policy import OnDrop, Policy
-from sfn.words import CatalogName, Hint, Known, Loaded, Missing, Swept, TableName
+from sfn.words import CatalogName, Hint, Known, Loaded, Missing, Swept, TableName, lies_below
 from sfn.work.report import Difference, SweepReport
 
 WIDTH = 16
@@ -87,7 +87,8 @@ class Sweep:
         pause = self._policy.sweep_every * (0.9 + jitter / 5)
         # One that takes longer than its interval leaves the catalog in peace for a while too.
         due_at = max(began + pause, self._ports.clock.now() + pause / 10)
-        return Swept(due_at, began, calm, tables=self.report.tables, differing=self.report.differed_count)
+        found = self.report
+        return Swept(due_at, began, calm, found.tables, found.differed_count, frozenset(self._withheld))
 
     async def _look_at_all(self, known: Mapping[TableName, Known]) -> None:
         send, receive = anyio.create_memory_object_stream[TableName](WIDTH)
@@ -109,7 +110,7 @@ class Sweep:
         async for found in self._ports.catalog.tables(self._policy.interest.leaves_out):
             if isinstance(found, Withheld):
                 self._withheld[".".join(found.namespace)] = found.said
-                self.report.withheld = list(self._withheld)
+                self.report.withholds(found)
             elif self._policy.interest.covers(found):
                 yield found
 
@@ -167,7 +168,9 @@ class Sweep:
                 absent.append(table)
         self._tell_renames(known, gone)
         limit = await self._ports.brake.limit(self.subject.catalog)
-        calm = len(absent) <= limit
+        # What is held where nothing could be listed may still be gone.
+        unknown = sum(row.is_held and self._is_withheld(table) for table, row in known.items())
+        calm = len(absent) + unknown <= limit
         told = [table for table in (*absent, *excluded) if not known[table].is_stuck]
         held = {table for table in absent if not calm or known[table].is_held}
         left_alone = set(excluded)
@@ -202,11 +205,7 @@ class Sweep:
 
     def _is_withheld(self, table: TableName) -> bool:
         """Whether nobody can tell that a table is gone that was not listed."""
-        if table in self._listed:
-            return False
-        # By dotted names: some catalogs list a nested namespace as one level with dots.
-        levels = table.identifier.split(".")
-        return any(".".join(levels[:depth]) in self._withheld for depth in range(len(levels)))
+        return table not in self._listed and lies_below(table, self._withheld)
 
     def _tell_withheld(self) -> None:
         if self._withheld:

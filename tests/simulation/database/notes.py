@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sfn.inbox.postgres.unit import Entry
+from sfn.inbox.row import LastSweep
 from sfn.inbox.standing import LastEvent
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session
@@ -103,12 +104,12 @@ class TwinCatalogs:
 
         await self._connection.run("forget_steps", forget_steps)
 
-    async def swept_at(self, catalogs: Collection[str]) -> dict[str, datetime]:
+    async def swept_at(self, catalogs: Collection[str]) -> dict[str, LastSweep]:
         noted = await self._noted()
-        return {name: at for name in catalogs if name in noted and (at := noted[name].swept_at) is not None}
+        return {name: sweep for name in catalogs if name in noted and (sweep := noted[name].sweep) is not None}
 
-    async def note_sweep(self, catalog: str, began: datetime) -> None:
-        await self._note(catalog, swept_at=began)
+    async def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
+        await self._note(catalog, sweep=sweep)
 
     async def retire(self, catalog: str, *, retired: bool) -> None:
         await self._note(catalog, retired=retired)

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from sfn.inbox.intents import Key, OpenIntent
 from sfn.inbox.letters import Audited, DeadLetter
 from sfn.inbox.postgres.unit import Entry
-from sfn.inbox.row import Row
+from sfn.inbox.row import LastSweep, Row
 from sfn.words import Lane, Memo, Subject, Undecodable
 
 K = TypeVar("K", bound=Hashable)
@@ -36,7 +36,7 @@ class Stored(NamedTuple):
 class Noted:
     """What is noted of a catalog."""
 
-    swept_at: datetime | None = None
+    sweep: LastSweep | None = None
     tripped: bool = False
     retired: bool = False
     catalog_id: str | None = None

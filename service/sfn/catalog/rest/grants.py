@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Final
 
 from sfn.catalog.refusal import Refused
-from sfn.catalog.rest.asking import Asking
+from sfn.catalog.rest.asking import Asking, Optional
 from sfn.catalog.rest.kept import Kept, Lasting
 from sfn.catalog.rest.refusals import Reply, is_no_table, of_status, sent
 from sfn.catalog.rest.vended import cut_grants, read_grants, secrets_in
@@ -39,10 +39,15 @@ class _NoTable(Refused):
 
 
 class Grants:
-    """The grants of one catalog's tables."""
+    """The grants of one catalog's tables.
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    Args:
+        asking: asks the catalog.
+        refs: whether the catalog takes `snapshots=refs`.
+    """
+
+    def __init__(self, asking: Asking, refs: Optional) -> None:
+        self._asking, self._refs = asking, refs
         self._by_load = False
         self._tables: dict[TableName, Kept[tuple[Grant, ...]]] = {}
 
@@ -84,12 +89,15 @@ class Grants:
             if reply.status != HTTPStatus.OK and (lists or is_no_table(reply) or reply.status not in _NO_ENDPOINT):
                 raise _refused(reply)
             self._by_load = True
-        reply = await self._asking.get(
-            lambda paths: f"{paths.table(table)}?snapshots=refs", headers=_DELEGATION, cut=cut_grants
+        reply = await self._refs.asked(
+            lambda: self._delegated(table, "?snapshots=refs"), lambda: self._delegated(table, "")
         )
         if reply.status != HTTPStatus.OK:
             raise _refused(reply)
         return await self._read(reply)
+
+    async def _delegated(self, table: TableName, query: str) -> Reply:
+        return await self._asking.get(lambda paths: f"{paths.table(table)}{query}", headers=_DELEGATION, cut=cut_grants)
 
     async def _read(self, reply: Reply) -> Lasting[tuple[Grant, ...]]:
         grants = await self._asking.parsed(reply, read_grants, _EXPECTED)

@@ -14,7 +14,7 @@ from sfn.inbox.bell import Bell, stirs
 from sfn.inbox.letters import Letter, Status, poisoned, supersedes
 from sfn.inbox.memory.intents import MemoryIntents
 from sfn.inbox.memory.letters import MemoryLetters
-from sfn.inbox.row import Row, State, claim_of, has_news, is_held_by, lane_of
+from sfn.inbox.row import LastSweep, Row, State, claim_of, has_news, is_held_by, lane_of
 from sfn.inbox.tellings import taken, told_of
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import asked, claimed, expired, is_poison, renewed, settled
@@ -54,7 +54,7 @@ class MemoryWorklist:
         self._rows: dict[Subject, Row] = {}
         self._lanes: set[Lane] = set()
         self._events: set[tuple[str, str]] = set()
-        self._swept: dict[str, datetime] = {}
+        self._swept: dict[str, LastSweep] = {}
         self._permits: dict[tuple[Subject, Step], datetime] = {}
         self._tripped: set[str] = set()
         self._last = 0
@@ -255,7 +255,7 @@ class MemoryWorklist:
         elif supersedes(outcome):
             self._letters.close(claim.subject, Status.SUPERSEDED, now)
         if isinstance(outcome, Swept):
-            self._swept[catalog] = outcome.began
+            self._swept[catalog] = LastSweep(outcome.began, outcome.withheld)
             if outcome.calm:
                 self._tripped.discard(catalog)
         if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:

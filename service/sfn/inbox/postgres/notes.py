@@ -10,6 +10,7 @@ from typing import Protocol
 from sfn.inbox.book import Change
 from sfn.inbox.intents import Opened, OpenIntent, Span
 from sfn.inbox.letters import Audited, DeadLetter, Letter, Order, Status, Wanted
+from sfn.inbox.row import LastSweep
 from sfn.words import Subject, Undecodable
 
 
@@ -134,11 +135,11 @@ class Catalogs(Protocol):
         """Forget the steps that got leave by a moment; all of them for None."""
         ...
 
-    async def swept_at(self, catalogs: Collection[str]) -> dict[str, datetime]:
-        """When the last complete sweep began, by catalog."""
+    async def swept_at(self, catalogs: Collection[str]) -> dict[str, LastSweep]:
+        """The last complete sweep, by catalog."""
         ...
 
-    async def note_sweep(self, catalog: str, began: datetime) -> None:
+    async def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
         """A sweep is complete."""
         ...
 

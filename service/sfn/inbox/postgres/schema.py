@@ -102,7 +102,10 @@ _INTENTS: Final = f"""
     CREATE INDEX intent_unseen ON sfn.intent(peer) WHERE unseen;
 """
 
-MIGRATIONS: Final = (Migration(_FIRST, oldest=1), Migration(_INTENTS, oldest=1))
+# By a version without it a sweep counts for the namespaces as well that it could not list.
+_WITHHELD: Final = "ALTER TABLE sfn.catalog ADD COLUMN withheld text"
+
+MIGRATIONS: Final = (Migration(_FIRST, oldest=1), Migration(_INTENTS, oldest=1), Migration(_WITHHELD, oldest=1))
 _MIGRATING: Final = number_of("migrating")
 
 

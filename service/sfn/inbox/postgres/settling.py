@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sfn.inbox.letters import Letter, Status, supersedes
 from sfn.inbox.postgres.sheet import Sheet
 from sfn.inbox.postgres.unit import Place, Unit
-from sfn.inbox.row import Row, is_held_by
+from sfn.inbox.row import LastSweep, Row, is_held_by
 from sfn.inbox.standing import Said
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import asked, settled
@@ -137,6 +137,6 @@ async def _write(unit: Unit, beside: _Beside) -> None:
     if beside.superseded:
         await unit.letters.close(beside.superseded, Status.SUPERSEDED)
     for catalog, swept in beside.swept:
-        await unit.catalogs.note_sweep(catalog, swept.began)
+        await unit.catalogs.note_sweep(catalog, LastSweep(swept.began, swept.withheld))
         if swept.calm:
             await unit.catalogs.trip(catalog, tripped=False)

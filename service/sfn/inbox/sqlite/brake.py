@@ -6,8 +6,9 @@ import sqlite3
 from collections.abc import Callable
 from datetime import datetime
 
-from sfn.inbox.codec import micros, moment, step_text
+from sfn.inbox.codec import micros, step_text, sweep_of, withheld_text
 from sfn.inbox.figures import BrakeState
+from sfn.inbox.row import LastSweep
 from sfn.inbox.terms import Terms
 from sfn.words import Step, Subject
 
@@ -44,17 +45,17 @@ class BrakeTable:
         """Start the hour anew."""
         self._db.execute("DELETE FROM permit WHERE catalog = ?", (catalog,))
 
-    def swept_at(self, catalog: str) -> datetime | None:
-        """When the last complete sweep began."""
-        found = self._db.execute("SELECT swept_at FROM catalog WHERE name = ?", (catalog,)).fetchone()
-        return moment(found[0]) if found is not None and found[0] is not None else None
+    def swept_at(self, catalog: str) -> LastSweep | None:
+        """The last complete sweep."""
+        found = self._db.execute("SELECT swept_at, withheld FROM catalog WHERE name = ?", (catalog,)).fetchone()
+        return sweep_of(*found) if found is not None and found[0] is not None else None
 
-    def note_sweep(self, catalog: str, began: datetime) -> None:
+    def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
         """A sweep is complete."""
         self._db.execute(
-            "INSERT INTO catalog(name, swept_at) VALUES(?, ?) "
-            "ON CONFLICT(name) DO UPDATE SET swept_at = excluded.swept_at",
-            (catalog, micros(began)),
+            "INSERT INTO catalog(name, swept_at, withheld) VALUES(?, ?, ?) "
+            "ON CONFLICT(name) DO UPDATE SET swept_at = excluded.swept_at, withheld = excluded.withheld",
+            (catalog, micros(sweep.began), withheld_text(sweep.withheld)),
         )
 
     def state(self, catalog: str, live: int, now: datetime, *, tripped: bool) -> BrakeState:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sfn.inbox import Claimed
 from sfn.inbox.codec import key_of
 from sfn.inbox.letters import Letter, Status, poisoned, supersedes
-from sfn.inbox.row import Row, claim_of, is_held_by
+from sfn.inbox.row import LastSweep, Row, claim_of, is_held_by
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.dead import DeadLetters
 from sfn.inbox.sqlite.desk import Desk
@@ -266,7 +266,7 @@ class Ledger:
         elif supersedes(outcome):
             self._dead.close(key, Status.SUPERSEDED, now)
         if isinstance(outcome, Swept):
-            self.brake.note_sweep(catalog, outcome.began)
+            self.brake.note_sweep(catalog, LastSweep(outcome.began, outcome.withheld))
             if outcome.calm:
                 self.brake.reset(catalog)
         if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:

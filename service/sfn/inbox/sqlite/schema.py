@@ -6,7 +6,7 @@ import sqlite3
 
 from sfn.errors import Broken
 
-VERSION = 6
+VERSION = 7
 
 MIGRATIONS = (
     """
@@ -87,6 +87,7 @@ MIGRATIONS = (
     CREATE INDEX intent_left ON intent(key) WHERE left_open;
     CREATE INDEX intent_unseen ON intent(peer) WHERE unseen;
     """,
+    "ALTER TABLE catalog ADD COLUMN withheld TEXT;",
 )
 
 

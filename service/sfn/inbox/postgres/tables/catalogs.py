@@ -6,8 +6,9 @@ from collections.abc import Collection
 from datetime import datetime
 from hashlib import sha256
 
-from sfn.inbox.codec import micros, moment
+from sfn.inbox.codec import micros, sweep_of, withheld_text
 from sfn.inbox.postgres.tables.values import Sql
+from sfn.inbox.row import LastSweep
 
 
 class CatalogTable:
@@ -48,14 +49,16 @@ class CatalogTable:
         last = 2**63 - 1 if until is None else micros(until)
         await self._sql.execute("DELETE FROM sfn.permit WHERE catalog = $1 AND at <= $2", catalog, last)
 
-    async def swept_at(self, catalogs: Collection[str]) -> dict[str, datetime]:
+    async def swept_at(self, catalogs: Collection[str]) -> dict[str, LastSweep]:
         found = await self._sql.fetch(
-            "SELECT name, swept_at FROM sfn.catalog WHERE name = ANY($1) AND swept_at IS NOT NULL", list(catalogs)
+            "SELECT name, swept_at, withheld FROM sfn.catalog WHERE name = ANY($1) AND swept_at IS NOT NULL",
+            list(catalogs),
         )
-        return {name: moment(at) for name, at in found}
+        return {name: sweep_of(began, withheld) for name, began, withheld in found}
 
-    async def note_sweep(self, catalog: str, began: datetime) -> None:
-        await self._note("swept_at", catalog, micros(began))
+    async def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
+        await self._note("swept_at", catalog, micros(sweep.began))
+        await self._note("withheld", catalog, withheld_text(sweep.withheld))
 
     async def retire(self, catalog: str, *, retired: bool) -> None:
         await self._note("retired", catalog, retired)
