@@ -99,6 +99,10 @@ class Gateway:
         """See `sfn.gateway.proxy.Counted`."""
         self._node.service.count("forwarded" if status is not None else "not answered")
 
+    def unmapped_commit(self) -> None:
+        """See `sfn.gateway.proxy.Counted`."""
+        self._node.service.count("unmapped")
+
     def unnoted(self) -> None:
         """See `sfn.gateway.commits.Counted`."""
         self._node.service.count("unnoted")

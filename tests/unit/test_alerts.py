@@ -56,6 +56,7 @@ def test_what_operators_must_know_of_has_an_alarm() -> None:
         "sfn_sweep_last_end_timestamp_seconds",
         "sfn_catalog_reached",
         "sfn_dead_letters",
+        "sfn_gateway_unmapped_total",
         "sfn_gateway_unnoted_total",
         "sfn_held_tables",
         "sfn_inbox_answers",
@@ -63,4 +64,5 @@ def test_what_operators_must_know_of_has_an_alarm() -> None:
         "sfn_oldest_pending_age_seconds",
         "sfn_pull_connected",
         "sfn_ready",
+        "sfn_sweep_last_withheld",
     }

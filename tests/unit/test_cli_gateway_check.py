@@ -101,3 +101,35 @@ async def test_a_catalog_that_does_not_answer_is_an_error(ground: Ground) -> Non
 async def test_nothing_is_asked_of_a_catalog_without_a_gateway(ground: Ground) -> None:
     settings = ground.load(f'{CATALOG}[catalogs.dev]\nuri = "https://dev.example"\n{GATEWAY}')
     assert await found(settings, AWAY, "dev") == []
+
+
+MAPPED = '[gateway.g]\nupstream = "https://catalog.example/api"\ncatalogs = { %s }\n'
+
+
+@pytest.mark.parametrize(
+    ("keys", "prefix", "found_prefix", "remedy"),
+    [
+        ('analytics = "prod"', "5f0c2a9e", 'the prefix "5f0c2a9e"', 'catalogs = { "5f0c2a9e" = "prod" }'),
+        ('main = "prod"', "main%7Clake", 'the prefix "main|lake"', 'catalogs = { "main|lake" = "prod" }'),
+        ('main = "dev", b = "prod"', "main", 'the prefix "main"', 'catalogs = { "main" = "prod" }'),
+        ('main = "prod"', "", "no prefix", 'set gateway.g.catalog = "prod" in place of catalogs'),
+    ],
+)
+async def test_a_prefix_that_maps_to_no_catalog_or_another_is_named(
+    ground: Ground, keys: str, prefix: str, found_prefix: str, remedy: str
+) -> None:
+    dev = '[catalogs.dev]\nuri = "https://dev.example"\n' if "dev" in keys else ""
+    settings = ground.load(CATALOG + dev + MAPPED % keys)
+    one, _ = await found(settings, {"prefix": prefix} if prefix else {})
+    assert (one.where, one.severity) == ("gateway.g", WARNING)
+    assert one.text.startswith(f"prod gives us {found_prefix}, and gateway.g.catalogs has ")
+    assert remedy in one.remedy
+
+
+@pytest.mark.parametrize(
+    ("keys", "prefix"),
+    [('"main|lake" = "prod"', "main%7Clake"), ('"main|lake" = "prod"', "main|lake"), ('"a/b" = "prod"', "a/b/")],
+)
+async def test_a_prefix_that_maps_to_its_catalog_is_fine(ground: Ground, keys: str, prefix: str) -> None:
+    (one,) = await found(ground.load(CATALOG + MAPPED % keys), {"prefix": prefix})
+    assert one.severity is OK

@@ -75,6 +75,11 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         (catalog(oldest_due_at=NOON - LATE - timedelta(seconds=1)), "prod: late by 5 min 1 s", ""),
         (swept(state="failed", error="it said no"), "prod: the last sweep failed: it said no", "sfn check"),
         (swept(withheld=["a", ""]), "prod: may not list 2 namespaces: a, (all)", "sfn check"),
+        (
+            swept(withheld=["b"], listing_failed=["b"], withheld_reason="status 500"),
+            "prod: could not list 1 namespace: b; nothing in them counts as dropped: status 500",
+            "sfn check",
+        ),
         (swept(failed=list("abcd")), "prod: could not look at 4 tables: a, b, c, …", "sfn check"),
     ],
 )

@@ -102,6 +102,15 @@ def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
     ]
 
 
+def test_namespaces_that_could_not_be_listed_are_named_with_a_reason() -> None:
+    found = sweep(0, withheld=["a", "b"], listing_failed=["b"], withheld_reason="status 500")
+    assert plain(outcome({"prod": found})).splitlines()[1:] == [
+        "  may not list the namespace a",
+        "  could not list the namespace b",
+        "    b: status 500",
+    ]
+
+
 def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
     held = sweep(0, differed=[Difference("sales.orders", "held")], differed_total=1)
     new = sweep(0, differed=[Difference("sales.orders", "new")], differed_total=1)
@@ -155,6 +164,7 @@ def test_catalogs_that_are_told_of_by_events_are_compared_with_nothing(
     ("found", "well"),
     [
         (sweep(0, differed_total=3, withheld=["a"]), True),
+        (sweep(0, withheld=["a", "b"], listing_failed=["b"]), False),
         (sweep(0, failed=["a"]), False),
         (sweep(0, "stopped"), False),
     ],

@@ -39,6 +39,7 @@ EXPOSED = {
     "sfn_gateway_seconds_bucket": ("gateway", "kind", "le"),
     "sfn_gateway_seconds_count": ("gateway", "kind"),
     "sfn_gateway_seconds_sum": ("gateway", "kind"),
+    "sfn_gateway_unmapped_total": ("gateway",),
     "sfn_gateway_unnoted_total": ("gateway",),
     "sfn_held_tables": ("catalog",),
     "sfn_inbox_answers": (),
@@ -70,6 +71,7 @@ EXPOSED = {
     "sfn_sweep_last_duration_seconds": ("catalog",),
     "sfn_sweep_last_end_timestamp_seconds": ("catalog",),
     "sfn_sweep_last_tables": ("catalog",),
+    "sfn_sweep_last_withheld": ("catalog",),
     "sfn_sweeps_total": ("catalog", "outcome"),
 }
 

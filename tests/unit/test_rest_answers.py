@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -268,3 +269,78 @@ def test_no_error_quotes_the_body() -> None:
     with pytest.raises(Unintelligible) as caught:
         answers.read_table(b'{"metadata": "s3cret", "metadata-location": 5}')
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ({}, Config()),
+        ({"defaults": None, "overrides": None}, Config()),
+        ({"endpoints": [None, 7, "GET /v1/x"]}, Config(vends=False)),
+        ({"defaults": {"rest-page-size": 200, "s3.path-style-access": True, "x": None, "y": [1], "z": 0.5}}, Config()),
+        ({"overrides": {"prefix": 7}}, Config(prefix="7")),
+        ({"overrides": {"prefix": None, "uri": ""}}, Config()),
+        ({"defaults": {"prefix": "a"}, "overrides": {"prefix": ""}}, Config(prefix="a")),
+        ({"defaults": {"header.X-N": 1}}, Config(defaults={"X-N": "1"})),
+    ],
+)
+def test_a_configuration_with_values_that_are_no_texts_is_read(body: object, found: Config) -> None:
+    assert replace(answers.read_config(msgspec.json.encode(body)), told={}) == found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"hello": "world"},
+        {"error": {"message": "no", "type": "x", "code": 500}},
+        {"defaults": []},
+        {"overrides": {"prefix": ["a"]}},
+        {"overrides": {"uri": False}},
+        {"defaults": {"namespace-separator": 0.5}},
+        {"defaults": {"header.X": {}}},
+        None,
+    ],
+)
+def test_a_configuration_without_what_is_needed_of_it_is_none(body: object) -> None:
+    with pytest.raises(Unintelligible):
+        answers.read_config(msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize(
+    ("said", "lasts"),
+    [
+        (60, 60.0),
+        ("70", 70.0),
+        (None, None),
+        (0, None),
+        (-1, None),
+        (0.001, None),
+        ("soon", None),
+        (True, None),
+        ("inf", None),
+    ],
+)
+def test_a_lifetime_that_is_none_is_not_known(said: object, lasts: float | None) -> None:
+    assert answers.read_token(msgspec.json.encode({"access_token": "t", "expires_in": said})).lasts == lasts
+
+
+@pytest.mark.parametrize(
+    ("identifiers", "found", "odd"),
+    [
+        ([], 0, 0),
+        (None, 0, 0),
+        ([{"namespace": ["a"], "name": "t", "id": 1}], 1, 0),
+        ([None, {"namespace": ["a"], "name": "t"}, "t", {"name": "u"}, {"namespace": None, "name": "u"}], 1, 4),
+    ],
+)
+def test_entries_of_another_shape_are_left_out_and_counted(identifiers: object, found: int, odd: int) -> None:
+    page = answers.read_tables(msgspec.json.encode({"identifiers": identifiers, "more": 1}))
+    assert (len(page.items), page.odd, page.next) == (found, odd, None)
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "found", "odd"), [(None, 0, 0), ([["a"], None, [], "b", ["c", 1]], 1, 4), ([["a"], ["a"]], 2, 0)]
+)
+def test_namespaces_of_another_shape_are_left_out_and_counted(namespaces: object, found: int, odd: int) -> None:
+    page = answers.read_namespaces(msgspec.json.encode({"namespaces": namespaces, "next-page-token": "x"}))
+    assert (len(page.items), page.odd, page.next) == (found, odd, "x")

@@ -131,7 +131,9 @@ def _unlisted(sweep: Sweep) -> Iterator[Line]:
         may = "could not" if has_failed else "may not"
         yield Line(f"  {may} list the namespace {safe(one) or '(all)'}", Tone.BAD if has_failed else Tone.WARNING)
     if sweep.withheld and sweep.withheld_reason:
-        yield Line(f"    {safe(sweep.withheld[0]) or '(all)'}: {safe(sweep.withheld_reason)}", Tone.QUIET)
+        yield Line(
+            f"    {safe((sweep.listing_failed or sweep.withheld)[0])}: {safe(sweep.withheld_reason)}", Tone.QUIET
+        )
 
 
 def _headline(name: str, sweep: Sweep, *, retired: bool) -> Line:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Protocol
+from urllib.parse import unquote
 
 import anyio
 import structlog
@@ -19,7 +20,7 @@ from sfn.gateway.client import BODILESS, Asked, Replying, Scope, Send, asked
 from sfn.gateway.commits import Commits, Noted
 from sfn.gateway.fields import Front
 from sfn.gateway.floor import Passing
-from sfn.gateway.reach import Reach, Unfound
+from sfn.gateway.reach import Reach, Unfound, Unmapped
 from sfn.gateway.recognise import NAMED_IN_BODY, Change, recognise
 from sfn.gateway.upstream import Outgoing
 
@@ -62,6 +63,10 @@ class Counted(Protocol):
         """The header of an answer came, after so long, or none did (None)."""
         ...
 
+    def unmapped_commit(self) -> None:
+        """A commit passed under a prefix that belongs to no catalog of ours."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -93,6 +98,7 @@ class Proxy:
         self._upstream, self._commits, self._reach, self._terms = upstream, commits, reach, terms
         self._counted = counted
         self._unfound = Unfound(anyio.current_time)
+        self._unmapped = Unmapped()
         self._separator: str | None = None
         self._takes_anybody = not reach.asks_for_credentials
 
@@ -129,8 +135,25 @@ class Proxy:
             await self._change(change, catalog, request, replying)
         elif request.method == "GET" and request.path.endswith(CONFIG):
             await self._configure(request, replying)
+        elif change is None:
+            await self._relay(request, replying, None, change=False)
         else:
-            await self._relay(request, replying, None, change=change is not None)
+            passing = Passing()
+            await self._relay(request, replying, passing, change=True)
+            if passing.status is not None and outcome.is_done(passing.status):
+                self._report_unmapped(change.prefix)
+
+    def _report_unmapped(self, prefix: str) -> None:
+        """Count a commit under a prefix that belongs to no catalog of ours, and log the first of each prefix."""
+        self._counted.unmapped_commit()
+        if self._unmapped.is_new(prefix):
+            _log.warning(
+                "commit under an unmapped prefix",
+                gateway=self._commits.name,
+                prefix=unquote(prefix)[:LOGGED],
+                known=sorted(self._reach.catalogs),
+                remedy=f"{self._commits.name}.catalogs, if it is the prefix of one of our catalogs; see `sfn check`",
+            )
 
     async def _change(self, change: Change, catalog: str, request: Asked, replying: Replying) -> None:
         commit = await self._concerning(change, catalog, request)

@@ -130,7 +130,7 @@ class Sweeps:
         for catalog in catalogs:
             for outcome in _SWEEPS:
                 self._attempts.labels(catalog, outcome)
-            for gauge in (self._end, self._duration, self._tables, self._differing):
+            for gauge in (self._end, self._duration, self._tables, self._withheld, self._differing):
                 gauge.labels(catalog)
 
     def ended(self, catalog: str, outcome: str) -> None:

@@ -249,8 +249,8 @@ def _rest_of(body: bytes | bytearray, array: str, shape: Any, made: Callable[[An
     page = decoded(body, _Odd)
     entries = getattr(page, array)
     if entries is msgspec.UNSET:
-        if more := decoded(body, dict[str, Any]).keys() - _PAGING:
-            raise Unintelligible(f"JSON of another shape (no {array}, but {min(more)[:40]!r})")
+        if decoded(body, dict[str, Any]).keys() - _PAGING:
+            raise Unintelligible(f"JSON of another shape (no {array}, and other things)")
         entries = ()
     found: list[T] = []
     for entry in entries or ():

@@ -51,7 +51,7 @@ class ClientCredentials:
         self._credentials: tuple[str, ...] = ()
         self._tokens: tuple[str, ...] = ()
         self._lasts: float | None = None
-        self._doubting = 0
+        self._renewing: Mapping[str, str] | None = None
         self._doubted_until = -inf
 
     async def headers(self, request: Request) -> Mapping[str, str]:
@@ -68,18 +68,21 @@ class ClientCredentials:
         token = self._kept.held
         if token is not None and bearer(token) != refused:
             return True
-        now = anyio.current_time()
-        if self._lasts is not None or (now < self._doubted_until and not self._doubting):
+        if self._lasts is not None:
             return False
-        self._doubted_until = now + DOUBTED_EVERY
-        self._doubting += 1
+        now = anyio.current_time()
+        if self._renewing != refused:
+            if now < self._doubted_until:
+                return False
+            self._doubted_until = now + DOUBTED_EVERY
+            self._renewing = refused
         try:
-            # Whoever comes while one is asked for shares it.
+            # Whoever comes with the same token while one is asked for shares it.
             return bearer(await self._kept.anew()) != refused
         except Refused:
             return False
         finally:
-            self._doubting -= 1
+            self._renewing = None
 
     def secrets(self) -> tuple[str, ...]:
         return (*self._credentials, *self._tokens)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from urllib.parse import urlsplit
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from urllib.parse import unquote, urlsplit
 
 from sfn.catalog import Advertiser
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
@@ -51,6 +52,8 @@ async def advertised(catalog: str, asked: Identified, settings: Settings) -> Asy
         return
     for name in names:
         gateway, where = settings.gateway[name], f"gateway.{name}"
+        if (finding := _unmapped(where, catalog, told.get("prefix", ""), settings.behind(name))) is not None:
+            yield finding
         for key, signer in signers(told).items():
             text = f"{key} leads to {_shown(signer)}: clients have requests to stores signed there, not here"
             yield fine(where, text)
@@ -60,6 +63,21 @@ async def advertised(catalog: str, asked: Identified, settings: Settings) -> Asy
         else:
             text = f"{catalog} leads its clients to {_shown(uri)}, past the gateway, unless it goes by X-Forwarded-Host"
             yield doubtful(where, text, f"set {where}.upstream to that address, or have the catalog not name any")
+
+
+def _unmapped(where: str, catalog: str, given: str, behind: Mapping[str, str]) -> Finding | None:
+    """Return that clients which are given the same prefix as we commit past us; None where their commits are seen."""
+    by_prefix = {unquote(prefix.strip("/")): ours for prefix, ours in behind.items()}
+    prefix = unquote(given.strip("/"))
+    if "" in by_prefix or by_prefix.get(prefix) == catalog:
+        return None
+    given = f"the prefix {json.dumps(prefix, ensure_ascii=False)}" if prefix else "no prefix"
+    known = ", ".join(sorted(behind))
+    text = f"{catalog} gives us {given}, and {where}.catalogs has {known}: commits under it wait for a sweep"
+    remedy = f"set {where}.catalog = {json.dumps(catalog)} in place of catalogs"
+    if prefix:
+        remedy = f"set {where}.catalogs = {{ {json.dumps(prefix, ensure_ascii=False)} = {json.dumps(catalog)} }}"
+    return doubtful(where, text, remedy)
 
 
 def _shown(uri: str) -> str:
