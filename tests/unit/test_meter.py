@@ -205,7 +205,6 @@ async def test_a_sweep_is_no_publication() -> None:
     assert told.of("sfn_sweeps_total", "catalog", "outcome") == {("prod", "retry"): 1, ("prod", "swept"): 1}
     assert told.of("sfn_sweep_last_tables", "catalog") == {("prod",): 1}
     assert told.of("sfn_sweep_last_differing", "catalog") == {("prod",): 1}
-    assert told.of("sfn_sweep_last_withheld", "catalog") == {("prod",): 0}
     assert told.of("sfn_sweep_last_end_timestamp_seconds", "catalog") == {("prod",): made.clock.now().timestamp()}
     assert told.of("sfn_publications_total", *ENDED) == {}
     assert told.of("sfn_pending_tables", "catalog", "state") == {("prod", "due"): 1}

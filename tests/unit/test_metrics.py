@@ -270,13 +270,14 @@ async def test_a_breaker_is_open_until_something_succeeded(metrics: Metrics, clo
 async def test_a_lagging_sweep_shows(metrics: Metrics, clock: HandClock) -> None:
     sweeps, now = metrics.work.sweeps, clock.now()
     sweeps.ended("prod", "swept")
-    sweeps.complete("prod", Swept(now, now, calm=True, tables=1000, differing=3), now, 12.5)
+    sweeps.complete("prod", Swept(now, now, calm=True, tables=1000, differing=3, withheld=frozenset("ab")), now, 12.5)
     page = await read(Standing().scrape(metrics, clock))
     assert page.of("sfn_sweeps_total", "catalog", "outcome") == {("prod", "swept"): 1}
     assert page.of("sfn_sweep_last_end_timestamp_seconds", "catalog") == {("prod",): now.timestamp()}
     assert page.of("sfn_sweep_last_duration_seconds", "catalog") == {("prod",): 12.5}
     assert page.of("sfn_sweep_last_tables", "catalog") == {("prod",): 1000}
     assert page.of("sfn_sweep_last_differing", "catalog") == {("prod",): 3}
+    assert page.of("sfn_sweep_last_withheld", "catalog") == {("prod",): 2}
     assert page.of("sfn_sweep_interval_seconds", "catalog") == {("prod",): 900, ("dev",): 60}
 
 

@@ -71,18 +71,19 @@ class ClientCredentials:
         if self._lasts is not None:
             return False
         now = anyio.current_time()
-        if self._renewing != refused:
+        is_shared = self._renewing == refused
+        if not is_shared:
             if now < self._doubted_until:
                 return False
-            self._doubted_until = now + DOUBTED_EVERY
-            self._renewing = refused
+            self._doubted_until, self._renewing = now + DOUBTED_EVERY, refused
         try:
             # Whoever comes with the same token while one is asked for shares it.
             return bearer(await self._kept.anew()) != refused
         except Refused:
             return False
         finally:
-            self._renewing = None
+            if not is_shared:
+                self._renewing = None
 
     def secrets(self) -> tuple[str, ...]:
         return (*self._credentials, *self._tokens)
