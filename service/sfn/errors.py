@@ -215,6 +215,17 @@ class Trouble(SfnError):
         self.scope = scope
         self.retry_after = retry_after
 
+    def of_scope(self, scope: Scope) -> Trouble:
+        """Return the same trouble with another scope, as one that may pass."""
+        return Transient(
+            self.where,
+            scope=scope,
+            expected=self.expected,
+            found=self.found,
+            remedy=self.remedy,
+            retry_after=self.retry_after,
+        )
+
 
 class Transient(Trouble):
     """It may work later."""

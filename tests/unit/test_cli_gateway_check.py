@@ -120,7 +120,7 @@ async def test_a_prefix_that_maps_to_no_catalog_or_another_is_named(
 ) -> None:
     dev = '[catalogs.dev]\nuri = "https://dev.example"\n' if "dev" in keys else ""
     settings = ground.load(CATALOG + dev + MAPPED % keys)
-    one, _ = await found(settings, {"prefix": prefix} if prefix else {})
+    (one,) = await found(settings, {"prefix": prefix} if prefix else {})
     assert (one.where, one.severity) == ("gateway.g", WARNING)
     assert one.text.startswith(f"prod gives us {found_prefix}, and gateway.g.catalogs has ")
     assert remedy in one.remedy

@@ -13,7 +13,7 @@ from sfn.catalog import Skip, Withheld
 from sfn.catalog.rest import RestCatalog
 from sfn.catalog.rest import listing as listing_module
 from sfn.catalog.rest.asking import REMEMBERED
-from sfn.catalog.walk import IN_A_ROW, TIGHT, Health
+from sfn.catalog.walk import IN_A_ROW, PROBES, TIGHT, Health
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import TableName
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply
@@ -250,7 +250,7 @@ async def test_a_catalog_that_lists_no_namespace_at_all_fails_the_walk_soon(
     server.other = catalog_of({"": [[name] for name in names]}, {f"t:{name}": FAILURES["503"] for name in names})
     with pytest.raises(Transient):
         await seen(opened(server))
-    assert sum("/tables" in path for path in server.asked) <= IN_A_ROW
+    assert sum("/tables" in path for path in server.asked) <= IN_A_ROW + PROBES
 
 
 async def test_a_catalog_that_fails_in_the_middle_of_a_walk_fails_the_walk_soon(server: Server, opened: Open) -> None:
@@ -268,15 +268,25 @@ async def test_a_catalog_that_fails_in_the_middle_of_a_walk_fails_the_walk_soon(
     assert asked <= 5 + IN_A_ROW + 1
 
 
+@pytest.mark.parametrize("case", ["503", "401"])
+@pytest.mark.parametrize("bad", [IN_A_ROW, 5 * IN_A_ROW])
+async def test_many_first_namespaces_that_fail_hide_no_other(server: Server, opened: Open, bad: int, case: str) -> None:
+    names = [*(f"m{number:02}" for number in range(bad)), "x", "y", "z"]
+    special = {f"t:{name}": FAILURES[case] for name in names[:bad]}
+    server.other = catalog_of({"": [[name] for name in names]}, special)
+    tables, withheld = await seen(opened(server))
+    assert (tables, len(withheld)) == (["x.t", "y.t", "z.t"], bad)
+
+
 async def test_few_namespaces_that_hang_are_as_many_that_fail() -> None:
-    health = Health(lambda _: nothing())
+    health = Health(lambda _: nothing(), tuple)
     slow = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
     assert not await health.is_down(slow, 60.0)
     assert await health.is_down(slow, 60.0), "two that hang, and none that answered"
 
 
 async def test_after_minutes_of_slow_failures_a_walk_waits_less_for_each_page() -> None:
-    health = Health(lambda _: nothing())
+    health = Health(lambda _: nothing(), tuple)
     slow = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
     health.answered(("a",))
     for _ in range(4):

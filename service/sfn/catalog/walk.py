@@ -7,8 +7,8 @@ A namespace that cannot be listed is withheld, and the walk goes on: one bad nam
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
@@ -24,7 +24,9 @@ Levels: TypeAlias = tuple[str, ...]
 """A namespace: its levels, outermost first; none for what all others lie in."""
 
 IN_A_ROW: Final = 8
-"""Namespaces that fail one after the other before a namespace that answered is asked once more."""
+"""Namespaces that fail one after the other before others are asked about to find out whether the catalog is down."""
+PROBES: Final = 8
+"""Other namespaces that are asked about to find that out, where none has answered yet."""
 SLOW: Final = 5.0
 """Seconds: a listing that takes longer to fail counts as several that fail."""
 SLOW_COUNTS: Final = 4
@@ -34,14 +36,18 @@ TIGHT: Final = 10.0
 
 
 class Health:
-    """Tells a namespace that cannot be listed from a catalog that is down.
+    """Tells a namespace that cannot be listed from a catalog that is down: that one lists no other namespace either.
 
     Args:
-        probe: lists the tables of a namespace, or the outermost namespaces; only its first entry is taken.
+        probe: lists the tables of a namespace; only the first entry is taken.
+        others: namespaces that were not asked about yet.
     """
 
-    def __init__(self, probe: Callable[[Levels], AsyncGenerator[object]]) -> None:
-        self._probe = probe
+    def __init__(
+        self, probe: Callable[[Levels], AsyncGenerator[object]], others: Callable[[], Sequence[Levels]]
+    ) -> None:
+        self._probe, self._others = probe, others
+        self._probing = anyio.Lock()
         self._good: Levels | None = None
         self._in_a_row = 0
         self._slow = 0.0
@@ -75,19 +81,21 @@ class Health:
         self._failure = trouble
         self._slow += seconds if is_slow else 0.0
         self._in_a_row += SLOW_COUNTS if is_slow else 1
-        is_many = self._in_a_row >= IN_A_ROW
-        if not is_many and not is_far:
-            return False
-        if is_many and self._good is None:
-            return True
-        try:
-            async with aclosing(self._probe(self._good or ())) as found:
-                with anyio.fail_after(TIGHT):
+        async with self._probing:
+            return (is_far or self._in_a_row >= IN_A_ROW) and not await self._answers()
+
+    async def _answers(self) -> bool:
+        """Ask about a namespace that answered before, or about some that were not asked about."""
+        others = self._others()
+        # Evenly from the first to the last: those that fail together often have names that begin alike.
+        spread = {number * (len(others) - 1) // (PROBES - 1) for number in range(PROBES)} if others else ()
+        asked = [self._good] if self._good is not None else [others[number] for number in sorted(spread)]
+        for namespace in asked:
+            with suppress(Trouble, TimeoutError), anyio.fail_after(TIGHT):
+                async with aclosing(self._probe(namespace)) as found:
                     await anext(found, None)
-        except (Trouble, TimeoutError):
-            return True
-        if self._good is not None:
-            self._in_a_row = 0
+                self.answered(namespace)
+                return True
         return False
 
 
@@ -111,9 +119,9 @@ async def walk(
         Trouble: the catalog is down; or the outermost namespaces could not be listed whole, once all were walked that
             were listed; or no namespace could be listed.
     """
-    health = Health(lambda namespace: tables(namespace) if namespace else namespaces(()))
     seen: set[Levels] = {()}
     waiting = deque[Levels]([()])
+    health = Health(tables, lambda: tuple(waiting))
     outermost: Trouble | None = None
     while waiting:
         namespace = waiting.popleft()

@@ -52,14 +52,16 @@ async def advertised(catalog: str, asked: Identified, settings: Settings) -> Asy
         return
     for name in names:
         gateway, where = settings.gateway[name], f"gateway.{name}"
-        if (finding := _unmapped(where, catalog, told.get("prefix", ""), settings.behind(name))) is not None:
-            yield finding
+        unmapped = _unmapped(where, catalog, told.get("prefix", ""), settings.behind(name))
+        if unmapped is not None:
+            yield unmapped
         for key, signer in signers(told).items():
             text = f"{key} leads to {_shown(signer)}: clients have requests to stores signed there, not here"
             yield fine(where, text)
         uri = told.get("uri")
         if uri is None or leads_to(uri, gateway.upstream):
-            yield fine(where, f"clients of {catalog} stay with it")
+            if unmapped is None:
+                yield fine(where, f"clients of {catalog} stay with it")
         else:
             text = f"{catalog} leads its clients to {_shown(uri)}, past the gateway, unless it goes by X-Forwarded-Host"
             yield doubtful(where, text, f"set {where}.upstream to that address, or have the catalog not name any")
