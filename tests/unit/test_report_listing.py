@@ -8,8 +8,8 @@ import anyio
 import pytest
 from typing_extensions import override
 
+from sfn.catalog.health import IN_A_ROW, PROBES
 from sfn.catalog.memory import MemoryCatalog
-from sfn.catalog.walk import IN_A_ROW, PROBES
 from sfn.errors import Scope, Transient
 from sfn.publish.policy import Interest
 from sfn.report.listing import Part, parts, tables

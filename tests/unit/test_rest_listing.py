@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 
 from sfn.catalog import Skip, Withheld
+from sfn.catalog.health import IN_A_ROW, PROBES, TIGHT, Health
 from sfn.catalog.rest import RestCatalog
 from sfn.catalog.rest import listing as listing_module
 from sfn.catalog.rest.asking import REMEMBERED
-from sfn.catalog.walk import IN_A_ROW, PROBES, TIGHT, Health
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import TableName
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply

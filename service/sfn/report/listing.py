@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import anyio
 
 from sfn.catalog import Catalog
-from sfn.catalog.walk import Health
+from sfn.catalog.health import Health
 from sfn.errors import Permanent, Scope, Trouble
 from sfn.publish.policy import Interest
 from sfn.report.pace import divided
