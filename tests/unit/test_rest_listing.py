@@ -279,14 +279,14 @@ async def test_many_first_namespaces_that_fail_hide_no_other(server: Server, ope
 
 
 async def test_few_namespaces_that_hang_are_as_many_that_fail() -> None:
-    health = Health(lambda _: nothing(), tuple)
+    health = Health(lambda _: listing_of(), tuple)
     slow = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
     assert not await health.is_down(slow, 60.0)
     assert await health.is_down(slow, 60.0), "two that hang, and none that answered"
 
 
 async def test_after_minutes_of_slow_failures_a_walk_waits_less_for_each_page() -> None:
-    health = Health(lambda _: nothing(), tuple)
+    health = Health(lambda _: listing_of("t"), tuple)
     slow = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
     health.answered(("a",))
     for _ in range(4):
@@ -294,9 +294,12 @@ async def test_after_minutes_of_slow_failures_a_walk_waits_less_for_each_page() 
     assert health.patience == TIGHT
 
 
-async def nothing() -> AsyncGenerator[object]:
-    for one in ():
+async def listing_of(*entries: object) -> AsyncGenerator[object]:
+    """A listing, which fails where there is nothing."""
+    for one in entries:
         yield one
+    if not entries:
+        raise Transient("there", scope=Scope.TABLE, expected="a listing", found="none")
 
 
 async def test_an_outage_fails_the_walk_at_once(server: Server, opened: Open) -> None:
