@@ -6,10 +6,12 @@ from collections.abc import AsyncGenerator, Mapping
 from itertools import count
 from urllib.parse import parse_qs
 
+import anyio
 import pytest
 from aiohttp import web
 
 from sfn.catalog import Skip, Withheld
+from sfn.catalog import health as health_module
 from sfn.catalog.health import IN_A_ROW, PROBES, TIGHT, Health
 from sfn.catalog.rest import RestCatalog
 from sfn.catalog.rest import listing as listing_module
@@ -443,3 +445,22 @@ async def test_a_namespace_that_is_missing_by_another_type_of_error_must_not_be_
     server.other = catalog_of({"|".join(levels[:-1]): [list(levels)]}, special)
     with pytest.raises(Transient):
         await opened(server).listed(TableName("lake", levels, "t"))
+
+
+async def test_a_namespace_that_hangs_after_slow_failures_is_not_waited_for(
+    server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_module, "SLOW_ALTOGETHER", 0.0)
+    monkeypatch.setattr(health_module, "TIGHT", 0.2)
+    let_go = anyio.Event()
+
+    async def hang(request: web.BaseRequest) -> web.StreamResponse:
+        await let_go.wait()
+        return await reply({})(request)
+
+    server.other = catalog_of({"": [["a"], ["b"], ["c"]]}, {"t:b": hang})
+    with anyio.fail_after(20):
+        tables, withheld = await seen(opened(server))
+        let_go.set()
+    assert (tables, [one.namespace for one in withheld]) == (["a.t", "c.t"], [("b",)])
+    assert "within 0.2 s, as other namespaces took long" in withheld[0].why

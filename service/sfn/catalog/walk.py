@@ -96,30 +96,31 @@ async def _each(
     found: AsyncGenerator[T], where: str, patience: float | None, failures: list[_Failure]
 ) -> AsyncGenerator[T]:
     """Yield the entries of a listing until it ends or fails; a failure is noted."""
-    async with aclosing(found):
-        while True:
-            began = anyio.current_time()
-            try:
-                one = await _next(found, where, patience)
-            except StopAsyncIteration:
-                return
-            except Trouble as trouble:
-                failures.append(_Failure(trouble, anyio.current_time() - began))
-                return
-            yield one
+    entries = found if patience is None else _hurried(found, where, patience)
+    async with aclosing(found), aclosing(entries):
+        began = anyio.current_time()
+        try:
+            async for one in entries:
+                yield one
+                # Whoever takes the entries may take long.
+                began = anyio.current_time()
+        except Trouble as trouble:
+            failures.append(_Failure(trouble, anyio.current_time() - began))
 
 
-async def _next(found: AsyncGenerator[T], where: str, patience: float | None) -> T:
-    if patience is None:
-        return await anext(found)
-    try:
-        with anyio.fail_after(patience):
-            return await anext(found)
-    except TimeoutError:
-        raise Transient(
-            where,
-            scope=Scope.TABLE,
-            expected=f"an answer within {patience:g} s, as other namespaces took long and failed",
-            found="none",
-            remedy="see why the catalog does not list it, or exclude it",
-        ) from None
+async def _hurried(found: AsyncGenerator[T], where: str, patience: float) -> AsyncGenerator[T]:
+    while True:
+        try:
+            with anyio.fail_after(patience):
+                one = await anext(found)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Transient(
+                where,
+                scope=Scope.TABLE,
+                expected=f"an answer within {patience:g} s, as other namespaces took long and failed",
+                found="none",
+                remedy="see why the catalog does not list it, or exclude it",
+            ) from None
+        yield one

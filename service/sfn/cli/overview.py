@@ -152,7 +152,8 @@ def _of_sweep(name: str, sweep: Sweep) -> Iterator[Attention]:
         what = f"{name}: could not list {_some(sweep.listing_failed, 'namespace')}"
         why = f": {safe(sweep.withheld_reason)}" if sweep.withheld_reason else ""
         yield Attention(f"{what}; nothing in them counts as dropped{why}", "sfn check")
-    if refused := [one for one in sweep.withheld if one not in sweep.listing_failed]:
+    failed = set(sweep.listing_failed)
+    if refused := [one for one in sweep.withheld if one not in failed]:
         yield Attention(f"{name}: may not list {_some(refused, 'namespace')}", "sfn check")
     if sweep.failed:
         yield Attention(f"{name}: could not look at {_some(sweep.failed, 'table')}", "sfn check")

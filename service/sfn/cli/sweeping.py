@@ -126,8 +126,9 @@ def outcome(sweeps: Mapping[str, Sweep], retired: Collection[str] = ()) -> Page:
 
 
 def _unlisted(sweep: Sweep) -> Iterator[Line]:
+    failed = set(sweep.listing_failed)
     for one in sweep.withheld:
-        has_failed = one in sweep.listing_failed
+        has_failed = one in failed
         may = "could not" if has_failed else "may not"
         yield Line(f"  {may} list the namespace {safe(one) or '(all)'}", Tone.BAD if has_failed else Tone.WARNING)
     if sweep.withheld and sweep.withheld_reason:

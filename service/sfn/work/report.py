@@ -75,14 +75,13 @@ class SweepReport:
         if len(self.differed) < NAMED:
             self.differed.append((table, how))
 
-    def withholds(self, found: Withheld) -> None:
-        """A namespace could not be listed."""
-        name = ".".join(found.namespace)
+    def withholds(self, name: str, found: Withheld) -> None:
+        """A namespace could not be listed, which is called so."""
         if self.withheld_reason is None or (found.is_failure and not self.listing_failed):
             self.withheld_reason = found.said
-        if name not in self.withheld:
-            self.withheld.append(name)
-            self.listing_failed += [name] if found.is_failure else []
+        self.withheld.append(name)
+        if found.is_failure:
+            self.listing_failed.append(name)
 
     def fails(self, table: TableName) -> None:
         """A table could not be looked at."""

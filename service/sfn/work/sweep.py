@@ -109,8 +109,9 @@ class Sweep:
     async def _interesting(self) -> AsyncIterator[TableName]:
         async for found in self._ports.catalog.tables(self._policy.interest.leaves_out):
             if isinstance(found, Withheld):
-                self._withheld[".".join(found.namespace)] = found.said
-                self.report.withholds(found)
+                if (name := ".".join(found.namespace)) not in self._withheld:
+                    self.report.withholds(name, found)
+                self._withheld[name] = found.said
             elif self._policy.interest.covers(found):
                 yield found
 
