@@ -17,9 +17,6 @@ from sfn.inbox.row import LastSweep, Row, State
 from sfn.inbox.standing import Said
 from sfn.words import CatalogName, Known, Memo, Reason, Step, Story, Subject, TableName, Wish
 
-MOST_WITHHELD = 1_000
-"""Namespaces of one sweep that are noted; each claim compares its table with them."""
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -59,9 +56,8 @@ def sweep_of(began: int, withheld: str | None) -> LastSweep:
 
 
 def withheld_text(namespaces: frozenset[str]) -> str | None:
-    """What a column holds of the namespaces that a sweep could not list; None for none, and the whole for too many."""
-    few = namespaces if len(namespaces) <= MOST_WITHHELD else {""}
-    return dumps(sorted(few)) if few else None
+    """What a column holds of the namespaces that a sweep could not list; None for none."""
+    return dumps(sorted(namespaces)) if namespaces else None
 
 
 def moment(at: int) -> datetime:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -13,7 +14,11 @@ from sfn.inbox.intents import Opened
 from sfn.inbox.standing import LastEvent, Said, Standing
 from sfn.pointer.location import store_of
 from sfn.pointer.site import location_of
-from sfn.words import Claim, Lane, Memo, Reason, Story, Subject, TableName, Urgency, Wish, lies_below
+from sfn.words import Claim, Lane, Memo, Reason, Story, Subject, Swept, TableName, Urgency, Wish, lies_below
+
+
+MOST_WITHHELD: Final = 1_000
+"""Namespaces of one sweep that are noted: each claim compares its table with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,12 @@ class LastSweep:
 
     began: datetime
     withheld: frozenset[str] = frozenset()
+
+    @classmethod
+    def ended(cls, swept: Swept) -> LastSweep:
+        """Return what is noted of a sweep; of one that could list too few namespaces, that it listed none."""
+        is_much = len(swept.withheld) > MOST_WITHHELD
+        return cls(swept.began, frozenset({""}) if is_much else swept.withheld)
 
     def of(self, subject: Subject) -> datetime | None:
         """Return when a subject was swept, None where its namespace could not be listed."""

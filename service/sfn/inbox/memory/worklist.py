@@ -255,7 +255,7 @@ class MemoryWorklist:
         elif supersedes(outcome):
             self._letters.close(claim.subject, Status.SUPERSEDED, now)
         if isinstance(outcome, Swept):
-            self._swept[catalog] = LastSweep(outcome.began, outcome.withheld)
+            self._swept[catalog] = LastSweep.ended(outcome)
             if outcome.calm:
                 self._tripped.discard(catalog)
         if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:

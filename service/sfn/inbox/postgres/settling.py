@@ -137,6 +137,6 @@ async def _write(unit: Unit, beside: _Beside) -> None:
     if beside.superseded:
         await unit.letters.close(beside.superseded, Status.SUPERSEDED)
     for catalog, swept in beside.swept:
-        await unit.catalogs.note_sweep(catalog, LastSweep(swept.began, swept.withheld))
+        await unit.catalogs.note_sweep(catalog, LastSweep.ended(swept))
         if swept.calm:
             await unit.catalogs.trip(catalog, tripped=False)

@@ -266,7 +266,7 @@ class Ledger:
         elif supersedes(outcome):
             self._dead.close(key, Status.SUPERSEDED, now)
         if isinstance(outcome, Swept):
-            self.brake.note_sweep(catalog, LastSweep(outcome.began, outcome.withheld))
+            self.brake.note_sweep(catalog, LastSweep.ended(outcome))
             if outcome.calm:
                 self.brake.reset(catalog)
         if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:
