@@ -16,7 +16,6 @@ from sfn.pointer.location import store_of
 from sfn.pointer.site import location_of
 from sfn.words import Claim, Lane, Memo, Reason, Story, Subject, Swept, TableName, Urgency, Wish, lies_below
 
-
 MOST_WITHHELD: Final = 1_000
 """Namespaces of one sweep that are noted: each claim compares its table with them."""
 
