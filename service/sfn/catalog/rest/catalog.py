@@ -42,7 +42,7 @@ class RestCatalog:
         self._asking = Asking(settings, clock or SystemClock())
         self._listings = Listings(self._asking, settings.name, settings.page_size)
         self._refs = Optional()
-        self._grants = Grants(self._asking, self._refs)
+        self._grants = Grants(self._asking, self._refs, self._is_gone)
 
     async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         """As the port promises.
@@ -125,21 +125,28 @@ class RestCatalog:
             return Unwritten() if found is None else Loaded(found, _etag(reply))
         if reply.status == HTTPStatus.NOT_MODIFIED and known is not None:
             return NotModified()
-        if is_no_table(reply):
+        why = await self._why_not_gone(reply, table)
+        if why is None:
             return Missing()
         refusal = of_status(reply, expected=_EXPECTED)
-        if is_absence(reply):
-            why = await self._why_not_gone(table)
-            if why is None:
-                return Missing()
-            refusal = replace(refusal, found=f"{refusal.found}; {why}")
+        refusal = replace(refusal, found=f"{refusal.found}; {why}" if why else refusal.found)
         if reply.status == HTTPStatus.FORBIDDEN:
             # A grant that was revoked by mistake must not send every table to the dead letters.
             refusal = replace(refusal, permanent=False)
         raise Refused(refusal)
 
-    async def _why_not_gone(self, table: TableName) -> str | None:
-        """Return why a table may be there though the catalog does not find it; None where nothing lists it."""
+    async def _is_gone(self, reply: Reply, table: TableName) -> bool:
+        return await self._why_not_gone(reply, table) is None
+
+    async def _why_not_gone(self, reply: Reply, table: TableName) -> str | None:
+        """Return why a table may be there though a reply does not have it; None where it is gone.
+
+        Where the type of the error does not say so, the table's namespace must not list it.
+        """
+        if is_no_table(reply):
+            return None
+        if not is_absence(reply):
+            return ""
         try:
             is_listed = await self._listings.lists(table)
         except Trouble as trouble:

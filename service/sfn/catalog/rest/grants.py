@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -44,10 +44,11 @@ class Grants:
     Args:
         asking: asks the catalog.
         refs: whether the catalog takes `snapshots=refs`.
+        is_gone: whether a reply says that there is no such table.
     """
 
-    def __init__(self, asking: Asking, refs: Optional) -> None:
-        self._asking, self._refs = asking, refs
+    def __init__(self, asking: Asking, refs: Optional, is_gone: Callable[[Reply, TableName], Awaitable[bool]]) -> None:
+        self._asking, self._refs, self._is_gone = asking, refs, is_gone
         self._by_load = False
         self._tables: dict[TableName, Kept[tuple[Grant, ...]]] = {}
 
@@ -87,13 +88,13 @@ class Grants:
             if reply.status == HTTPStatus.OK and (found := await self._read(reply)).value:
                 return found
             if reply.status != HTTPStatus.OK and (lists or is_no_table(reply) or reply.status not in _NO_ENDPOINT):
-                raise _refused(reply)
+                raise await self._refused(reply, table)
             self._by_load = True
         reply = await self._refs.asked(
             lambda: self._delegated(table, "?snapshots=refs"), lambda: self._delegated(table, "")
         )
         if reply.status != HTTPStatus.OK:
-            raise _refused(reply)
+            raise await self._refused(reply, table)
         return await self._read(reply)
 
     async def _delegated(self, table: TableName, query: str) -> Reply:
@@ -105,10 +106,9 @@ class Grants:
         left = [(grant.expires_at - sent(reply)).total_seconds() for grant in grants if grant.expires_at is not None]
         return Lasting(grants, min(left, default=None))
 
-
-def _refused(reply: Reply) -> Refused:
-    refusal = of_status(reply, expected=_EXPECTED, quoting=False)
-    if is_no_table(reply):
-        return _NoTable(refusal)
-    # As of a load: a grant that was revoked by mistake must not send every table to the dead letters.
-    return Refused(replace(refusal, permanent=False) if reply.status == HTTPStatus.FORBIDDEN else refusal)
+    async def _refused(self, reply: Reply, table: TableName) -> Refused:
+        refusal = of_status(reply, expected=_EXPECTED, quoting=False)
+        if await self._is_gone(reply, table):
+            return _NoTable(refusal)
+        # As of a load: a grant that was revoked by mistake must not send every table to the dead letters.
+        return Refused(replace(refusal, permanent=False) if reply.status == HTTPStatus.FORBIDDEN else refusal)
