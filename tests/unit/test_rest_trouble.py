@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 
@@ -354,3 +355,20 @@ async def test_many_that_fail_at_once_ask_for_the_configuration_together(server:
                 group.start_soon(trouble_of, catalog)
     assert server.configured == 1
     assert re.search("no whole answer in time", (await trouble_of(catalog)).found)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_compressed_answer_is_read_no_further_than_its_limit(server: Server, opened: Open, status: int) -> None:
+    server.other = reply(gzip.compress(bytes(2**24)), status, content_encoding="gzip")
+    error = await trouble_of(opened(server, body_limit=1000))
+    assert error.scope is Scope.TABLE
+    assert ("1000 bytes" in error.expected) == (status == 200)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_no_redirect_is_followed(server: Server, opened: Open, status: int) -> None:
+    async with running() as elsewhere:
+        server.other = reply(b"", status, location=f"{elsewhere.uri}/v1/x")
+        error = await trouble_of(opened(server, token=PRIVATE))
+        assert (type(error), elsewhere.requests) == (Permanent, [])
+    assert "set uri to where it leads" in error.remedy
