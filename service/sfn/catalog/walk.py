@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from time import monotonic
 from typing import TypeVar
 
 import anyio
@@ -98,14 +99,14 @@ async def _each(
     """Yield the entries of a listing until it ends or fails; a failure is noted."""
     entries = found if patience is None else _hurried(found, where, patience)
     async with aclosing(found), aclosing(entries):
-        began = anyio.current_time()
+        began = monotonic()
         try:
             async for one in entries:
                 yield one
                 # Whoever takes the entries may take long.
-                began = anyio.current_time()
+                began = monotonic()
         except Trouble as trouble:
-            failures.append(_Failure(trouble, anyio.current_time() - began))
+            failures.append(_Failure(trouble, monotonic() - began))
 
 
 async def _hurried(found: AsyncGenerator[T], where: str, patience: float) -> AsyncGenerator[T]:
