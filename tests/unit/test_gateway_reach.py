@@ -82,7 +82,7 @@ class Stage:
             return {"type": "http.request", "body": b"{}"}
 
         async def send(message: MutableMapping[str, Any]) -> None:
-            """Nobody reads it."""
+            """Ignore the answer."""
 
         await self._proxy.answer("", scope, receive, send)
 

@@ -18,7 +18,7 @@ from sfn.words import TableName
 
 
 class Failing(MemoryCatalog):
-    """A catalog some of whose namespaces fail.
+    """A catalog with namespaces that fail.
 
     Attributes:
         failing: the scope of the trouble that a namespace has, by its name.

@@ -53,7 +53,9 @@ class Sweep(Answer):
     differed_total: int
     withheld: Sequence[str] = Field(description="namespaces that could not be listed: nothing in them counts as gone")
     withheld_reason: str | None = Field(description="why the first of them could not be listed")
-    listing_failed: Sequence[str] = Field(description="those of them whose listing failed, instead of being refused")
+    listing_failed: Sequence[str] = Field(
+        description="those of them with a listing that failed; the others are forbidden"
+    )
     failed: Sequence[str] = Field(description="the first 1,000 tables that could not be looked at")
     error: str | None
 

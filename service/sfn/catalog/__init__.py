@@ -58,7 +58,7 @@ class Catalog(Protocol):
     def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
         """Every table of every namespace, pages followed, and once each namespace that is withheld.
 
-        No trouble is raised for one namespace that may not be listed, or whose listing fails: all others are walked.
+        No trouble is raised for one namespace that may not be listed, or cannot be: all others are walked.
         Some of its tables may come all the same.
 
         Args:

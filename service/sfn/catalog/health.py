@@ -26,7 +26,7 @@ TIGHT: Final = 10.0
 
 
 class Health:
-    """Tells a namespace that cannot be listed from a catalog that is down: that one lists no other namespace either.
+    """Distinguishes a namespace that cannot be listed from a catalog that is down, which lists no namespace.
 
     Args:
         probe: lists the tables of a namespace; only the first entry is taken.

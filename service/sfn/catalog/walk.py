@@ -1,7 +1,7 @@
 """The walk over all namespaces of a catalog, by its listings.
 
 A namespace that cannot be listed is withheld, and the walk goes on: one bad namespace must not hide those behind it.
-`Health` tells such a namespace from a catalog that is down.
+`Health` distinguishes such a namespace from a catalog that is down.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def _each(
         try:
             async for one in entries:
                 yield one
-                # Whoever takes the entries may take long.
+                # The consumer of the entries may take long.
                 began = monotonic()
         except Trouble as trouble:
             failures.append(_Failure(trouble, monotonic() - began))

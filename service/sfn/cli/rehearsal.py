@@ -32,7 +32,7 @@ class Differs(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """A namespace that may not be listed, or whose listing failed; or a table that could not be looked at."""
+    """A namespace that may not or could not be listed, or a table that could not be examined."""
 
     name: str
     why: str

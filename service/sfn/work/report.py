@@ -48,8 +48,8 @@ class SweepReport:
         differed: the first of those that differed, each with how.
         differed_count: how many did.
         withheld: namespaces, dotted, that could not be listed: their tables, and those below, count as present.
-        withheld_reason: why the first of them could not be listed; rather of those whose listing failed.
-        listing_failed: those of them whose listing failed; the others may not be listed by us.
+        withheld_reason: why the first of them could not be listed; a failure comes before a refusal.
+        listing_failed: those of them with a listing that failed; the others are forbidden.
         failed: the first of those tables that could not be looked at.
         failed_count: how many could not.
         error: why it failed.

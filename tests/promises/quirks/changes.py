@@ -34,7 +34,7 @@ def gone(answer: Answer) -> Any:  # noqa: ANN401 - a quirk
 
 
 def bad(answer: Any) -> Any:  # noqa: ANN401 - an answer, or what makes one; a quirk
-    """Answer so to whoever lists the tables of one namespace."""
+    """Give this answer to a listing of the tables of one namespace."""
     return always(answer, "tables", namespace=BAD)
 
 

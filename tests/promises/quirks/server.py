@@ -26,7 +26,7 @@ class Question:
 
     Attributes:
         kind: `config`, `token`, `namespaces`, `tables` or `table`.
-        namespace: whose tables, or what the namespaces lie in.
+        namespace: the namespace of the tables, or the parent of the namespaces.
         name: the table's.
         query: by name.
         headers: by name in lower case.
@@ -71,8 +71,8 @@ Changed: TypeAlias = Callable[["QuirkServer", Question, Answer], Answer]
 
 
 def error(kind: str | None, status: int, code: object = None) -> Answer:
-    """An error in Iceberg's shape, whose type may be missing."""
-    said = {"message": "told so", "type": kind, "code": status if code is None else code}
+    """An error in Iceberg's shape; the type may be missing."""
+    said = {"message": "no", "type": kind, "code": status if code is None else code}
     return Answer({"error": {key: value for key, value in said.items() if value is not None}}, status)
 
 
@@ -189,7 +189,14 @@ def metadata(table: Table) -> dict[str, Any]:
 
 
 def paged(question: Question, answer: Answer, size: int, token: str) -> Answer:
-    """A listing in pages of so many entries, whose next token is called so."""
+    """Return a page of a listing.
+
+    Args:
+        question: asks for the page.
+        answer: the whole listing.
+        size: entries a page.
+        token: the key of the token of the next page.
+    """
     if question.kind not in {"namespaces", "tables"} or answer.status != 200:
         return answer
     ((key, entries),) = answer.body.items()

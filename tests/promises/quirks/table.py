@@ -124,7 +124,7 @@ QUIRKS: Final[Mapping[str, tuple[Quirk, ...]]] = {
             but=ABSENT,
         ),
     ),
-    "One namespace whose tables cannot be listed": (
+    "One namespace that cannot be listed": (
         Quirk(
             "500",
             "500 always",
@@ -449,7 +449,7 @@ QUIRKS: Final[Mapping[str, tuple[Quirk, ...]]] = {
     "Tokens (OAuth2 client credentials)": (
         Quirk(
             "403 expired",
-            "403 for a token that has expired, whose lifetime was not said",
+            "403 for a token that has expired; its lifetime was not given",
             "iceberg-go renews tokens then (pull request 801)",
             RIGHT,
             expiring(error("ForbiddenException", 403)),

@@ -132,7 +132,7 @@ class LibraryCatalog:
         Args:
             what: is asked.
             ask: asks it.
-            late: whose trouble it is that no answer comes in time; None: another question decides.
+            late: the scope of an answer that does not come in time; None: another question decides.
         """
         try:
             return await self._answer(what, ask, late)

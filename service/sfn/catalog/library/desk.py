@@ -203,8 +203,8 @@ def _is_gone(catalog: Catalog, namespace: tuple[str, ...], error: NoSuchNamespac
 def _is_shaped(error: Exception) -> bool:
     """Return whether the catalog answered by an error in Iceberg's shape, of whatever type: no proxy does."""
     response: Any = getattr(error.__cause__, "response", None)
-    told = _error_in(response) if hasattr(response, "status_code") else None
-    return told is not None and told.code == response.status_code
+    error_in = _error_in(response) if hasattr(response, "status_code") else None
+    return error_in is not None and error_in.code == response.status_code
 
 
 def _error_in(response: Any) -> ErrorResponseMessage | None:  # noqa: ANN401 - of requests
@@ -220,8 +220,8 @@ def _is_answer(error: Exception) -> bool:
     response: Any = getattr(cause, "response", None)
     if hasattr(response, "status_code"):
         # PyIceberg takes every 404 for an answer, also a proxy's.
-        told = _error_in(response)
-        return told is not None and told.code == response.status_code and told.type in _GONE
+        found = _error_in(response)
+        return found is not None and found.code == response.status_code and found.type in _GONE
     # It says the same of one row in DynamoDB and of the whole table that holds the catalog.
     return not (isinstance(cause, ValueError) and cause.__cause__ is not None)
 

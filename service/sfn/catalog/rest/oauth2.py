@@ -77,7 +77,7 @@ class ClientCredentials:
                 return False
             self._doubted_until, self._renewing = now + DOUBTED_EVERY, refused
         try:
-            # Whoever comes with the same token while one is asked for shares it.
+            # Requests with the same token share the renewal.
             return bearer(await self._kept.anew()) != refused
         except Refused:
             return False
