@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
 import pytest
 
+from sfn.errors import Trouble
+from sfn.words import CatalogName, Done, Findings, Published, Story, TableName
+from sfn.work.sweep import Sweep, SweepPorts
 from tests.promises import test_catalog as suite
 from tests.promises.catalogs import World
+from tests.promises.inboxes import Ground, HandClock
 from tests.promises.quirks.page import measured, outcome, page
 from tests.promises.quirks.quirk import Outcome
+from tests.promises.quirks.server import NAME
 from tests.promises.quirks.table import named
 from tests.promises.quirks.world import QuirkWorld, Seen, opened
+from tests.unit.sweeping import POLICY, Noting
 
 QUIRKS = named()
 Promise: TypeAlias = Callable[[World], Awaitable[None]]
@@ -55,6 +62,24 @@ async def test_every_promise_holds_on_a_catalog_with_a_quirk(name: str) -> None:
         for title, promise in promises().items():
             if title not in quirk.but:
                 await promise(QuirkWorld(server, adapter))
+
+
+@pytest.mark.parametrize("name", QUIRKS)
+async def test_no_sweep_of_a_catalog_with_a_quirk_takes_a_live_table_for_gone(name: str) -> None:
+    clock = HandClock()
+    inbox = Noting(clock)
+    ground = Ground(inbox, clock)
+    async with opened(QUIRKS[name]) as (server, adapter):
+        for space in ("aa", "mm", "zz"):
+            table = TableName(NAME, (space,), "t")
+            server.truth.create_namespace(space)
+            live = server.truth.create(table)
+            file = Published(live.metadata_location, live.uuid, live.location, clock.now())
+            await ground.settled(table, Done(ground.after(1e6), Findings(Story(live=file, visited=True))))
+        ports = SweepPorts(adapter, inbox, inbox, inbox, clock)
+        with suppress(Trouble):
+            await Sweep(CatalogName(NAME), ports, POLICY).run(0.5)
+    assert inbox.noted == [], "nothing differs"
 
 
 async def test_the_page_says_what_comes_of_each_quirk() -> None:
