@@ -153,8 +153,8 @@ def _hint(own: Own, doc: Document, table: Table, facts: Facts, policy: Policy) -
     if wanted is None or hint is None or hint.body == wanted:
         return None
     said = hint.body.decode(errors="replace")
-    named = (hintfile.stem(entry) for entry in table.metadata_log)
-    ours = {*doc.hint_was, *(text for text in named if text is not None and not hintfile.is_numbered(text))}
+    named = (text for entry in table.metadata_log for text in hintfile.spellings(entry))
+    ours = {*doc.hint_was, *(text for text in named if not hintfile.is_numbered(text))}
     return (Kind.HINT_BEHIND, f"the version hint says {said}, not {wanted.decode()}") if said in ours else None
 
 

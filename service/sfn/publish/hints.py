@@ -38,13 +38,13 @@ def is_our_hint(scene: Scene, location: str, hint: Held | None) -> bool:
         return True
     if scene.table is None or hintfile.is_numbered(said) or all(doc.guid != scene.table.uuid for doc in own):
         return False
-    return said in {hintfile.stem(entry) for entry in scene.table.metadata_log}
+    return any(said in hintfile.spellings(entry) for entry in scene.table.metadata_log)
 
 
-def spoken(docs: Iterable[Document]) -> Iterable[str | None]:
+def spoken(docs: Iterable[Document]) -> Iterable[str]:
     """What a hint beside these documents may say: what they name, and what they replaced."""
     for doc in docs:
-        yield hintfile.stem(doc.metadata_file_path)
+        yield from hintfile.spellings(doc.metadata_file_path)
         yield from doc.hint_was
 
 
@@ -54,9 +54,9 @@ def written(docs: Iterable[Document]) -> Iterable[str]:
     That a document names `v2.metadata.json` is no proof that a `2` is ours: whoever wrote that file keeps a hint too.
     """
     for doc in docs:
-        text = hintfile.stem(doc.metadata_file_path)
-        if text is not None and not hintfile.is_numbered(text):
-            yield text
+        for text in hintfile.spellings(doc.metadata_file_path):
+            if not hintfile.is_numbered(text):
+                yield text
         yield from doc.hint_was
 
 

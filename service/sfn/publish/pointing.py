@@ -28,6 +28,8 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
     hint = hint_at(scene.facts, site.location) if site.has_hint else None
     alone = not _second_table(scene, table, site)
     wanted = hintfile.content(table) if _is_hinted(scene, site) and alone else None
+    if wanted is not None and (hint is None or hint.body != wanted or refresh) and _has_rival(scene, table):
+        wanted = None
     hint_is_ours = is_our_hint(scene, site.location, hint)
     speaks = wanted is not None and hint_is_ours and not _is_behind(scene, table)
     # Who silenced the hint may still mean to write a tombstone over the document as it is: it must not find it so.
@@ -72,6 +74,12 @@ def needs_listing(scene: Scene, table: Table, *, refresh: bool) -> bool:
 
 def _is_hinted(scene: Scene, site: Site) -> bool:
     return scene.policy.version_hint and site.has_hint
+
+
+def _has_rival(scene: Scene, table: Table) -> bool:
+    """Whether a reader would open another file by the hint, as one of that name lies there."""
+    rival = hintfile.rival(table)
+    return rival is not None and rival in scene.facts.existing([rival])
 
 
 def _may_create_hint(scene: Scene, table: Table, site: Site, hint: Held | None) -> bool:
