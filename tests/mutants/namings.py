@@ -11,7 +11,27 @@ SIMULATED = "tests/simulation/test_namings.py"
 FOUND_AGAIN = "tests/unit/test_publish_found_again.py"
 RENAMED = "tests/unit/test_publish_renamed.py"
 
+RIVALS = "tests/unit/test_publish_hint_rivals.py"
+
 NAMINGS = (
+    Mutant(
+        "09-number-is-a-hint",
+        9,
+        f"{RIVALS}::test_a_name_that_readers_take_for_another_has_no_hint[asyncio-3]",
+        "assert line.hint() is None",
+    ),
+    Mutant(
+        "09-hint-has-a-rival",
+        9,
+        f"{RIVALS}::test_there_is_no_hint_where_duckdb_would_open_another_file[asyncio]",
+        "assert line.hint() is None",
+    ),
+    Mutant(
+        "09-refresh-looks-for-no-rival",
+        9,
+        f"{RIVALS}::test_a_rival_that_comes_later_is_found_by_the_refresh[asyncio]",
+        "assert line.hint() is None",
+    ),
     Mutant(
         "07-heir-beside-is-overlooked",
         7,
