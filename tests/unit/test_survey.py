@@ -151,9 +151,11 @@ async def test_a_hint_of_ours_that_is_behind_is_told() -> None:
 
 
 async def test_a_hint_of_ours_where_there_should_be_none_is_told() -> None:
-    world = await line()
-    number = replace(world.catalog.create(A), metadata_location=f"{AT}/metadata/3.metadata.json", metadata_log=())
-    world.catalog.amend(A, number)
+    world = await line(A)
+    before = world.catalog.current(A)
+    assert before is not None
+    log = (before.metadata_location,)
+    world.catalog.amend(A, replace(before, metadata_location=f"{AT}/metadata/3.metadata.json", metadata_log=log))
     await world.hear(Hint(A), seconds=1)
     rewrite(world, hint_was=("3",))
     world.store.files[hintfile.key(AT)] = b"3"
