@@ -56,7 +56,9 @@ def plant(line: Line, text: str, *, is_noted: bool) -> None:
     line.store.files[HINT_AT] = text.encode()
     if is_noted:
         key = next(key for key in line.store.files if key.endswith(".ver"))
-        line.store.files[key] = line.store.files[key].replace(b'"written_at"', f'"hint_was": ["{text}"],\n  "written_at"'.encode())
+        line.store.files[key] = line.store.files[key].replace(
+            b'"written_at"', f'"hint_was": ["{text}"],\n  "written_at"'.encode()
+        )
 
 
 @pytest.mark.parametrize("stem", ["3", "00003", "+3", "1e3", "a b"])

@@ -38,8 +38,10 @@ LINES: dict[str, tuple[Callable[[str], Rows], str]] = {
     "DuckDB": (by_duckdb, "SELECT id FROM iceberg_scan('{}')"),
     "ClickHouse": (
         by_clickhouse,
-        "SELECT id FROM icebergLocal('{}', SETTINGS iceberg_use_version_hint = 1) "
-        "SETTINGS use_iceberg_metadata_files_cache = 0",
+        (
+            "SELECT id FROM icebergLocal('{}', SETTINGS iceberg_use_version_hint = 1) "
+            "SETTINGS use_iceberg_metadata_files_cache = 0"
+        ),
     ),
     "PyIceberg": (by_python, 'StaticTable.from_metadata("{}").scan().to_arrow()'),
 }
@@ -73,7 +75,8 @@ class Lake:
     @classmethod
     def made(cls, folder: Path) -> Lake:
         directory = folder / "orders"
-        with contextlib.closing(SqlCatalog("made", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}")) as made:
+        catalog = SqlCatalog("made", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}")
+        with contextlib.closing(catalog) as made:
             made.create_namespace("n")
             schema = pa.schema([pa.field("id", pa.int64())])
             table = made.create_table("n.orders", schema, location=f"file://{directory}")
@@ -93,8 +96,13 @@ class Lake:
         (metadata / f"{stem}{SUFFIX}").write_bytes(self.current)
         return f"file://{metadata}/{stem}{SUFFIX}"
 
-    async def published(self, pointer: str) -> str | None:
-        """The hint after one publish."""
+    def hint(self) -> str | None:
+        """What the version hint says."""
+        path = Path(hintfile.key(str(self.directory)))
+        return path.read_text() if path.exists() else None
+
+    async def publish(self, pointer: str) -> None:
+        """Publish the table once, with a service that knows nothing of it."""
         clock = HandClock()
         catalog, inbox = MemoryCatalog("prod"), MemoryInbox(TERMS, clock)
         catalog.create_namespace("n")
@@ -108,8 +116,6 @@ class Lake:
         # A location that nothing is published for has no hint either.
         if not (isinstance(outcome, Done) or (isinstance(outcome, Dead) and outcome.reason is Reason.LOCATION_REFUSED)):
             raise TypeError(outcome)
-        hint = Path(hintfile.key(str(self.directory)))
-        return hint.read_text() if hint.exists() else None
 
 
 def measured(folder: Path) -> Iterator[Cell]:
@@ -117,9 +123,9 @@ def measured(folder: Path) -> Iterator[Cell]:
     lake = Lake.made(folder)
     for stem in UNUSUAL:
         for beside in BESIDE:
-            hint = anyio.run(partial(lake.published, lake.lay(stem, beside)))
-            cell = Cell(stem, beside, hint, {})
-            yield cell if hint is None else replace(cell, shown=_shown(str(lake.directory)))
+            anyio.run(partial(lake.publish, lake.lay(stem, beside)))
+            cell = Cell(stem, beside, lake.hint(), {})
+            yield cell if cell.hint is None else replace(cell, shown=_shown(str(lake.directory)))
 
 
 def _shown(directory: str) -> dict[str, str]:
