@@ -43,6 +43,12 @@ class Directory:
         file = self.path / "metadata" / name
         keys = {"format-version": 2, "table-uuid": uuid, "last-updated-ms": FIRST_ORDINAL}
         keys |= {key.replace("_", "-"): value for key, value in more.items()}
+        if "snapshots" not in more:
+            # Whatever a branch or tag names is there.
+            named = {ref["snapshot-id"] for ref in (more.get("refs") or {}).values()} | {
+                more.get("current_snapshot_id")
+            }
+            keys["snapshots"] = [{"snapshot-id": number} for number in sorted(named - {None, -1})]
         file.write_bytes(json.dumps(keys).encode() if body is None else body)
         return file
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.catalog.metadata import Unintelligible
+from sfn.catalog.metadata import LAST_MILLISECOND, Unintelligible
 from sfn.catalog.rest import answers
 from sfn.catalog.rest.answers import Config, Page
 from sfn.words import Table
@@ -119,7 +119,7 @@ def test_a_table_is_read_whole() -> None:
             "release-2": {"snapshot-id": 8, "type": "branch", "max-ref-age-ms": 1},
             "audit": {"snapshot-id": 9, "type": "branch"},
         },
-        current_snapshot_id=8,
+        current_snapshot_id=7,
         snapshots=[{"snapshot-id": 7}],
     )
     assert read(body) == Table(
@@ -137,16 +137,32 @@ def test_a_table_is_read_whole() -> None:
 @pytest.mark.parametrize(
     ("refs", "current", "head"),
     [
-        ({"main": {"snapshot-id": 7}}, 8, 7),
+        ({"main": {"snapshot-id": 7}}, 7, 7),
+        ({"main": {"snapshot-id": 7}}, 8, None),
+        ({"main": {"snapshot-id": 7}}, None, None),
+        ({"main": {"snapshot-id": 7}}, -1, None),
+        ({"audit": {"snapshot-id": 7}}, -1, None),
         ({"audit": {"snapshot-id": 7}}, 8, 8),
         ({}, None, None),
         (None, -1, None),
         (None, 8, 8),
+        (None, 0, 0),
         ({"main": {"snapshot-id": -1}}, None, None),
     ],
 )
-def test_the_head_is_that_of_main(refs: object, current: int | None, head: int | None) -> None:
+def test_the_head_is_that_of_main_and_none_where_main_is_not_current(
+    refs: object, current: int | None, head: int | None
+) -> None:
     assert read(table(refs=refs, current_snapshot_id=current)).snapshot_id == head
+
+
+@pytest.mark.parametrize("updated", [-1, -(10**15), 1_700_000_000_000_000, 2**62])
+def test_a_time_that_can_be_none_keeps_nobody_from_the_table(updated: int) -> None:
+    log = [{"metadata-file": "s3://b/t/1.json", "timestamp-ms": at} for at in (updated, None, "x", 1.5)]
+    found = read(table(last_updated_ms=updated, metadata_log=log))
+    assert found.last_updated_ms == 0
+    assert len(found.log_times) == len(found.metadata_log) == 4
+    assert all(0 <= at <= LAST_MILLISECOND for at in found.log_times)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +227,7 @@ def test_a_table_without_a_metadata_file_is_none(pointer: str | None) -> None:
 
 @pytest.mark.parametrize(
     "metadata",
-    [{"location": ""}, {"location": None}, {"last_updated_ms": -1}, {"last_updated_ms": 10**15}, {"table_uuid": ""}],
+    [{"location": ""}, {"location": None}, {"last_updated_ms": None}, {"last_updated_ms": "1"}, {"table_uuid": ""}],
     ids=str,
 )
 def test_impossible_metadata_is_unintelligible(metadata: dict[str, object]) -> None:

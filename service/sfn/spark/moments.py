@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 from sfn.errors import CommitNotFound
 from sfn.pointer.document import render_ordinal
+from sfn.reader.metadata import checked_times
 
 _NAMED = 10
 
@@ -18,9 +19,10 @@ def current_at(log: Iterable[tuple[int, int]], milliseconds: int, where: str) ->
         where: the metadata file.
 
     Raises:
-        CommitNotFound: the history begins later.
+        CommitNotFound: the history begins later, or its times can't be times.
     """
     entries = list(log)
+    checked_times(entries, "snapshot-log", where)
     earlier = [number for at, number in entries if at <= milliseconds]
     if not earlier:
         first = min((at for at, _ in entries), default=None)

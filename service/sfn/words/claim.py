@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from sfn.words.table import Subject, Table, TableName
+from sfn.words.table import Subject, Table, TableName, normal_uuid
 from sfn.words.told import Telling, Told
 
 
@@ -146,7 +146,7 @@ class Published:
 
     Attributes:
         pointer: metadata location.
-        uuid: table uuid.
+        uuid: table uuid, as `normal_uuid` spells it.
         location: normalised table location where the file lies.
         written_at: the document's `written_at`.
         catalog_id: the document's; None for one of which it was not noted.
@@ -157,6 +157,9 @@ class Published:
     location: str
     written_at: datetime
     catalog_id: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uuid", normal_uuid(self.uuid))
 
 
 @dataclass(frozen=True, slots=True)
