@@ -16,7 +16,7 @@ from typing_extensions import override
 from sfn.errors import MalformedMetadata, NotFound, NotInstalled
 from sfn.pointer.location import canonical
 from sfn.reader.avro import check, keep_doubles
-from sfn.reader.boundary import Bounded, within
+from sfn.reader.boundary import Bounded
 from sfn.reader.remote import FsspecFiles
 from sfn.reader.trust import Trust
 
@@ -25,6 +25,8 @@ LARGEST: Final = 256 << 20
 
 _MANIFESTS: Final = ".avro"
 """How the names of manifest lists and manifests end. Data files that end so are none that PyIceberg reads."""
+
+_HERE: Final = "file://"
 
 keep_doubles()
 
@@ -116,8 +118,9 @@ class BoundedIO(CheckedIO):
             Unsafe: it lies where a reader is not led to.
             MalformedMetadata, NotInstalled: as of `CheckedIO.new_input`.
         """
-        within(self._trust, location, self._said_by)
-        return super().new_input(location)
+        place = self._trust.file(location, self._said_by)
+        # PyIceberg takes a `#` or `?` in a URL of this machine for the end of the path, and in a path for a part of it.
+        return super().new_input(place.removeprefix(_HERE) if place.startswith(_HERE) else place)
 
 
 class MetadataIO(FileIO):

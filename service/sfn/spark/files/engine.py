@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from sfn.errors import NotInstalled
-from sfn.reader.boundary import within
 from sfn.reader.table import bounded
 from sfn.spark.asked import Asked
 from sfn.spark.files import features, footers, manifests, vectors
@@ -72,7 +71,7 @@ def _plan(pinned: Pinned, io: FileIO, row_filter: str | None) -> Plan:
 def _rows(spark: SparkSession, pinned: Pinned, plan: Plan, past: History) -> DataFrame:
     where, trust, spelling = pinned.found.metadata_location, pinned.found.trust, Spelling(spark)
     every = (*plan.plain, *plan.touched, *plan.deletes)
-    uris = {file.path: spelling.uri(within(trust, file.path, where)) for file in every}
+    uris = {file.path: spelling.uri(trust.file(file.path, where)) for file in every}
     fields = pinned.schema.fields
     names = read_by(pinned.schema, past)
     schema = StructType([as_read(field, names[field.field_id]) for field in fields])
