@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from fsspec import register_implementation
 from fsspec.implementations.memory import MemoryFileSystem
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -122,8 +123,6 @@ def test_a_file_is_not_taken_for_one_whose_name_a_driver_cuts_short() -> None:
         @classmethod
         def _strip_protocol(cls, path: str) -> str:
             return str(super()._strip_protocol(path.replace("cutting://", "memory://"))).partition("#")[0]
-
-    from fsspec import register_implementation
 
     register_implementation("cutting", Cutting, clobber=True)
     files = FsspecFiles("cutting", {})
