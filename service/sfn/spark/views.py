@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sfn.clock import SystemClock
 from sfn.errors import SfnError, nearest
 from sfn.pointer.document import render_ordinal
+from sfn.reader.blocking import Time
 from sfn.reader.documents import Found, named
 from sfn.reader.files import finish
 from sfn.reader.lookup import Lookup
@@ -70,7 +71,7 @@ def view(
     name: str,
     table: str | Sequence[str] | None = None,
     ref: str | None = None,
-    as_of: int | str | datetime | None = None,
+    as_of: Time | None = None,
     *,
     uuid: str | UUID | None = None,
     allowed: Sequence[str] = (),

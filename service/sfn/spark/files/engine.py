@@ -22,7 +22,7 @@ from sfn.spark.files.pruning import pruned
 from sfn.spark.files.relation import Reader
 from sfn.spark.files.schema import as_read, as_seen
 from sfn.spark.files.seen import seen
-from sfn.spark.files.spelling import Spelling
+from sfn.spark.files.spelling import Spelling, place_of
 from sfn.spark.filtering import parsed
 from sfn.spark.pinned import Pinned, pin
 
@@ -71,7 +71,7 @@ def _plan(pinned: Pinned, io: FileIO, row_filter: str | None) -> Plan:
 def _rows(spark: SparkSession, pinned: Pinned, plan: Plan, past: History) -> DataFrame:
     where, trust, spelling = pinned.found.metadata_location, pinned.found.trust, Spelling(spark)
     every = (*plan.plain, *plan.touched, *plan.deletes)
-    uris = {file.path: spelling.uri(trust.file(file.path, where)) for file in every}
+    uris = {file.path: spelling.uri(place_of(file.path, trust, where)) for file in every}
     fields = pinned.schema.fields
     names = read_by(pinned.schema, past)
     schema = StructType([as_read(field, names[field.field_id]) for field in fields])
