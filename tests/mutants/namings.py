@@ -21,6 +21,18 @@ NAMINGS = (
         "assert line.hint() is None",
     ),
     Mutant(
+        "01-head-that-nobody-shows-is-named",
+        1,
+        "tests/unit/test_reader_heads.py::test_what_the_service_names_as_snapshot_is_none_where_no_reader_shows_one",
+        "assert published is None",
+    ),
+    Mutant(
+        "01-uuid-has-two-spellings",
+        1,
+        "tests/unit/test_publish_told.py::test_a_uuid_may_be_spelled_otherwise[asyncio-without hyphens]",
+        '== ("dropped", uuid)',
+    ),
+    Mutant(
         "09-hint-has-a-rival",
         9,
         f"{RIVALS}::test_there_is_no_hint_where_duckdb_would_open_another_file[asyncio]",

@@ -160,6 +160,12 @@ def test_what_the_service_publishes_as_snapshot_is_what_a_reader_shows(made: Rea
     assert published == shown.snapshot_id
 
 
+def test_what_the_service_names_as_snapshot_is_none_where_no_reader_shows_one(made: RealTable) -> None:
+    changed(made, CONTRADICTIONS["current is not main"])
+    published = read_metadata(Path(made.pointer.removeprefix("file://")).read_bytes(), made.pointer).snapshot_id
+    assert published is None
+
+
 @pytest.mark.parametrize("ref", ["audit", "v1"])
 def test_a_branch_or_tag_without_its_snapshot_is_named(made: RealTable, ref: str) -> None:
     directory = changed(made, lambda doc: doc["refs"][ref].update({"snapshot-id": 42}))
