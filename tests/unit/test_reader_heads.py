@@ -38,8 +38,9 @@ def changed(made: RealTable, change: Change) -> str:
     return made.directory
 
 
-def of_version(doc: dict[str, Any], version: int) -> None:
-    """Let metadata have what a format version has beside the others."""
+def of_version(doc: dict[str, Any], version: int, change: Change) -> None:
+    """Change metadata, and let it have what a format version has beside the others."""
+    change(doc)
     doc["format-version"] = version
     if version == 1:
         doc |= {"schema": doc["schemas"][-1], "partition-spec": doc["partition-specs"][-1]["fields"]}
@@ -135,7 +136,7 @@ CONTRADICTIONS: dict[str, Change] = {
 @pytest.mark.parametrize("case", CONTRADICTIONS)
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_table_without_a_certain_head_is_refused_and_named(made: RealTable, case: str, version: int) -> None:
-    directory = changed(made, lambda doc: (CONTRADICTIONS[case](doc), of_version(doc, version)))
+    directory = changed(made, lambda doc: of_version(doc, version, CONTRADICTIONS[case]))
     found = sfn.resolve(directory)
     for ask in (lambda: sfn.read(directory), found.table):
         with pytest.raises(MalformedMetadata, match=f"{Path(made.pointer).name}: expected .*main"):
@@ -228,7 +229,7 @@ def test_a_uuid_is_the_same_in_every_spelling(made: RealTable, in_file: str, in_
 
 @pytest.mark.parametrize("uuid", [None, "t-1", ""])
 def test_a_table_whose_uuid_is_none_is_read(made: RealTable, uuid: str | None) -> None:
-    changed(made, lambda doc: (of_version(doc, 1), doc.update({"table-uuid": uuid})))
+    changed(made, lambda doc: of_version(doc, 1, lambda doc: doc.update({"table-uuid": uuid})))
     file = made.place.sfn_file(IDENTIFIER)
     before = json.loads(file.read_bytes())
     with pytest.raises(WrongTable):

@@ -216,7 +216,7 @@ def test_a_time_may_be_said_in_several_forms(place: Directory) -> None:
     expected = sfn.resolve(place.path, as_of=text(3))
     assert expected.document.ordinal == second.ordinal != first.ordinal
     said = second.at.isoformat()
-    forms = [
+    forms: list[Any] = [
         *(second, second.ordinal, str(second.ordinal), second.at, said, said.replace("+00:00", "Z"), f"{text(3)}Z"),
         *(second.at.astimezone(timezone(timedelta(hours=5))), said.replace("T", " ")),
     ]

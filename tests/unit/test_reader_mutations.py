@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias
@@ -29,7 +30,7 @@ TRIED: Final = 60
 """Mutations in a run of the suite, of some thousands."""
 SEED: Final = 20_261_126
 DELETED: Final = object()
-INSTEAD: Final = (
+INSTEAD: Final[tuple[object, ...]] = (
     DELETED,
     *(None, True, -1, 0, 1, 2**31, 2**63, 2**70, 1.5, "", "x", "\x00", [], [None], [[]], {}, {"x": {}}),
 )
@@ -100,10 +101,11 @@ def readings(made: RealTable) -> Mapping[str, Callable[[], object]]:
     def verified() -> object:
         return verify.verify(lambda: sfn.resolve(made.directory), deep=True, moved=lambda _done, _total: None)
 
+    refs = ("main", "audit", "v1")
     return {
-        **{f"resolve {ref}": lambda ref=ref: sfn.resolve(made.directory, ref=ref) for ref in ("main", "audit", "v1")},
-        **{f"read {ref}": lambda ref=ref: sfn.read(made.directory, ref=ref) for ref in ("main", "audit", "v1")},
-        **{f"inspect {ref}": lambda ref=ref: inspected(ref) for ref in ("main", "v1")},
+        **{f"resolve {ref}": partial(sfn.resolve, made.directory, ref=ref) for ref in refs},
+        **{f"read {ref}": partial(sfn.read, made.directory, ref=ref) for ref in refs},
+        **{f"inspect {ref}": partial(inspected, ref) for ref in refs},
         "history": lambda: [entry.at for entry in sfn.history(made.directory)],
         "resolve then": lambda: sfn.resolve(made.directory, as_of=then),
         "read then": lambda: sfn.read(made.directory, as_of=then),

@@ -147,5 +147,6 @@ def state_of(as_of: Time | None) -> State:
             return Moment(ordinal_of(as_of))
         case str():
             return Ref(as_of)
-    forms = "a snapshot's id, a time, an Ordinal, an entry of sfn.history, a branch or a tag"
-    raise NotATime(f"{forms}: {as_of!r} is a {type(as_of).__name__}")
+        case _:
+            forms = "a snapshot's id, a time, an Ordinal, an entry of sfn.history, a branch or a tag"
+            raise NotATime(f"{forms}: {as_of!r} is a {type(as_of).__name__}")
