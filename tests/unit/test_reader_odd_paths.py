@@ -127,9 +127,17 @@ def test_a_file_is_not_taken_for_one_whose_name_a_driver_cuts_short() -> None:
     register_implementation("cutting", Cutting, clobber=True)
     files = FsspecFiles("cutting", {})
     assert files.at("cutting://b/a?b")[1] == "cutting://b/a?b"
-    for key in ("cutting://b/a#b", "cutting://b/a?versionId=1"):
+    for key in ("cutting://b/a#b", "cutting://b/a?versionId=1", "cutting://b/a?versionid=1"):
         with pytest.raises(Unreachable, match="a name that fsspec's driver takes as it is"):
             files.at(key)
+
+
+@pytest.mark.parametrize(
+    "key", ["abfss://c@a.dfs.core.windows.net/t/a?b=c#d", "abfss://c@a.dfs.core.windows.net/t/a?versionid=1"]
+)
+def test_what_azures_driver_changes_is_refused(key: str) -> None:
+    with pytest.raises(Unreachable, match="a name that fsspec's driver takes as it is"):
+        FsspecFiles("abfss", {"account_name": "a", "anon": True}).at(key)
 
 
 @pytest.mark.parametrize("location", ["s3://lake//t", "s3://lake/a//t", "/lake//t", "s3://lake/t#1", "s3://lake/t?x"])

@@ -18,8 +18,8 @@ T = TypeVar("T")
 _HEEDLESS: Final = {"http", "https"}
 """Schemes whose servers may give the whole file to who asks for a part, without their driver minding."""
 _ODD: Final = re.compile("[#?]|//")
-_VERSION: Final = "?versionId="
-"""What s3fs cuts off a name, with all that follows."""
+_VERSION: Final = re.compile(r"\?version[iI]d=")
+"""Where s3fs and adlfs cut a name short."""
 _MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _FORBIDDEN: Final = {401, 403}
 _FORBIDDEN_BY_GCSFS: Final = "Forbidden: "
@@ -113,7 +113,7 @@ class FsspecFiles:
         authority, _, path = rest.partition("/")
         driver = self._opened(scheme, authority)
         if _ODD.search(path) is not None and not _takes(driver, key, path):
-            remedy = "read it with PyIceberg's own access: properties, such as {} (`Resolved.table`)"
+            remedy = "have PyIceberg open files its own way: `Resolved.table` and `read` with `properties`"
             raise Unreachable(
                 key, expected="a name that fsspec's driver takes as it is", found="one that it changes", remedy=remedy
             )
@@ -133,7 +133,7 @@ class FsspecFiles:
 
 def _takes(driver: Any, key: str, path: str) -> bool:  # noqa: ANN401 - fsspec has no types
     """Whether a driver opens the very file of a name, and not a part of the name or a version of another file."""
-    return _VERSION not in path and str(driver._strip_protocol(key)).endswith(path)  # noqa: SLF001 - what its verbs call
+    return _VERSION.search(path) is None and str(driver._strip_protocol(key)).endswith(path)  # noqa: SLF001 - what its verbs call
 
 
 def _driver(where: str, driver: Any, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - fsspec has no types
