@@ -28,9 +28,10 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
     hint = hint_at(scene.facts, site.location) if site.has_hint else None
     alone = not _second_table(scene, table, site)
     wanted = hintfile.content(table) if _is_hinted(scene, site) and alone else None
-    if wanted is not None and (hint is None or hint.body != wanted or refresh) and _has_rival(scene, table):
-        wanted = None
     hint_is_ours = is_our_hint(scene, site.location, hint)
+    is_due = hint is None or hint.body != wanted or refresh
+    if wanted is not None and hint_is_ours and is_due and _has_rival(scene, table):
+        wanted = None
     speaks = wanted is not None and hint_is_ours and not _is_behind(scene, table)
     # Who silenced the hint may still mean to write a tombstone over the document as it is: it must not find it so.
     is_hinted_anew = speaks and is_silent(hint)
