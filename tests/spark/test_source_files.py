@@ -40,7 +40,7 @@ from pyspark.sql.types import LongType as SparkLong
 from pyspark.sql.types import StringType as SparkString
 
 from sfn.errors import NotSupported, Unsafe
-from sfn.spark.source.project import Projection
+from sfn.reader.project import Projection
 from sfn.spark.source.reader import Files
 from sfn.spark.source.rows import Rows
 from sfn.spark.source.scan import grouped

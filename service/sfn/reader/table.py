@@ -11,7 +11,6 @@ from sfn.errors import (
     MalformedMetadata,
     NotInstalled,
     NotPermitted,
-    SfnError,
     Stale,
     Unreachable,
     Unreadable,
@@ -75,43 +74,15 @@ def rows(
         NotInstalled: PyIceberg or PyArrow is missing.
         Stale: a file that the metadata names is gone.
         NotPermitted, Unreachable: one can't be opened.
-        MalformedMetadata: one can't be decoded, or is of a kind that PyIceberg does not read.
+        MalformedMetadata: one can't be decoded.
+        NotSupported: one is of a kind that PyIceberg or PyArrow does not read.
         Unreadable: as of `pinned`; Unsafe where metadata leads to where no reader is led.
         ValueError: `row_filter` or `selected_fields` do not fit the table.
     """
     needed("pyiceberg", "pyarrow")
-    table = pinned(found, properties)
-    which = _filter(table, row_filter)
-    scan = table.scan(row_filter=which, selected_fields=selected_fields, limit=limit)
-    scan.projection()
-    try:
-        return scan.to_arrow()
-    except (SfnError, MemoryError):
-        raise
-    except Exception as error:
-        # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
-        raise unread(found.metadata_location, error) from error
+    from sfn.reader.scan import Scan
 
-
-def _filter(table: StaticTable, row_filter: str | BooleanExpression | None) -> BooleanExpression:
-    """Which rows.
-
-    Raises:
-        ValueError: it can't be parsed, or names no column, or compares it to what it can't be.
-    """
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.expressions.parser import parse
-    from pyiceberg.expressions.visitors import bind
-
-    if row_filter is None:
-        return AlwaysTrue()
-    try:
-        which = parse(row_filter) if isinstance(row_filter, str) else row_filter
-        bind(table.schema(), which, case_sensitive=True)
-    except Exception as error:
-        # The parser's errors are another package's, and of no family.
-        raise ValueError(f"a row_filter that fits the table's columns: {row_filter!r}: {error}") from error
-    return which
+    return Scan(pinned(found, properties), row_filter, selected_fields).rows(limit)
 
 
 def unread(where: str, error: Exception) -> Unreadable:

@@ -11,10 +11,11 @@ from uuid import UUID
 from pyspark.sql import DataFrame, SparkSession
 
 from sfn.errors import NotInstalled, NotSupported, nearest
+from sfn.reader.predicate import parsed
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
 from sfn.spark.files.engine import FilesEngine
-from sfn.spark.filtering import filtered, parsed
+from sfn.spark.filtering import filtered
 from sfn.spark.iceberg.engine import IcebergEngine
 from sfn.spark.source.engine import SfnEngine
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from sfn.errors import NotInstalled
 from sfn.reader.boundary import within
+from sfn.reader.predicate import parsed
 from sfn.reader.table import bounded
 from sfn.spark.asked import Asked
 from sfn.spark.files import features, footers, manifests, vectors
@@ -24,7 +25,6 @@ from sfn.spark.files.relation import Reader
 from sfn.spark.files.schema import as_read, as_seen
 from sfn.spark.files.seen import seen
 from sfn.spark.files.spelling import Spelling
-from sfn.spark.filtering import parsed
 from sfn.spark.pinned import Pinned, pin
 
 

@@ -9,11 +9,11 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema, index_by_id
 
 from sfn.errors import NotSupported
+from sfn.reader.datafile import in_files
 from sfn.spark.files.history import History
 from sfn.spark.files.manifests import is_data
 from sfn.spark.files.nested import Extent, extent
 from sfn.spark.files.schema import unmappable
-from sfn.spark.kinds import in_files
 
 
 def refused(where: str, found: str) -> NotSupported:
