@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pyiceberg.io import FileIO
@@ -16,7 +16,8 @@ from sfn.reader.predicate import parsed
 from sfn.reader.table import bounded
 from sfn.spark.asked import Asked
 from sfn.spark.files import features, footers, manifests, vectors
-from sfn.spark.files.deletes import Deletes
+from sfn.spark.files.constants import filled
+from sfn.spark.files.deletes import Deletes, placed
 from sfn.spark.files.history import History, history
 from sfn.spark.files.names import read_by
 from sfn.spark.files.plan import File, Plan, planned
@@ -62,8 +63,8 @@ def _plan(pinned: Pinned, io: FileIO, row_filter: str | None) -> Plan:
     if row_filter is not None:
         entries = pruned(entries, parsed(row_filter), pinned.schema)
     features.check_files(where, (entry.data_file for entry in entries))
-    footers.check(io, footers.in_doubt(entries, pinned.whole, pinned.schema), where)
-    plan = planned(entries, vectors.read(io, entries, where))
+    footers.check(io, footers.in_doubt(entries, pinned.whole), where)
+    plan = planned(entries, vectors.read(io, entries, where), pinned.whole.specs())
     if plan.twice:
         raise features.refused(where, f"a file that is listed twice: {plan.twice}")
     return plan
@@ -78,15 +79,22 @@ def _rows(spark: SparkSession, pinned: Pinned, plan: Plan, past: History) -> Dat
     schema = StructType([as_read(field, names[field.field_id]) for field in fields])
     reader = Reader(spark, [file.size for file in every])
 
-    def read(files: Sequence[File]) -> DataFrame:
-        return reader.rows([(uris[file.path], file.size) for file in files], schema)
-
+    deletes = Deletes(spark, reader, plan, uris)
     parts = []
-    if plan.plain:
-        parts.append(read(plan.plain))
-    if plan.touched:
-        parts.append(Deletes(spark, reader, plan, uris).without(read(plan.touched)))
+    for files, is_touched in ((plan.plain, False), (plan.touched, True)):
+        for some, is_lacking in _apart(files, {field.field_id for field in fields}):
+            part = reader.rows([(uris[file.path], file.size) for file in some], schema)
+            part = placed(part) if is_touched or is_lacking else part
+            part = deletes.without(part) if is_touched else part
+            parts.append(filled(spark, part, some, fields, names, uris) if is_lacking else part)
     first, *others = [seen(part, fields, names, past) for part in parts]
     for other in others:
         first = first.union(other)
     return first
+
+
+def _apart(files: Sequence[File], columns: Collection[int]) -> list[tuple[Sequence[File], bool]]:
+    """The files that have all of the columns, and those that may lack one, without groups that are empty."""
+    lacking = [file for file in files if not file.constants.keys().isdisjoint(columns)]
+    whole = [file for file in files if file.constants.keys().isdisjoint(columns)]
+    return [(some, is_lacking) for some, is_lacking in ((whole, False), (lacking, True)) if some]

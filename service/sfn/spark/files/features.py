@@ -66,9 +66,17 @@ def check_files(where: str, files: Iterable[DataFile]) -> None:
 def _odd(file: DataFile) -> str:
     if file.key_metadata is not None:
         return "an encrypted file"
+    if file.file_format is not FileFormat.PUFFIN and _is_passed_over(file):
+        return f"a file that Spark passes over in silence, by its name or its size: {file.file_path}"
     if is_data(file):
         return "" if file.file_format is FileFormat.PARQUET else in_files("data", file)
     if file.content is DataFileContent.EQUALITY_DELETES:
         return "equality deletes"
     known = (FileFormat.PARQUET, FileFormat.PUFFIN)
     return "" if file.file_format in known else in_files("position deletes", file)
+
+
+def _is_passed_over(file: DataFile) -> bool:
+    """Whether Spark takes a file for none of data (`PartitioningAwareFileIndex`)."""
+    name = file.file_path.rpartition("/")[2]
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or file.file_size_in_bytes <= 0
