@@ -23,7 +23,8 @@ from pyiceberg.transforms import IdentityTransform
 from sfn.reader.project import Projection
 
 _FORMATS: Final = {
-    FileFormat.PARQUET: ds.ParquetFileFormat(pre_buffer=True, buffer_size=8 << 20),
+    # Times of 96 bits are counted in nanoseconds else, of which there are none before 1677 and after 2262.
+    FileFormat.PARQUET: ds.ParquetFileFormat(pre_buffer=True, buffer_size=8 << 20, coerce_int96_timestamp_unit="us"),
     FileFormat.ORC: ds.OrcFileFormat(),
 }
 
@@ -57,9 +58,9 @@ def batches(
         projection = Projection(file, columns, schema, _of_partition(task.file, metadata))
         # Positions count all rows.
         where = None if len(deleted) else _filter(which, metadata.schema(), file, fragment.physical_schema)
-        scanner = ds.Scanner.from_fragment(
-            fragment, schema=fragment.physical_schema, columns=projection.names, filter=where
-        )
+        # By expressions: a dot in a name alone would be taken for a path.
+        names = {name: pc.field(name) for name in projection.names}
+        scanner = ds.Scanner.from_fragment(fragment, schema=fragment.physical_schema, columns=names, filter=where)
         for batch in _without(deleted, scanner.to_batches()):
             if batch.num_rows:
                 yield projection.project(batch)
@@ -105,12 +106,24 @@ def _filter(which: BooleanExpression, table: Schema, file: Schema, physical: pa.
     # A column that was widened since would have its literal made to fit the old type, by rounding if need be.
     if not used <= file.field_ids or any(file.find_type(one) != table.find_type(one) for one in used):
         return None
-    # Times of other units overflow where a literal is far away; a part of a struct has the struct's statistics.
-    top = {field.field_id: physical.field(field.name).type for field in file.fields}
-    if not used <= top.keys() or any(pa.types.is_timestamp(top[one]) and top[one].unit != "us" for one in used):
+    columns = {field.field_id: field.name for field in file.fields}
+    # A part of a struct has the struct's statistics, and PyIceberg takes a dot in a name for a path to one.
+    if any(one not in columns or "." in columns[one] for one in used):
+        return None
+    kinds = [physical.field(columns[one]).type for one in used]
+    if any(_is_odd(kind) for kind in kinds):
         return None
     own = translate_column_names(bound, file, case_sensitive=True)
     return expression_to_pyarrow(bind(file, own, case_sensitive=True), file)
+
+
+def _is_odd(kind: pa.DataType) -> bool:
+    """Whether Arrow may not compare a column with a literal.
+
+    It has no comparison of a uuid, and a literal that is far away overflows times of other units.
+    """
+    is_other_time = pa.types.is_timestamp(kind) and kind.unit != "us"
+    return is_other_time or isinstance(kind, pa.BaseExtensionType)
 
 
 def _of_partition(file: DataFile, metadata: TableMetadata) -> dict[int, Any]:

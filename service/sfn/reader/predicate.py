@@ -433,7 +433,8 @@ def _membership(column: _Column, members: Collection[Literal[Any]]) -> _Node:
         return pc.if_else(pc.is_valid(array), pc.is_in(array, value_set=scalars), pa.scalar(None, pa.bool_()))
 
     own = {value.literal for value in found if value.literal is not None}
-    is_pruned = len(own) == len({value.scalar for value in found})
+    # Whoever looks values up in a set tells one zero from the other.
+    is_pruned = len(own) == len({value.scalar for value in found}) and not isinstance(column.kind, _FLOATING)
     pruning = iceberg.In(column.name, own) if is_pruned else iceberg.AlwaysTrue()
     return _Node(mask, pruning, iceberg.AlwaysTrue())
 

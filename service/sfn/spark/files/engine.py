@@ -65,6 +65,13 @@ def _plan(pinned: Pinned, io: FileIO, row_filter: str | None) -> Plan:
     features.check_files(where, (entry.data_file for entry in entries))
     footers.check(io, footers.in_doubt(entries, pinned.whole), where)
     plan = planned(entries, vectors.read(io, entries, where), pinned.whole.specs())
+    required = {field.field_id: field.name for field in pinned.schema.fields if field.required}
+    for file in (*plan.plain, *plan.touched):
+        for number in file.constants.keys() & required.keys():
+            # Spark refuses a file without it, in the middle of a query.
+            raise features.refused(
+                file.path, f"a file that may lack the required column {required[number]!r}, a partition's"
+            )
     if plan.twice:
         raise features.refused(where, f"a file that is listed twice: {plan.twice}")
     return plan

@@ -1,0 +1,191 @@
+"""Filters: made up, written as text, and applied to rows by SQL's rules in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from random import Random
+from typing import Any, Final, TypeAlias
+
+from pyiceberg import types
+from pyiceberg.schema import Schema
+
+from tests.spark.differential.values import TIMES, moment, pool, single
+
+Row: TypeAlias = Mapping[str, Any]
+_COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "=": lambda left, right: left == right,
+    "<>": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+_NUMBERS: Final = (types.IntegerType, types.LongType, types.FloatType, types.DoubleType, types.DecimalType)
+_UNWRITTEN: Final = (types.BinaryType, types.FixedType, types.TimeType)
+"""Types that a filter's text has no literal of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter.
+
+    Attributes:
+        text: as readers take it.
+        holds: true, false, or None where that is not known.
+        columns: the top-level columns that it compares.
+    """
+
+    text: str
+    holds: Callable[[Row], bool | None]
+    columns: frozenset[str] = frozenset()
+
+
+def some_filter(rng: Random, schema: Schema, depth: int = 2) -> Filter:
+    """Return a filter of the columns of a schema."""
+    chance = rng.random()
+    if depth and chance < 0.3:
+        left, right = some_filter(rng, schema, depth - 1), some_filter(rng, schema, depth - 1)
+        return _and(left, right) if rng.random() < 0.5 else _or(left, right)
+    if depth and chance < 0.4:
+        return _not(some_filter(rng, schema, depth - 1))
+    if chance < 0.42 and depth == 2:
+        truth = rng.random() < 0.5
+        return Filter(f"{truth}".lower(), lambda _: truth)
+    path = rng.choice(_paths(schema))
+    return _leaf(rng, path)
+
+
+def _paths(schema: Schema) -> list[list[types.NestedField]]:
+    """Return the columns that a filter's text can name, and the fields of structs."""
+    found = []
+    for field in schema.fields:
+        if "." in field.name:
+            continue
+        found.append([field])
+        if isinstance(field.field_type, types.StructType):
+            found += [[field, inner] for inner in field.field_type.fields if inner.field_type.is_primitive]
+    return found
+
+
+def _leaf(rng: Random, path: Sequence[types.NestedField]) -> Filter:
+    kind = path[-1].field_type
+    name = ".".join(_quoted(field.name) for field in path)
+    columns = frozenset({path[0].name})
+
+    def value(row: Row) -> Any:  # noqa: ANN401 - of any type
+        found = row[path[0].name]
+        if len(path) == 1 or found is None:
+            return found
+        fields = path[0].field_type.fields  # type: ignore[attr-defined] # a struct's
+        return found[[field.field_id for field in fields].index(path[1].field_id)]
+
+    def known(test: Callable[[Any], bool]) -> Callable[[Row], bool | None]:
+        return lambda row: None if value(row) is None else test(value(row))
+
+    chance = rng.random()
+    if chance < 0.2 or not kind.is_primitive or isinstance(kind, _UNWRITTEN):
+        if rng.random() < 0.5:
+            return Filter(f"{name} is null", lambda row: value(row) is None, columns)
+        return Filter(f"{name} is not null", lambda row: value(row) is not None, columns)
+    if isinstance(kind, types.FloatType | types.DoubleType) and chance < 0.4:
+        if rng.random() < 0.5:
+            return Filter(f"{name} is nan", known(lambda one: one != one), columns)  # noqa: PLR0124 - NaN
+        return Filter(f"{name} is not nan", known(lambda one: one == one), columns)  # noqa: PLR0124 - NaN
+    if isinstance(kind, types.StringType) and chance < 0.4:
+        prefix = rng.choice(["", "a", "ab", "the same beginning of a text b", "the same", "ü", "z"])
+        if rng.random() < 0.5:
+            return Filter(f"{name} like '{prefix}%'", known(lambda one: one.startswith(prefix)), columns)
+        return Filter(f"{name} not like '{prefix}%'", known(lambda one: not one.startswith(prefix)), columns)
+    if chance < 0.55:
+        texts, values = zip(*(_literal(rng, kind, plain=True) for _ in range(rng.randrange(1, 4))), strict=True)
+        is_in = rng.random() < 0.5
+
+        def member(one: Any) -> bool:  # noqa: ANN401 - of any type
+            return any(_key(one) == _key(each) for each in values) == is_in
+
+        return Filter(f"{name} {'in' if is_in else 'not in'} ({', '.join(texts)})", known(member), columns)
+    operator = rng.choice(sorted(_COMPARED))
+    if isinstance(kind, types.BooleanType):
+        operator = rng.choice(["=", "<>"])
+    text, literal = _literal(rng, kind)
+    return Filter(
+        f"{name} {operator} {text}", known(lambda one: _COMPARED[operator](_key(one), _key(literal))), columns
+    )
+
+
+def _key(value: Any) -> Any:  # noqa: ANN401 - of any type
+    """Return what a value is compared by: NaN is equal to itself and greater than all, texts are UTF-8."""
+    if isinstance(value, float):
+        return (1, 0.0) if value != value else (0, value)  # noqa: PLR0124 - NaN
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return Decimal(value)
+    return value
+
+
+def _literal(rng: Random, kind: types.IcebergType, *, plain: bool = False) -> tuple[str, Any]:
+    """Return a literal's text, and its value as one of the column's type.
+
+    Args:
+        plain: all literals of the type are written alike.
+    """
+    value = rng.choice(pool(kind))
+    if isinstance(kind, _NUMBERS):
+        return _number(rng, kind, value, plain=plain)
+    match kind:
+        case types.BooleanType():
+            return f"{value}".lower(), value
+        case types.StringType() | types.UUIDType():
+            return "'" + value.replace("'", "''") + "'", value
+        case types.DateType():
+            assert isinstance(value, date)
+            return f"'{value.isoformat()}'", value
+        case _:
+            assert isinstance(kind, TIMES)
+            return f"'{moment(value, zone=isinstance(kind, types.TimestamptzType))}'", value
+
+
+def _number(rng: Random, kind: types.IcebergType, value: Any, *, plain: bool) -> tuple[str, Any]:  # noqa: ANN401 - a number
+    if isinstance(kind, types.FloatType | types.DoubleType):
+        value = rng.choice([-1.5, 0.0, 0.1, 1.5, 1.75, 2.0])
+        text = f"{value}" if plain or value % 1 or rng.random() < 0.5 else f"{int(value)}"
+        return text, single(value) if isinstance(kind, types.FloatType) else value
+    if isinstance(kind, types.DecimalType):
+        # A filter's text has the digits of a double.
+        value = rng.choice([Decimal("-0.15"), Decimal("0.01"), Decimal("0.15"), Decimal("1.5"), Decimal("0.155")])
+        return f"{value}", value
+    if not plain and rng.random() < 0.2:
+        value = rng.choice([Decimal("1.5"), Decimal("-0.5"), Decimal("2.0"), Decimal(99_999_999_999), Decimal(1 << 40)])
+    return f"{value}", value
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() and name not in {"not", "is", "in"} else f'"{name}"'
+
+
+def _and(left: Filter, right: Filter) -> Filter:
+    def holds(row: Row) -> bool | None:
+        found = {left.holds(row), right.holds(row)}
+        return False if False in found else None if None in found else True
+
+    return Filter(f"({left.text}) and ({right.text})", holds, left.columns | right.columns)
+
+
+def _or(left: Filter, right: Filter) -> Filter:
+    def holds(row: Row) -> bool | None:
+        found = {left.holds(row), right.holds(row)}
+        return True if True in found else None if None in found else False
+
+    return Filter(f"({left.text}) or ({right.text})", holds, left.columns | right.columns)
+
+
+def _not(inner: Filter) -> Filter:
+    def holds(row: Row) -> bool | None:
+        found = inner.holds(row)
+        return None if found is None else not found
+
+    return Filter(f"not ({inner.text})", holds, inner.columns)
