@@ -15,7 +15,11 @@ from tests.spark.differential.comparison import Report, compared
 from tests.spark.running import running, settings
 from tests.spark.telling import told
 
-QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 """Small tables are read sooner than code for them is compiled."""
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from pyiceberg import types
+from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from tests.spark.differential.filters import Filter, some_filter
 from tests.spark.differential.reading import (
-    ENGINES,
+    Asked,
     Refused,
+    Rows,
     attempted,
     by_python,
     by_source,
@@ -26,7 +28,7 @@ from tests.spark.differential.reading import (
     publish,
     schema_of,
 )
-from tests.spark.differential.tables import Maker
+from tests.spark.differential.tables import Maker, OddTable
 
 FILTERS = 4
 """Of each table; half of them are asked of Spark."""
@@ -71,62 +73,70 @@ def _compare(spark: SparkSession, folder: Path, report: Report, most: int | None
     report.trace = table.trace
     publish(table)
     schema = schema_of(spark, table)
-    names = [one.name for one in schema.fields]
     rng = Random(f"filters {report.seed}")
     filters = [some_filter(rng, schema) for _ in range(FILTERS)]
     try:
         rows = oracle(spark, table, schema)
     except Exception as error:  # noqa: BLE001 - Java's
         report.counts["oracle failed"] += 1
-        report.trace.append(f"oracle: {error}"[:2_000])
+        report.trace.append(f"oracle: {_cause(f'{error}')}")
         return
     report.trace += [f"row {list(row.values())}" for row in rows]
+    _Comparison(spark, table, schema, rows, report).run(filters, rng)
 
-    def expected(which: Filter | None, chosen: list[str]) -> Counter[str]:
-        return counted((row for row in rows if which is None or which.holds(row) is True), chosen)
 
-    def check(engine: str, what: str, read: Callable[[], Counter[str]], right: Counter[str]) -> None:
+class _Comparison:
+    """The reads of a table, and the rows that they must give."""
+
+    def __init__(self, spark: SparkSession, table: OddTable, schema: Schema, rows: Rows, report: Report) -> None:
+        self._spark, self._table, self._schema, self._rows, self._report = spark, table, schema, rows, report
+        self._names = [one.name for one in schema.fields]
+
+    def run(self, filters: Sequence[Filter], rng: Random) -> None:
+        """Read with each of some filters, and of these with some columns."""
+        for which in (None, *filters):
+            some = rng.sample(self._names, rng.randrange(1, len(self._names) + 1))
+            chosen = self._names if which is None or rng.random() < 0.4 else some
+            self._check(
+                f"read, {which.text if which else 'all'}, {chosen}",
+                partial(by_python, self._table, self._schema, which, chosen),
+                self._expected(which, chosen),
+            )
+        self._check("source, all", partial(by_source, self._table, self._schema), self._expected(None, self._names))
+        self._on_spark(filters[: FILTERS // 2])
+
+    def _on_spark(self, filters: Sequence[Filter]) -> None:
+        # Iceberg's own library loses rows where it compares these with the bounds of files.
+        odd = {
+            one.name
+            for one in self._schema.fields
+            if isinstance(one.field_type, types.UUIDType) or one.initial_default is not None
+        }
+        asked = [Asked("files", which) for which in (None, *filters)]
+        if not self._table.has_milliseconds:
+            asked += [Asked("iceberg", which) for which in (None, *filters) if which is None or not which.columns & odd]
+        try:
+            founds = by_spark(self._spark, self._table, self._schema, asked)
+        except Exception:  # noqa: BLE001 - each is asked again by itself, to be told apart
+            founds = [self._alone(one) for one in asked]
+        for one, found in zip(asked, founds, strict=True):
+            _judge(self._report, f"{one.engine}, {one.what}", found, self._expected(one.which, self._names))
+
+    def _alone(self, one: Asked) -> Counter[str] | Refused:
+        try:
+            return by_spark(self._spark, self._table, self._schema, [one])[0]
+        except Exception as error:  # noqa: BLE001 - whatever it is, no reader of ours may raise it
+            return Refused(type(error).__name__, _cause(f"{error}"))
+
+    def _expected(self, which: Filter | None, chosen: Sequence[str]) -> Counter[str]:
+        return counted((row for row in self._rows if which is None or which.holds(row) is True), chosen)
+
+    def _check(self, what: str, read: Callable[[], Counter[str]], right: Counter[str]) -> None:
         try:
             found = attempted(read)
-        except Exception as error:  # noqa: BLE001 - whatever it is, no reader of ours may raise it
+        except Exception as error:  # noqa: BLE001 - as above
             found = Refused(type(error).__name__, _cause(f"{error}"))
-        _judge(report, engine, what, found, right)
-
-    for which in (None, *filters):
-        what = which.text if which else "all"
-        chosen = names if which is None or rng.random() < 0.4 else rng.sample(names, rng.randrange(1, len(names) + 1))
-        check(
-            "read",
-            f"{what}, {chosen}",
-            lambda w=which, c=chosen: by_python(table, schema, w, c),
-            expected(which, chosen),
-        )
-    check("source", "all", lambda: by_source(table, schema), expected(None, names))
-    odd = {
-        one.name
-        for one in schema.fields
-        if isinstance(one.field_type, types.UUIDType) or one.initial_default is not None
-    }
-    for engine in ENGINES:
-        # Iceberg's own library loses rows where it compares these with the bounds of files.
-        asked = [None, *(one for one in filters[: FILTERS // 2] if engine != "iceberg" or not one.columns & odd)]
-        if engine == "iceberg" and table.has_milliseconds:
-            continue
-        try:
-            founds: Any = by_spark(spark, table, schema, engine, asked)
-        except Exception as error:  # noqa: BLE001 - each is asked again by itself, to be told apart
-            del error
-            for which in asked:
-                what = which.text if which else "all"
-                check(
-                    engine,
-                    what,
-                    lambda w=which, e=engine: by_spark(spark, table, schema, e, [w])[0],
-                    expected(which, names),
-                )
-            continue
-        for which, found in zip(asked, founds, strict=True):
-            _judge(report, engine, which.text if which else "all", found, expected(which, names))
+        _judge(self._report, what, found, right)
 
 
 def _cause(text: str) -> str:
@@ -134,18 +144,20 @@ def _cause(text: str) -> str:
     return text.rpartition("Caused by: ")[2].partition("\n\tat")[0][:600]
 
 
-def _judge(report: Report, engine: str, what: str, found: Counter[str] | Refused, right: Counter[str]) -> None:
+def _judge(report: Report, what: str, found: Counter[str] | Refused, right: Counter[str]) -> None:
+    engine = what.partition(",")[0]
     if isinstance(found, Refused):
-        is_fair = (found.kind == "NotSupported" and (engine != "read" or found.found == "equality deletes")) or any(
-            known in found.found for known in KNOWN
-        )
+        is_fair = _is_fair(engine, found)
         report.counts[f"{engine}: {'refused' if is_fair else 'failed'}"] += 1
-        if not is_fair:
-            report.bad.append(f"{engine}, {what}: {found.kind}: {found.found}")
-        else:
-            report.trace.append(f"{engine} refused: {found.found}")
+        (report.trace if is_fair else report.bad).append(f"{what}: {found.kind}: {found.found}")
     elif found != right:
         report.counts[f"{engine}: different"] += 1
-        report.bad.append(f"{engine}, {what}: lost {dict(right - found)}, made up {dict(found - right)}")
+        report.bad.append(f"{what}: lost {dict(right - found)}, made up {dict(found - right)}")
     else:
         report.counts[f"{engine}: alike"] += 1
+
+
+def _is_fair(engine: str, refused: Refused) -> bool:
+    if any(known in refused.found for known in KNOWN):
+        return True
+    return refused.kind == "NotSupported" and (engine != "read" or refused.found == "equality deletes")

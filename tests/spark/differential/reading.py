@@ -28,7 +28,6 @@ from tests.spark.rows_read import rows_read
 from tests.unit.directory import Directory
 
 Rows: TypeAlias = Sequence[dict[str, Any]]
-ENGINES: Final = ("iceberg", "files")
 IDENTIFIER: Final = "odd.table"
 
 
@@ -133,21 +132,42 @@ def by_source(table: OddTable, schema: Schema) -> Counter[str]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A read by an engine of Spark's."""
+
+    engine: str
+    which: Filter | None
+
+    @property
+    def what(self) -> str:
+        return self.which.text if self.which else "all"
+
+
 def by_spark(
-    spark: SparkSession, table: OddTable, schema: Schema, engine: str, filters: Sequence[Filter | None]
-) -> list[Counter[str]]:
-    """Return what an engine reads with each of some filters, in one job."""
+    spark: SparkSession, table: OddTable, schema: Schema, asked: Sequence[Asked]
+) -> list[Counter[str] | Refused]:
+    """Return what some reads give, all of them in one job."""
     names = [one.name for one in schema.fields]
-
-    def frame(number: int, which: Filter | None) -> DataFrame:
-        read = sfn.spark.read(spark, f"{table.location}", engine=engine, row_filter=which and which.text)
-        assert read.columns == names
-        return read.withColumn("_number", f.lit(number))
-
-    frames = [frame(number, which) for number, which in enumerate(filters)]
+    found: list[Counter[str] | Refused] = []
+    frames: list[DataFrame] = []
+    for number, one in enumerate(asked):
+        try:
+            frame = sfn.spark.read(
+                spark, f"{table.location}", engine=one.engine, row_filter=one.which and one.which.text
+            )
+        except SfnError as refusal:
+            found.append(Refused(type(refusal).__name__, getattr(refusal, "found", f"{refusal}")))
+            continue
+        assert frame.columns == names
+        found.append(Counter())
+        frames.append(frame.withColumn("_number", f.lit(number)))
+    if not frames:
+        return found
     whole = reduce(DataFrame.union, frames).coalesce(1).toArrow()
-    numbers = whole.column("_number").to_pylist()
-    rows: list[list[dict[str, Any]]] = [[] for _ in filters]
-    for number, row in zip(numbers, of_arrow(whole, schema), strict=True):
-        rows[number].append(row)
-    return [counted(each, names) for each in rows]
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for number, row in zip(whole.column("_number").to_pylist(), of_arrow(whole, schema), strict=True):
+        rows.setdefault(number, []).append(row)
+    return [
+        counted(rows.get(number, []), names) if isinstance(one, Counter) else one for number, one in enumerate(found)
+    ]

@@ -1,6 +1,6 @@
 """Values of every type, and how Java's JSON, Arrow and a filter's text have them.
 
-Rows are compared as Python values: times are microseconds, a uuid is its text, a struct a tuple, a map a tuple of pairs.
+Rows are compared as Python values: times are microseconds, a uuid is its text, a struct a tuple, a map one of pairs.
 """
 
 from __future__ import annotations
