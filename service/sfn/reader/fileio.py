@@ -13,7 +13,7 @@ from pyiceberg.io.fsspec import FsspecInputFile
 from pyiceberg.typedef import Properties
 from typing_extensions import override
 
-from sfn.errors import MalformedMetadata, NotFound, NotInstalled
+from sfn.errors import MalformedMetadata, NotFound, NotInstalled, NotSupported
 from sfn.pointer.location import canonical
 from sfn.reader.avro import check, keep_doubles
 from sfn.reader.boundary import Bounded, within
@@ -166,6 +166,10 @@ def _checked(location: str, body: bytes, remedy: str = "") -> bytes:
         # Of its compressions PyIceberg brings all packages but Snappy's.
         remedy = "pip install 'pyiceberg[snappy]'"
         raise NotInstalled(location, expected="a compression at hand", found=str(error), remedy=remedy) from error
+    except NotImplementedError as error:
+        expected = "values that all writers write alike"
+        remedy = "read the table with PySpark and engine='iceberg'"
+        raise NotSupported(location, expected=expected, found=f"{error}", remedy=remedy) from error
     except Exception as error:  # a decoder raises whatever it stumbles over
         found = f"{type(error).__name__}: {error}"[:300]
         raise MalformedMetadata(location, expected="a whole Avro file", found=found, remedy=remedy) from error

@@ -102,6 +102,10 @@ def _rows(spark: SparkSession, pinned: Pinned, plan: Plan, past: History) -> Dat
 
 def _apart(files: Sequence[File], columns: Collection[int]) -> list[tuple[Sequence[File], bool]]:
     """The files that have all of the columns, and those that may lack one, without groups that are empty."""
-    lacking = [file for file in files if not file.constants.keys().isdisjoint(columns)]
-    whole = [file for file in files if file.constants.keys().isdisjoint(columns)]
-    return [(some, is_lacking) for some, is_lacking in ((whole, False), (lacking, True)) if some]
+
+    def is_lacking(file: File) -> bool:
+        # A column is NULL as well where its partition is.
+        return any(value is not None for number, value in file.constants.items() if number in columns)
+
+    groups = (([file for file in files if is_lacking(file) is lacking], lacking) for lacking in (False, True))
+    return [(some, lacking) for some, lacking in groups if some]

@@ -97,7 +97,7 @@ def _constants(file: DataFile, spec: PartitionSpec) -> dict[int, Any]:
     """The values of the columns that the file is partitioned by and may lack.
 
     Only the size of a column in the file shows that the file has it: whoever imports files may count its values, or
-    know its bounds, by the partition alone. A column without a value is NULL in either case.
+    know its bounds, by the partition alone.
     """
     found = {
         one.source_id: file.partition[number]
@@ -105,4 +105,4 @@ def _constants(file: DataFile, spec: PartitionSpec) -> dict[int, Any]:
         if isinstance(one.transform, IdentityTransform)
     }
     sizes = file.column_sizes or {}
-    return {number: value for number, value in found.items() if value is not None and not sizes.get(number)}
+    return {number: value for number, value in found.items() if not sizes.get(number)}
