@@ -28,7 +28,7 @@ from tests.spark.differential.reading import (
     publish,
     schema_of,
 )
-from tests.spark.differential.tables import Maker, OddTable
+from tests.spark.differential.tables import LATER_REFERENCES, Maker, OddTable
 
 FILTERS = 4
 """Of each table; half of them are asked of Spark."""
@@ -77,6 +77,9 @@ def _compare(spark: SparkSession, folder: Path, report: Report, most: int | None
     schema = schema_of(spark, table)
     rng = Random(f"filters {report.seed}")
     filters = [some_filter(rng, schema) for _ in range(FILTERS)]
+    if table.reference:
+        _refer(spark, table, schema, report)
+        return
     try:
         rows = oracle(spark, table, schema)
     except Exception as error:  # noqa: BLE001 - Java's
@@ -85,6 +88,26 @@ def _compare(spark: SparkSession, folder: Path, report: Report, most: int | None
         return
     report.trace += [f"row {list(row.values())}" for row in rows]
     _Comparison(spark, table, schema, rows, report).run(filters, rng)
+
+
+def _refer(spark: SparkSession, table: OddTable, schema: Schema, report: Report) -> None:
+    """Compare what readers make of references that are not right: all of them the same, and no rows without a head."""
+    names = [one.name for one in schema.fields]
+    found = {
+        "read": attempted(partial(by_python, table, schema, None, names)),
+        "source": attempted(partial(by_source, table, schema)),
+    }
+    for engine in ("files", "iceberg"):
+        try:
+            (found[engine],) = by_spark(spark, table, schema, [Asked(engine, None)])
+        except Exception as error:  # noqa: BLE001 - Iceberg's own library has its own
+            found[engine] = Refused(type(error).__name__, _cause(f"{error.__class__}"))
+    is_right = {
+        engine: isinstance(one, Refused) if table.reference == LATER_REFERENCES[0] else one == found["read"]
+        for engine, one in found.items()
+    }
+    report.counts[table.reference] += 1
+    report.bad += [f"{engine}, {table.reference}: {found[engine]}" for engine, right in is_right.items() if not right]
 
 
 class _Comparison:

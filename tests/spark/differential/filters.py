@@ -82,38 +82,69 @@ def _leaf(rng: Random, path: Sequence[types.NestedField]) -> Filter:
         fields = path[0].field_type.fields  # type: ignore[attr-defined] # a struct's
         return found[[field.field_id for field in fields].index(path[1].field_id)]
 
-    def known(test: Callable[[Any], bool]) -> Callable[[Row], bool | None]:
-        return lambda row: None if value(row) is None else test(value(row))
-
+    leaf = _Leaf(name, kind, value, columns)
     chance = rng.random()
     if chance < 0.2 or not kind.is_primitive or isinstance(kind, _UNWRITTEN):
-        if rng.random() < 0.5:
-            return Filter(f"{name} is null", lambda row: value(row) is None, columns)
-        return Filter(f"{name} is not null", lambda row: value(row) is not None, columns)
+        return leaf.null_test(rng)
     if isinstance(kind, types.FloatType | types.DoubleType) and chance < 0.4:
-        if rng.random() < 0.5:
-            return Filter(f"{name} is nan", known(lambda one: one != one), columns)  # noqa: PLR0124 - NaN
-        return Filter(f"{name} is not nan", known(lambda one: one == one), columns)  # noqa: PLR0124 - NaN
+        return leaf.nan_test(rng)
     if isinstance(kind, types.StringType) and chance < 0.4:
+        return leaf.prefix_test(rng)
+    return leaf.membership(rng) if chance < 0.55 else leaf.comparison(rng)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A column, of which filters are made.
+
+    Attributes:
+        value: its value in a row.
+    """
+
+    name: str
+    kind: types.IcebergType
+    value: Callable[[Row], Any]
+    columns: frozenset[str]
+
+    def null_test(self, rng: Random) -> Filter:
+        if rng.random() < 0.5:
+            return Filter(f"{self.name} is null", lambda row: self.value(row) is None, self.columns)
+        return Filter(f"{self.name} is not null", lambda row: self.value(row) is not None, self.columns)
+
+    def nan_test(self, rng: Random) -> Filter:
+        if rng.random() < 0.5:
+            return self._known("is nan", lambda one: one != one)  # noqa: PLR0124 - NaN
+        return self._known("is not nan", lambda one: one == one)  # noqa: PLR0124 - NaN
+
+    def prefix_test(self, rng: Random) -> Filter:
         prefix = rng.choice(["", "a", "ab", "the same beginning of a text b", "the same", "ü", "z"])
         if rng.random() < 0.5:
-            return Filter(f"{name} like '{prefix}%'", known(lambda one: one.startswith(prefix)), columns)
-        return Filter(f"{name} not like '{prefix}%'", known(lambda one: not one.startswith(prefix)), columns)
-    if chance < 0.55:
-        texts, values = zip(*(_literal(rng, kind, plain=True) for _ in range(rng.randrange(1, 4))), strict=True)
+            return self._known(f"like '{prefix}%'", lambda one: one.startswith(prefix))
+        return self._known(f"not like '{prefix}%'", lambda one: not one.startswith(prefix))
+
+    def membership(self, rng: Random) -> Filter:
+        texts, values = zip(*(_literal(rng, self.kind, plain=True) for _ in range(rng.randrange(1, 4))), strict=True)
         is_in = rng.random() < 0.5
+        keys = [_key(one) for one in values]
+        return self._known(
+            f"{'in' if is_in else 'not in'} ({', '.join(texts)})", lambda one: (_key(one) in keys) == is_in
+        )
 
-        def member(one: Any) -> bool:  # noqa: ANN401 - of any type
-            return any(_key(one) == _key(each) for each in values) == is_in
+    def comparison(self, rng: Random) -> Filter:
+        operator = rng.choice(sorted(_COMPARED))
+        if isinstance(self.kind, types.BooleanType):
+            operator = rng.choice(["=", "<>"])
+        text, literal = _literal(rng, self.kind)
+        return self._known(f"{operator} {text}", lambda one: _COMPARED[operator](_key(one), _key(literal)))
 
-        return Filter(f"{name} {'in' if is_in else 'not in'} ({', '.join(texts)})", known(member), columns)
-    operator = rng.choice(sorted(_COMPARED))
-    if isinstance(kind, types.BooleanType):
-        operator = rng.choice(["=", "<>"])
-    text, literal = _literal(rng, kind)
-    return Filter(
-        f"{name} {operator} {text}", known(lambda one: _COMPARED[operator](_key(one), _key(literal))), columns
-    )
+    def _known(self, text: str, test: Callable[[Any], bool]) -> Filter:
+        """Return a test of which nothing is known where the value is NULL."""
+
+        def holds(row: Row) -> bool | None:
+            found = self.value(row)
+            return None if found is None else test(found)
+
+        return Filter(f"{self.name} {text}", holds, self.columns)
 
 
 def _key(value: Any) -> Any:  # noqa: ANN401 - of any type

@@ -46,8 +46,14 @@ _FILES: Final = [
     "{}.gz",
     "{}._COPYING_",
 ]
-LATER_PATHS: Final = ["{}#1", "{}?1"]
-"""Names that other work is to refuse or to read; `PATHS` switches them on."""
+LATER_PATHS: Final = ("{}#1", "{}?1")
+"""Names of files that a reader is to read or to refuse with a typed error: not yet so."""
+PATHS: Sequence[str] = ()
+"""Set this to `LATER_PATHS` once readers do that."""
+LATER_REFERENCES: Final = ("dangling head", "heads that disagree")
+"""What metadata may say of its current snapshot that readers do not notice yet."""
+REFERENCES: Sequence[str] = ()
+"""Set this to `LATER_REFERENCES` once they do."""
 _PREFIXES: Final = ["", "file:", "file://"]
 _DEFAULTS: Final = {
     "int": "7",
@@ -86,6 +92,8 @@ class OddTable:
         trace: what was done to it.
         is_mapped: it has files without field ids.
         has_milliseconds: Iceberg's own library may take such times for microseconds, on Spark.
+        reference: which of `LATER_REFERENCES` its metadata has; empty where its references are right.
+        edited: the metadata file that was changed by hand, if one was.
     """
 
     location: Path
@@ -93,10 +101,14 @@ class OddTable:
     trace: list[str] = field(default_factory=list)
     is_mapped: bool = False
     has_milliseconds: bool = False
+    reference: str = ""
+    edited: Path | None = None
 
     @property
     def metadata_location(self) -> str:
         """The current metadata file."""
+        if self.edited is not None:
+            return f"{self.edited}"
         return f"{self.java.operations().current().metadataFileLocation()}"
 
 
@@ -148,7 +160,25 @@ class Maker:
         for number, step in enumerate(steps):
             if self._most is None or number < self._most:
                 step()
+        if REFERENCES and Random(f"references {self._folder.name}").random() < 0.1:
+            self._refer(Random(f"references {self._folder.name}").choice(REFERENCES))
         return self._table
+
+    def _refer(self, kind: str) -> None:
+        """Write a metadata file whose current snapshot is not there, or not that of its main branch."""
+        path = Path(self._table.metadata_location.removeprefix("file:"))
+        metadata = json.loads(path.read_text())
+        ids = [one["snapshot-id"] for one in metadata.get("snapshots", [])]
+        if kind == LATER_REFERENCES[0]:
+            metadata["current-snapshot-id"] = 1
+            metadata.setdefault("refs", {})["main"] = {"snapshot-id": 1, "type": "branch"}
+        elif len(ids) > 1:
+            metadata["refs"]["main"]["snapshot-id"] = next(one for one in ids if one != metadata["current-snapshot-id"])
+        else:
+            return
+        self._table.reference, self._table.edited = kind, path.with_name(f"v99{path.name}")
+        self._table.edited.write_text(json.dumps(metadata))
+        self._say(kind)
 
     def _step(self) -> Any:  # noqa: ANN401 - a method
         evolving = [self._add, self._drop, self._rename, self._promote, self._move, self._nest]
@@ -307,7 +337,7 @@ class Maker:
         self._files += files
 
     def _path(self, kind: str) -> Path:
-        name = self._rng.choice(_FILES).format(f"{next(self._numbers)}")
+        name = self._rng.choice([*_FILES, *PATHS]).format(f"{next(self._numbers)}")
         path = self._folder / self._rng.choice(_FOLDERS) / f"{name}.{kind}"
         path.parent.mkdir(parents=True, exist_ok=True)
         return path

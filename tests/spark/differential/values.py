@@ -164,6 +164,12 @@ def from_json(value: Any, kind: types.IcebergType) -> Any:  # noqa: ANN401 - of 
         case types.MapType():
             pairs = zip(value["keys"], value["values"], strict=True)
             return tuple((from_json(key, kind.key_type), from_json(part, kind.value_type)) for key, part in pairs)
+        case _:
+            return _primitive_of_json(value, kind)
+
+
+def _primitive_of_json(value: Any, kind: types.IcebergType) -> Any:  # noqa: ANN401 - of any type
+    match kind:
         case types.FloatType():
             return single(float(value))
         case types.DoubleType():
