@@ -70,16 +70,15 @@ class Scan:
         return list(DataScan(self._metadata, self._io, row_filter=pruning).plan_files())
 
     def _batches(self, tasks: Sequence[FileScanTask], limit: int | None) -> Iterator[pa.RecordBatch]:
-        rows = 0
+        rows, first = 0, 0
+        # Without a limit all files are read; with one the first alone may have rows enough.
+        width = 1 if limit is not None else max(1, len(tasks))
         with ThreadPoolExecutor(_WIDTH) as pool:
-            # Without a limit all files are read; with one only as many at a time as are read together.
-            width = _WIDTH if limit is not None else max(1, len(tasks))
-            for first in range(0, len(tasks), width):
+            while first < len(tasks) and (limit is None or rows < limit):
                 for found in pool.map(lambda task: self._file(task, limit), tasks[first : first + width]):
                     yield from found
                     rows += sum(batch.num_rows for batch in found)
-                if limit is not None and rows >= limit:
-                    return
+                first, width = first + width, min(2 * width, _WIDTH)
 
     def _file(self, task: FileScanTask, limit: int | None) -> list[pa.RecordBatch]:
         """Return the rows of a file, those that the filter leaves out dropped batch by batch."""
