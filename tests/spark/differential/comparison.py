@@ -31,7 +31,7 @@ from tests.spark.differential.reading import (
 from tests.spark.differential.tables import LATER_REFERENCES, Maker, OddTable
 
 FILTERS = 4
-"""Of each table; half of them are asked of Spark."""
+"""Of each table."""
 
 KNOWN = ["Type not recognized: decimal_"]
 """What PyIceberg refuses: an Avro file that has a type of decimals twice."""
@@ -55,22 +55,23 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
 
 
-def compared(spark: SparkSession, folder: Path, seed: int, most: int | None = None) -> Report:
+def compared(spark: SparkSession, folder: Path, seed: int, most: int | None = None, on_spark: int = 2) -> Report:
     """Return what was different.
 
     Args:
         folder: gets the table, for as long as it is compared.
         most: steps that make the table, at most.
+        on_spark: how many of the filters its engines are asked with, each of which costs a tenth of a second.
     """
     report = Report(seed)
     try:
-        _compare(spark, folder, report, most)
+        _compare(spark, folder, report, most, on_spark)
     finally:
         shutil.rmtree(folder / f"t{seed}", ignore_errors=True)
     return report
 
 
-def _compare(spark: SparkSession, folder: Path, report: Report, most: int | None) -> None:
+def _compare(spark: SparkSession, folder: Path, report: Report, most: int | None, on_spark: int) -> None:
     table = Maker(spark, folder, report.seed, most).make()
     report.trace = table.trace
     publish(table)
@@ -87,7 +88,7 @@ def _compare(spark: SparkSession, folder: Path, report: Report, most: int | None
         report.trace.append(f"oracle: {_cause(f'{error}')}")
         return
     report.trace += [f"row {list(row.values())}" for row in rows]
-    _Comparison(spark, table, schema, rows, report).run(filters, rng)
+    _Comparison(spark, table, schema, rows, report).run(filters, rng, on_spark)
 
 
 def _refer(spark: SparkSession, table: OddTable, schema: Schema, report: Report) -> None:
@@ -117,8 +118,8 @@ class _Comparison:
         self._spark, self._table, self._schema, self._rows, self._report = spark, table, schema, rows, report
         self._names = [one.name for one in schema.fields]
 
-    def run(self, filters: Sequence[Filter], rng: Random) -> None:
-        """Read with each of some filters, and of these with some columns."""
+    def run(self, filters: Sequence[Filter], rng: Random, on_spark: int) -> None:
+        """Read with each of some filters, and with some columns."""
         for which in (None, *filters):
             some = rng.sample(self._names, rng.randrange(1, len(self._names) + 1))
             chosen = self._names if which is None or rng.random() < 0.4 else some
@@ -128,7 +129,7 @@ class _Comparison:
                 self._expected(which, chosen),
             )
         self._check("source, all", partial(by_source, self._table, self._schema), self._expected(None, self._names))
-        self._on_spark(filters[: FILTERS // 2])
+        self._on_spark(filters[:on_spark])
 
     def _on_spark(self, filters: Sequence[Filter]) -> None:
         # Iceberg's own library loses rows where it compares these with the bounds of files.

@@ -393,6 +393,9 @@ class Maker:
             f"{f', without {missing}' if missing else ''}{f', {options}' if odd_times else ''}"
         )
         described = self._described(path, rows, missing, has_ids=has_ids)
+        if "coerce_timestamps" in options:
+            # Iceberg's own library takes the bounds of milliseconds for those of microseconds.
+            described = {name: value for name, value in described.items() if not name.endswith("-bounds")}
         return Written(described["file-path"], described, [row[1] for row in rows])
 
     def _described(
