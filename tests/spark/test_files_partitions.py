@@ -72,8 +72,8 @@ def fixture_made(tmp_path: Path) -> Iterator[Callable[[Schema, Files], str]]:
         yield made
 
 
-def read(spark: SparkSession, directory: str, **more: str) -> DataFrame:
-    return sfn.spark.read(spark, directory, engine="files", **more)
+def read(spark: SparkSession, directory: str, row_filter: str | None = None) -> DataFrame:
+    return sfn.spark.read(spark, directory, engine="files", row_filter=row_filter)
 
 
 def shown(frame: DataFrame) -> list[tuple[Any, ...]]:

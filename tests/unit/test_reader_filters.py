@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from pyiceberg import expressions as iceberg
 from pyiceberg import types
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, Reference
+from pyiceberg.expressions.literals import literal
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -42,6 +43,10 @@ UUIDS = [UUID(int=1 << 127), UUID(int=1), None]
 
 def column(kind: types.IcebergType, number: int = 1, name: str = "x", *, required: bool = False) -> NestedField:
     return NestedField(number, name, kind, required=required)
+
+
+def of(kind: type[iceberg.LiteralPredicate], value: Any, name: str = "x") -> BooleanExpression:  # noqa: ANN401 - of any type
+    return kind(term=Reference(name), value=literal(value))
 
 
 def selected(kind: types.IcebergType, values: Sequence[Any], which: str | BooleanExpression) -> list[Any]:
@@ -85,17 +90,17 @@ def selected(kind: types.IcebergType, values: Sequence[Any], which: str | Boolea
         (types.DoubleType(), FLOATS, "not (x is nan)", FLOATS[:-2]),
         (types.DoubleType(), FLOATS, "x is not nan", FLOATS[:-2]),
         (types.FloatType(), [0.1, None], "x = 0.1", [0.1]),
-        (types.FloatType(), [0.1, NAN, INF], iceberg.LessThan("x", 1e300), [0.1]),
+        (types.FloatType(), [0.1, NAN, INF], of(iceberg.LessThan, 1e300), [0.1]),
         (types.DecimalType(9, 2), [Decimal("0.10"), Decimal("0.15"), None], "x = 0.1", [Decimal("0.10")]),
         (types.DecimalType(9, 2), [Decimal("0.15"), Decimal("0.16")], "x > 0.155", [Decimal("0.16")]),
         (types.DecimalType(3, 2), [Decimal("9.99"), None], "x < 1000", [Decimal("9.99")]),
         (types.DateType(), DAYS, "x = '2026-11-02'", [DAYS[1]]),
-        (types.DateType(), DAYS, iceberg.LessThan("x", datetime(2026, 11, 2, 12, tzinfo=UTC)), DAYS[:2]),
-        (types.DateType(), DAYS, iceberg.EqualTo("x", datetime(2026, 11, 2, 12, tzinfo=UTC)), []),
+        (types.DateType(), DAYS, of(iceberg.LessThan, datetime(2026, 11, 2, 12, tzinfo=UTC)), DAYS[:2]),
+        (types.DateType(), DAYS, of(iceberg.EqualTo, datetime(2026, 11, 2, 12, tzinfo=UTC)), []),
         (types.TimestampType(), TIMES, "x < '1970-01-01T00:00:00'", [-1]),
         (types.TimestamptzType(), TIMES, "x >= '1970-01-01T00:00:00+00:00'", TIMES[1:3]),
         (types.TimestampNanoType(), [-1, 1, None], "x > '1970-01-01T00:00:00'", [1]),
-        (types.TimestampType(), TIMES, iceberg.GreaterThan("x", date(1970, 1, 1)), [TIMES[2]]),
+        (types.TimestampType(), TIMES, of(iceberg.GreaterThan, date(1970, 1, 1)), [TIMES[2]]),
         (types.BooleanType(), [True, False, None], "x = true", [True]),
         (types.BooleanType(), [True, False, None], "x <> true", [False]),
         (types.StringType(), ["a", "", "\uffff", "😀", None], "x > '\uffff'", ["😀"]),
@@ -103,8 +108,13 @@ def selected(kind: types.IcebergType, values: Sequence[Any], which: str | Boolea
         (types.StringType(), ["a%b", "ab", None], "x not like 'ab%'", ["a%b"]),
         (types.StringType(), ["it's", None], "x = 'it''s'", ["it's"]),
         (types.UUIDType(), [one and one.bytes for one in UUIDS], f"x > '{UUIDS[1]}'", [UUIDS[0].bytes]),  # type: ignore[union-attr] # the last alone is None
-        (types.BinaryType(), [b"", b"\xff", None], iceberg.GreaterThan("x", b"\x00"), [b"\xff"]),
-        (types.FixedType(2), [b"aa", b"bb", None], iceberg.In("x", {b"aa", b"cc"}), [b"aa"]),
+        (types.BinaryType(), [b"", b"\xff", None], of(iceberg.GreaterThan, b"\x00"), [b"\xff"]),
+        (
+            types.FixedType(2),
+            [b"aa", b"bb", None],
+            iceberg.In(term=Reference("x"), values={literal(b"aa"), literal(b"cc")}),
+            [b"aa"],
+        ),
         (types.ListType(2, types.LongType()), [[1], None, []], "x is null", [None]),
     ],
 )
@@ -118,12 +128,13 @@ def test_a_filter_selects(
 def test_a_number_between_two_values_is_compared_as_it_is(
     values: list[int | None], literal: Decimal, operator: str
 ) -> None:
-    holds = {
+    tests: Mapping[str, Callable[[int], bool]] = {
         "<": lambda value: value < literal,
         "<=": lambda value: value <= literal,
         "=": lambda value: value == literal,
         "<>": lambda value: value != literal,
-    }[operator]
+    }
+    holds = tests[operator]
     expected = [value for value in values if value is not None and holds(value)]
     rest = [value for value in values if value is not None and not holds(value)]
     assert selected(types.IntegerType(), values, f"x {operator} {literal}") == expected
@@ -171,13 +182,13 @@ def test_a_required_part_of_a_struct_is_not_taken_for_one_without_nulls() -> Non
 
 def test_files_are_ruled_out_by_the_value_that_is_compared() -> None:
     schema = Schema(column(types.LongType()))
-    assert row_filter(schema, "x > 1.5").pruning == iceberg.GreaterThan("x", 1)
-    assert row_filter(schema, "not (x > 1.5)").pruning == iceberg.LessThanOrEqual("x", 1)
-    assert row_filter(Schema(column(types.FloatType())), "x = 0.1").pruning == iceberg.EqualTo("x", 0.10000000149011612)
+    assert row_filter(schema, "x > 1.5").pruning == of(iceberg.GreaterThan, 1)
+    assert row_filter(schema, "not (x > 1.5)").pruning == of(iceberg.LessThanOrEqual, 1)
+    assert row_filter(Schema(column(types.FloatType())), "x = 0.1").pruning == of(iceberg.EqualTo, 0.10000000149011612)
 
 
 def test_numbers_of_a_text_have_its_digits() -> None:
-    assert parsed("x = 0.1") == iceberg.EqualTo("x", Decimal("0.1"))
+    assert parsed("x = 0.1") == of(iceberg.EqualTo, Decimal("0.1"))
     with pytest.raises(ValueError, match="a row_filter such as"):
         parsed("x >")
 
@@ -280,7 +291,7 @@ def test_a_name_with_a_dot_is_no_path(catalog: SqlCatalog, which: str | None) ->
     schema = Schema(column(types.LongType(), 1, "id"), column(types.DoubleType(), 2, "p.q"))
     directory = table_of(catalog, schema, {"1.parquet": (pa.table({"id": [1], "p.q": [1.5]}), Record())})
     assert sfn.read(directory, row_filter=which).to_pylist() == [{"id": 1, "p.q": 1.5}]
-    assert sfn.read(directory, row_filter=iceberg.GreaterThan("p.q", 1.0)).num_rows == 1
+    assert sfn.read(directory, row_filter=of(iceberg.GreaterThan, 1.0, "p.q")).num_rows == 1
 
 
 def test_a_null_list_of_structs_is_no_empty_one(catalog: SqlCatalog) -> None:

@@ -275,6 +275,10 @@ class _Column:
         return self.path[-1].field_type
 
     @property
+    def reference(self) -> iceberg.Reference:
+        return iceberg.Reference(self.name)
+
+    @property
     def is_prunable(self) -> bool:
         """Whether statistics count its NULLs, and say so of a column that may have some."""
         return len(self.path) == 1 and self.kind.is_primitive and not self.path[0].required
@@ -312,7 +316,7 @@ def _path(fields: Sequence[types.NestedField], sought: int) -> list[types.Nested
 
 
 def _null_test(column: _Column, *, is_null: bool) -> _Node:
-    tests = [iceberg.IsNull(column.name), iceberg.NotNull(column.name)]
+    tests = [iceberg.IsNull(term=column.reference), iceberg.NotNull(term=column.reference)]
     prunings = tests if column.is_prunable else [iceberg.AlwaysTrue(), iceberg.AlwaysTrue()]
     kernel = pc.is_null if is_null else pc.is_valid
     first, second = prunings if is_null else reversed(prunings)
@@ -333,7 +337,7 @@ def _nan_test(column: _Column, *, is_nan: bool) -> _Node:
 def _prefix_test(column: _Column, prefix: object) -> _Node:
     if not isinstance(column.kind, types.StringType) or not isinstance(prefix, str):
         raise TypeError(f"a prefix, which texts have: {column.name!r} is of type {column.kind}")
-    pruning = iceberg.StartsWith(column.name, prefix)
+    pruning = iceberg.StartsWith(term=column.reference, value=literals.StringLiteral(prefix))
     return _Node(lambda batch: pc.starts_with(column.of(batch), prefix), pruning, iceberg.AlwaysTrue())
 
 
@@ -344,7 +348,7 @@ def _constant(column: _Column, *, truth: bool) -> _Node:
         there = pc.is_valid(column.of(batch))
         return pc.if_else(there, pa.scalar(truth), pa.scalar(None, pa.bool_()))
 
-    there = iceberg.NotNull(column.name) if column.is_prunable else iceberg.AlwaysTrue()
+    there = iceberg.NotNull(term=column.reference) if column.is_prunable else iceberg.AlwaysTrue()
     never = iceberg.AlwaysFalse()
     return _Node(mask, *((there, never) if truth else (never, there)))
 
@@ -404,7 +408,7 @@ def _test(column: _Column, operator: str, value: _Value) -> _Node:
     def pruning(one: str) -> iceberg.BooleanExpression:
         if value.literal is None or one not in _PRUNING or one not in _pruned(column.kind):
             return iceberg.AlwaysTrue()
-        return _PRUNING[one](column.name, value.literal)
+        return _PRUNING[one](column.reference, value.literal)
 
     return _Node(
         lambda batch: kernel(comparable(column.of(batch)), scalar), pruning(operator), pruning(_OPPOSITES[operator])
@@ -435,7 +439,7 @@ def _membership(column: _Column, members: Collection[Literal[Any]]) -> _Node:
     own = {value.literal for value in found if value.literal is not None}
     # Whoever looks values up in a set tells one zero from the other.
     is_pruned = len(own) == len({value.scalar for value in found}) and not isinstance(column.kind, _FLOATING)
-    pruning = iceberg.In(column.name, own) if is_pruned else iceberg.AlwaysTrue()
+    pruning = iceberg.In(term=column.reference, values=own) if is_pruned else iceberg.AlwaysTrue()
     return _Node(mask, pruning, iceberg.AlwaysTrue())
 
 
@@ -455,8 +459,7 @@ def _value(kind: types.IcebergType, literal: Literal[Any]) -> _Value:
         number = _float(literal)
         number = _single(number) if isinstance(kind, types.FloatType) else number
         # The sum has one zero, as those of the column have.
-        own = None if isinf(number) else literals.DoubleLiteral(number)
-        return _Value(pa.scalar(number + 0.0, pa.float64()), own)
+        return _Value(pa.scalar(number + 0.0, pa.float64()), None if isinf(number) else literals.DoubleLiteral(number))
     own = literal.to(kind)
     match kind:
         case types.BooleanType():

@@ -66,6 +66,8 @@ def oracle(spark: SparkSession, table: OddTable, schema: Schema) -> Rows:
         # Its generic records have no JSON of some defaults and partitions.
         with suppress(Py4JJavaError, PySparkException):
             return _generic(spark, table, schema)
+    if table.has_milliseconds:
+        raise ValueError("no library that reads milliseconds right")
     return of_arrow(sfn.spark.read(spark, f"{table.location}", engine="iceberg").toArrow(), schema)
 
 
@@ -103,7 +105,8 @@ def of_arrow(table: pa.Table, schema: Schema) -> list[dict[str, Any]]:
 def _cells(column: pa.ChunkedArray) -> list[Any]:
     # Python's times end in the year 9999, and pandas' sooner.
     kind = column.type
-    return (column.cast(pa.int64()) if pa.types.is_timestamp(kind) or pa.types.is_time(kind) else column).to_pylist()
+    plain = column.cast(pa.int64()) if pa.types.is_timestamp(kind) or pa.types.is_time(kind) else column
+    return list(plain.to_pylist())
 
 
 def attempted(read: Callable[[], Counter[str]]) -> Counter[str] | Refused:
@@ -118,7 +121,7 @@ def attempted(read: Callable[[], Counter[str]]) -> Counter[str] | Refused:
 
 def by_python(table: OddTable, schema: Schema, which: Filter | None, names: Sequence[str]) -> Counter[str]:
     """Return what `sfn.read` reads of some columns."""
-    found = sfn.read(table.location, row_filter=which and which.text, selected_fields=names)
+    found = sfn.read(table.location, row_filter=which.text if which else None, selected_fields=names)
     assert found.column_names == [one.name for one in schema.fields if one.name in names]
     return counted(of_arrow(found, schema), names)
 
@@ -154,7 +157,7 @@ def by_spark(
     for number, one in enumerate(asked):
         try:
             frame = sfn.spark.read(
-                spark, f"{table.location}", engine=one.engine, row_filter=one.which and one.which.text
+                spark, f"{table.location}", engine=one.engine, row_filter=one.which.text if one.which else None
             )
         except SfnError as refusal:
             found.append(Refused(type(refusal).__name__, getattr(refusal, "found", f"{refusal}")))

@@ -122,9 +122,9 @@ class Maker:
     """
 
     def __init__(self, spark: SparkSession, folder: Path, seed: int, most: int | None = None) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no name of its own for it
-        self._iceberg = self._jvm.org.apache.iceberg
-        self._conf = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined] # noqa: SLF001 - as above
+        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no name of its own for it
+        self._jvm, self._iceberg = jvm, jvm.org.apache.iceberg
+        self._conf = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
         self._rng = Random(seed)
         self._most = most
         self._folder = folder / f"t{seed}"
@@ -539,7 +539,7 @@ def _is_gone(one: Any, schema: Schema) -> bool:  # noqa: ANN401 - a partition fi
 def _partition_value(rng: Random, column: types.NestedField, *, whole: bool) -> Any:  # noqa: ANN401 - of any type
     """Return a value that JSON has."""
     while True:
-        value = some(rng, column.field_type, optional=not column.required, whole=whole)
+        value: Any = some(rng, column.field_type, optional=not column.required, whole=whole)
         # To truncate the least decimal gives one that is too large for its type.
         if not isinstance(value, float | Decimal) or abs(value) < 1_000:
             return value
