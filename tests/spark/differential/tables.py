@@ -541,7 +541,7 @@ def _partition_value(rng: Random, column: types.NestedField, *, whole: bool) -> 
     while True:
         value: Any = some(rng, column.field_type, optional=not column.required, whole=whole)
         # To truncate the least decimal gives one that is too large for its type.
-        if not isinstance(value, float | Decimal) or abs(value) < 1_000:
+        if not isinstance(value, float | Decimal) or abs(float(value)) < 1_000:
             return value
 
 
