@@ -128,7 +128,12 @@ class _Comparison:
                 partial(by_python, self._table, self._schema, which, chosen),
                 self._expected(which, chosen),
             )
-        self._check("source, all", partial(by_source, self._table, self._schema), self._expected(None, self._names))
+        for which in (None, *(one for one in filters if one.pushed is not None)):
+            self._check(
+                f"source, {which.text if which else 'all'}",
+                partial(by_source, self._table, self._schema, which),
+                self._expected(which, self._names),
+            )
         self._on_spark(filters[:on_spark])
 
     def _on_spark(self, filters: Sequence[Filter]) -> None:

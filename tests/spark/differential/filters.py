@@ -36,11 +36,13 @@ class Filter:
         text: as readers take it.
         holds: true, false, or None where that is not known.
         columns: the top-level columns that it compares.
+        pushed: operator, column and value of what Spark would offer a data source of it; None where that is nothing.
     """
 
     text: str
     holds: Callable[[Row], bool | None]
     columns: frozenset[str] = frozenset()
+    pushed: tuple[str, str, Any] | None = None
 
 
 def some_filter(rng: Random, schema: Schema, depth: int = 2) -> Filter:
@@ -82,7 +84,7 @@ def _leaf(rng: Random, path: Sequence[types.NestedField]) -> Filter:
         fields = path[0].field_type.fields  # type: ignore[attr-defined] # a struct's
         return found[[field.field_id for field in fields].index(path[1].field_id)]
 
-    leaf = _Leaf(name, kind, value, columns)
+    leaf = _Leaf(name, kind, value, columns, path[0].name if len(path) == 1 else "")
     chance = rng.random()
     if chance < 0.2 or not kind.is_primitive or isinstance(kind, _UNWRITTEN):
         return leaf.null_test(rng)
@@ -99,12 +101,14 @@ class _Leaf:
 
     Attributes:
         value: its value in a row.
+        column: its name; empty where it is a part of a struct.
     """
 
     name: str
     kind: types.IcebergType
     value: Callable[[Row], Any]
     columns: frozenset[str]
+    column: str
 
     def null_test(self, rng: Random) -> Filter:
         if rng.random() < 0.5:
@@ -119,15 +123,16 @@ class _Leaf:
     def prefix_test(self, rng: Random) -> Filter:
         prefix = rng.choice(["", "a", "ab", "the same beginning of a text b", "the same", "ü", "z"])
         if rng.random() < 0.5:
-            return self._known(f"like '{prefix}%'", lambda one: one.startswith(prefix))
-        return self._known(f"not like '{prefix}%'", lambda one: not one.startswith(prefix))
+            return self._known(f"like '{prefix}%'", lambda one: one.startswith(prefix), "like", prefix)
+        return self._known(f"not like '{prefix}%'", lambda one: not one.startswith(prefix), "not like", prefix)
 
     def membership(self, rng: Random) -> Filter:
         texts, values = zip(*(_literal(rng, self.kind, plain=True) for _ in range(rng.randrange(1, 4))), strict=True)
         is_in = rng.random() < 0.5
         keys = [_key(one) for one in values]
+        operator = "in" if is_in else "not in"
         return self._known(
-            f"{'in' if is_in else 'not in'} ({', '.join(texts)})", lambda one: (_key(one) in keys) == is_in
+            f"{operator} ({', '.join(texts)})", lambda one: (_key(one) in keys) == is_in, operator, values
         )
 
     def comparison(self, rng: Random) -> Filter:
@@ -135,16 +140,32 @@ class _Leaf:
         if isinstance(self.kind, types.BooleanType):
             operator = rng.choice(["=", "<>"])
         text, literal = _literal(rng, self.kind)
-        return self._known(f"{operator} {text}", lambda one: _COMPARED[operator](_key(one), _key(literal)))
+        return self._known(
+            f"{operator} {text}", lambda one: _COMPARED[operator](_key(one), _key(literal)), operator, literal
+        )
 
-    def _known(self, text: str, test: Callable[[Any], bool]) -> Filter:
+    def _known(self, text: str, test: Callable[[Any], bool], operator: str = "", value: Any = None) -> Filter:  # noqa: ANN401 - of any type
         """Return a test of which nothing is known where the value is NULL."""
 
         def holds(row: Row) -> bool | None:
             found = self.value(row)
             return None if found is None else test(found)
 
-        return Filter(f"{self.name} {text}", holds, self.columns)
+        pushed = (operator, self.column, value) if operator and self.column and _is_of(value, self.kind) else None
+        return Filter(f"{self.name} {text}", holds, self.columns, pushed)
+
+
+def _is_of(value: Any, kind: types.IcebergType) -> bool:  # noqa: ANN401 - of any type
+    """Whether Spark would offer a comparison with such a value: it casts the column for others."""
+    if isinstance(value, tuple):
+        return all(_is_of(one, kind) for one in value)
+    match kind:
+        case types.IntegerType() | types.LongType():
+            return isinstance(value, int) and abs(value) < (1 << 31 if isinstance(kind, types.IntegerType) else 1 << 63)
+        case types.DecimalType(scale=scale):
+            return isinstance(value, Decimal) and value.as_tuple().exponent == -scale
+        case _:
+            return not isinstance(kind, TIMES)
 
 
 def _key(value: Any) -> Any:  # noqa: ANN401 - of any type

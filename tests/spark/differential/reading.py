@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import datasource as source
 from pyspark.sql import functions as f
 
 import sfn
@@ -126,13 +127,39 @@ def by_python(table: OddTable, schema: Schema, which: Filter | None, names: Sequ
     return counted(of_arrow(found, schema), names)
 
 
-def by_source(table: OddTable, schema: Schema) -> Counter[str]:
-    """Return what the data source `sfn` gives Spark."""
-    rows = rows_read(f"{table.location}")
+def by_source(table: OddTable, schema: Schema, which: Filter | None = None) -> Counter[str]:
+    """Return what the data source `sfn` gives Spark, which it offers a filter to; Spark leaves out rows afterwards."""
+    offered = [] if which is None or which.pushed is None else [_offered(*which.pushed)]
+    rows = rows_read(f"{table.location}", offered)
+    read = [{one.name: from_arrow(row[one.name], one.field_type) for one in schema.fields} for row in rows]
     return counted(
-        ({one.name: from_arrow(row[one.name], one.field_type) for one in schema.fields} for row in rows),
-        schema.column_names and [one.name for one in schema.fields],
+        (row for row in read if which is None or which.holds(row) is True), [one.name for one in schema.fields]
     )
+
+
+def _offered(operator: str, column: str, value: Any) -> source.Filter:  # noqa: ANN401 - of any type
+    name = (column,)
+    match operator:
+        case "=":
+            return source.EqualTo(name, value)
+        case "<>":
+            return source.Not(source.EqualTo(name, value))
+        case "<":
+            return source.LessThan(name, value)
+        case "<=":
+            return source.LessThanOrEqual(name, value)
+        case ">":
+            return source.GreaterThan(name, value)
+        case ">=":
+            return source.GreaterThanOrEqual(name, value)
+        case "in":
+            return source.In(name, tuple(value))
+        case "not in":
+            return source.Not(source.In(name, tuple(value)))
+        case "like":
+            return source.StringStartsWith(name, value)
+        case _:
+            return source.Not(source.StringStartsWith(name, value))
 
 
 @dataclass(frozen=True, slots=True)
