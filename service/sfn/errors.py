@@ -181,7 +181,7 @@ class NotInstalled(Unreadable):
 
 
 class NotSupported(Unreadable):
-    """An engine can't read what the table has; the remedy names one that can."""
+    """A reader can't read what the table has; the remedy names an engine that can."""
 
 
 class Scope(StrEnum):

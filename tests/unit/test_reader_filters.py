@@ -205,17 +205,25 @@ def table_of(
     schema: Schema,
     files: Mapping[str, tuple[pa.Table, Record]],
     spec: PartitionSpec | None = None,
+    bounds: Mapping[int, bytes] | None = None,
     **options: Any,  # noqa: ANN401 - of `pq.write_table`
 ) -> str:
     """A published table of some files; its directory."""
     table = catalog.create_table("sales.orders", schema, partition_spec=spec or PartitionSpec())
     with table.transaction() as change, change.update_snapshot().fast_append() as append:
         for name, (rows, partition) in files.items():
-            append.append_data_file(_file(table, name, rows, partition, options))
+            append.append_data_file(_file(table, name, rows, partition, bounds, options))
     return str(published_table(table).path)
 
 
-def _file(table: Table, name: str, rows: pa.Table, partition: Record, options: Mapping[str, Any]) -> DataFile:
+def _file(
+    table: Table,
+    name: str,
+    rows: pa.Table,
+    partition: Record,
+    bounds: Mapping[int, bytes] | None,
+    options: Mapping[str, Any],
+) -> DataFile:
     path = Path(table.location().removeprefix("file://")) / "data" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = schema_to_pyarrow(table.schema())
@@ -227,6 +235,8 @@ def _file(table: Table, name: str, rows: pa.Table, partition: Record, options: M
         partition=partition,
         record_count=rows.num_rows,
         file_size_in_bytes=path.stat().st_size,
+        lower_bounds=bounds,
+        upper_bounds=bounds,
     )
     file.spec_id = table.metadata.default_spec_id
     return file
@@ -266,6 +276,20 @@ def test_nan_beside_one_other_value_is_found(catalog: SqlCatalog) -> None:
     directory = table_of(catalog, schema, {"1.parquet": (pa.table({"x": [NAN, 1.5]}), Record())})
     for which in ("x is nan", "x > 2.0", "x <> 1.5", "x not in (1.5, 7.0)"):
         assert repr(sfn.read(directory, row_filter=which)["x"].to_pylist()) == "[nan]", which
+
+
+def test_bounds_that_can_not_be_decoded_rule_no_file_out(catalog: SqlCatalog) -> None:
+    files = {"1.parquet": (pa.table({"id": [1, 2], "s": ["a", "b"]}), Record())}
+    directory = table_of(catalog, PLACE, files, bounds={2: b"\xff\xfe"})
+    assert sfn.read(directory, row_filter="s = 'a'")["id"].to_pylist() == [1]
+
+
+def test_bounds_rule_a_file_out(catalog: SqlCatalog) -> None:
+    """They say here what is not so, to be seen at work."""
+    files = {"1.parquet": (pa.table({"id": [1, 2], "s": ["a", "b"]}), Record())}
+    directory = table_of(catalog, PLACE, files, bounds={2: b"z"})
+    assert sfn.read(directory, row_filter="s = 'a'").num_rows == 0
+    assert sfn.read(directory, row_filter="s <> 'b'").num_rows == 1
 
 
 def test_a_limit_counts_rows_that_the_filter_selects(catalog: SqlCatalog) -> None:
