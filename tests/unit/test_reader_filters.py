@@ -168,6 +168,8 @@ def test_a_long_list_of_values_is_no_deep_tree() -> None:
         (types.LongType(), "x <> 1"),
         (types.TimestampNanoType(), "x > '1970-01-01T00:00:00'"),
         (types.UUIDType(), f"x > '{UUIDS[1]}'"),
+        (types.UUIDType(), f"x = '{UUIDS[1]}'"),
+        (types.UUIDType(), f"x in ('{UUIDS[1]}', '{UUIDS[0]}')"),
         (types.ListType(2, types.LongType()), "x is null"),
     ],
 )

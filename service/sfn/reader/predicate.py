@@ -418,7 +418,8 @@ def _test(column: _Column, operator: str, value: _Value) -> _Node:
 def _pruned(kind: types.IcebergType) -> Collection[str]:
     """Return the comparisons by which bounds rule a file out."""
     if isinstance(kind, _BYTES):
-        return {_EQUAL}
+        # Writers disagree on the order of uuids, and so on their bounds.
+        return ()
     # Bounds know no NaN, for which the others hold.
     return {_EQUAL, _LESS, _AT_MOST} if isinstance(kind, _FLOATING) else _PRUNING
 
@@ -437,8 +438,9 @@ def _membership(column: _Column, members: Collection[Literal[Any]]) -> _Node:
         return pc.if_else(pc.is_valid(array), pc.is_in(array, value_set=scalars), pa.scalar(None, pa.bool_()))
 
     own = {value.literal for value in found if value.literal is not None}
-    # Whoever looks values up in a set tells one zero from the other.
-    is_pruned = len(own) == len({value.scalar for value in found}) and not isinstance(column.kind, _FLOATING)
+    # As above; and whoever looks values up in a set tells one zero from the other.
+    is_odd = isinstance(column.kind, (*_BYTES, *_FLOATING))
+    is_pruned = len(own) == len({value.scalar for value in found}) and not is_odd
     pruning = iceberg.In(term=column.reference, values=own) if is_pruned else iceberg.AlwaysTrue()
     return _Node(mask, pruning, iceberg.AlwaysTrue())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
@@ -99,9 +99,11 @@ class _Columns(BooleanExpressionVisitor[Column]):
                 is_nan = f.when(column.isNotNull(), f.isnan(column))
                 return is_nan if isinstance(predicate, IsNaN) else ~is_nan
             case In() | NotIn():
+                column = _one_zero(column, kind, [one.value for one in predicate.literals])
                 is_in = _apart(column.isin([_value(one.value, kind) for one in predicate.literals]), column, kind)
                 return is_in if isinstance(predicate, In) else ~is_in
             case LiteralPredicate():
+                column = _one_zero(column, kind, [predicate.literal.value])
                 is_so = _COMPARED[type(predicate)](column, _value(predicate.literal.value, kind))
                 return _apart(is_so, column, kind, with_nan=type(predicate) in _WITH_NAN)
             case _:
@@ -131,6 +133,12 @@ def _value(value: Any, kind: DataType) -> Any:  # noqa: ANN401 - a literal of an
         return f.lit(float(value)).cast(kind)
     # Spark has decimals of 38 digits.
     return float(value) if isinstance(value, Decimal) and abs(value.adjusted()) > _DIGITS else value
+
+
+def _one_zero(column: Column, kind: DataType, literals: Sequence[Any]) -> Column:
+    """Return a column that Iceberg's own library is not asked of: to it `-0.0` and `0.0` differ."""
+    is_floating = isinstance(kind, FloatType | DoubleType)
+    return column + f.lit(0.0).cast(kind) if is_floating and any(float(one) == 0 for one in literals) else column
 
 
 def _apart(is_so: Column, column: Column, kind: DataType, *, with_nan: bool = False) -> Column:
