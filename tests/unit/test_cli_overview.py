@@ -68,8 +68,13 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         ),
         (
             catalog(brake=Brake(tripped=True, held=12, steps=0, limit=10)),
-            "prod: the brake holds 12 tables until somebody looks (more at once than the 10 that are let pass): their",
+            "prod: the brake holds 12 tables until somebody looks (no more than 10 may go within an hour): their",
             "release prod",
+        ),
+        (
+            catalog(live=5, missing=3, missing_since=NOON - timedelta(hours=9)),
+            "prod: 3 of its 5 tables are missing from the catalog since 03:00:00 UTC (9 h)",
+            "sfn reconcile --catalog prod",
         ),
         (catalog(brake=Brake(tripped=True, held=0, steps=12, limit=10)), "prod: the brake is on", "sfn release prod"),
         (catalog(oldest_due_at=NOON - LATE - timedelta(seconds=1)), "prod: late by 5 min 1 s", ""),

@@ -50,6 +50,8 @@ EXPOSED = {
     "sfn_ingest_commit_seconds_count": (),
     "sfn_ingest_commit_seconds_sum": (),
     "sfn_lease_expirations_total": (),
+    "sfn_missing_tables": ("catalog",),
+    "sfn_oldest_missing_age_seconds": ("catalog",),
     "sfn_oldest_pending_age_seconds": ("catalog",),
     "sfn_open_intents": ("catalog",),
     "sfn_pending_tables": ("catalog", "state"),

@@ -26,7 +26,7 @@ class Brake(Answer):
     tripped: bool = Field(description="it is on: it holds tables, or would hold the next that is dropped")
     held: int = Field(description="tables that it holds")
     steps: int = Field(description="drops and steps back within the last hour")
-    limit: int
+    limit: int = Field(description="how many tables may be dropped within an hour")
 
     @classmethod
     def of(cls, brake: BrakeState, held: int) -> Brake:
@@ -54,6 +54,7 @@ class Sweep(Answer):
     withheld: Sequence[str] = Field(description="namespaces that the catalog does not let us see")
     failed: Sequence[str] = Field(description="the first 1,000 tables that could not be looked at")
     error: str | None
+    missing: int = Field(default=0, description="tables with a live file that the catalog does not show any more")
 
     @classmethod
     def of(cls, report: SweepReport) -> Sweep:
@@ -69,6 +70,7 @@ class Sweep(Answer):
             withheld=report.withheld,
             failed=[table.identifier for table in report.failed],
             error=report.error,
+            missing=report.missing,
         )
 
 
@@ -89,6 +91,10 @@ class Catalog(Answer):
     sweep: Sweep | None
     open_intents: int = Field(description="commits through a gateway whose outcome is not known")
     oldest_intent_at: datetime | None = Field(description="when the oldest of them was made, or left unanswered")
+    missing: int = Field(
+        default=0, description="tables with a live file that the catalog does not show, under whatever name"
+    )
+    missing_since: datetime | None = Field(default=None, description="when the first of them was first seen missing")
 
 
 class Breaker(Answer):

@@ -52,6 +52,7 @@ class Sweep(Struct, frozen=True):
     withheld: list[str]
     failed: list[str]
     error: str | None
+    missing: int = 0
 
     @property
     def running(self) -> bool:
@@ -74,6 +75,8 @@ class Catalog(Struct, frozen=True):
     sweep: Sweep | None
     open_intents: int = 0
     oldest_intent_at: datetime | None = None
+    missing: int = 0
+    missing_since: datetime | None = None
 
     @property
     def is_told(self) -> bool:

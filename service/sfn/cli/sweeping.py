@@ -132,7 +132,8 @@ def _headline(name: str, sweep: Sweep, *, retired: bool) -> Line:
         return Line(f"{name}: the sweep {safe(sweep.state)} after {looked}{why}", Tone.BAD)
     if not sweep.differed_total:
         return Line(f"{name}: {looked}, nothing differed", Tone.GOOD)
-    said = f"{name}: {looked}, {sweep.differed_total:,} differed"
+    lost = f" ({sweep.missing:,} missing from the catalog)" if sweep.missing else ""
+    said = f"{name}: {looked}, {sweep.differed_total:,} differed{lost}"
     if retired:
         return Line(f"{said}; retired: nothing is written (`sfn retire {name} --undo`)", Tone.WARNING)
     if sweep.differed and all(one.kind == _HELD for one in sweep.differed):

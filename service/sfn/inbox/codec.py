@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
-from sfn.inbox.row import Row, State
+from sfn.inbox.row import Row, State, missing_since
 from sfn.inbox.standing import Said
 from sfn.words import CatalogName, Known, Memo, Reason, Step, Story, Subject, TableName, Wish
 
@@ -227,6 +227,8 @@ def columns(row: Row, before: Row | None) -> dict[str, Any]:
         others = compress(zip(_FIELDS, now, was, strict=True), map(is_not, now, was))
         changed = {name: encoded(new) for (name, encoded), new, old in others if encoded is not None and new != old}
     live = row.story.live
+    if "story" in changed:
+        changed["missing_since"] = micros_or_none(missing_since(row.story))
     if before is None or (row.story is not before.story and live != before.story.live):
         changed["live_uuid"], changed["live_location"] = (
             (live.uuid, live.location) if live is not None else (None, None)

@@ -79,6 +79,11 @@ def counted_as(row: Row) -> str:
     return "due" if row.seq > row.done_seq else "scheduled"
 
 
+def missing_since(story: Story) -> datetime | None:
+    """Return since when the catalog does not show the table of the row's live file; None where it does."""
+    return story.absent.get(story.live.uuid or "") if story.live is not None else None
+
+
 def has_news(row: Row | None) -> bool:
     """Whether something told of the row still waits for its look; a running claim took up what came before it."""
     if row is None or row.state is State.DEAD:

@@ -50,6 +50,7 @@ class SweepReport:
         failed: the first of those tables that could not be looked at.
         failed_count: how many could not.
         error: why it failed.
+        missing: tables with a live file that the catalog does not show any more, under whatever name.
     """
 
     began_at: datetime
@@ -63,6 +64,7 @@ class SweepReport:
     failed: list[TableName] = field(default_factory=list)
     failed_count: int = 0
     error: str | None = None
+    missing: int = 0
 
     def differs(self, table: TableName, how: Difference) -> None:
         """A table differs."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from sfn.inbox.postgres.unit import Entry
 from sfn.inbox.standing import LastEvent
+from sfn.words import Subject
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session
 from tests.simulation.database.tables import Noted
@@ -74,21 +75,29 @@ class TwinCatalogs:
 
     async def has_step(self, catalog: str, text: str, since: datetime) -> bool:
         async def has_step(session: Session) -> bool:
-            at = session.seen(session.server.tables.permits, (catalog, text))
-            return at is not None and at > since
+            permit = session.seen(session.server.tables.permits, (catalog, text))
+            return permit is not None and permit[0] > since
 
         return await self._connection.run("has_step", has_step)
 
     async def count_steps(self, catalog: str, since: datetime) -> int:
         async def count_steps(session: Session) -> int:
             permits = session.all(session.server.tables.permits)
-            return sum(name == catalog and at > since for (name, _), at in permits.items())
+            return sum(name == catalog and at > since for (name, _), (at, _) in permits.items())
 
         return await self._connection.run("count_steps", count_steps)
 
-    async def add_step(self, catalog: str, text: str, now: datetime) -> None:
+    async def dropped(self, catalog: str, since: datetime) -> frozenset[Subject]:
+        async def dropped(session: Session) -> frozenset[Subject]:
+            permits = session.all(session.server.tables.permits).items()
+            there = [(subject, at) for (name, _), (at, subject) in permits if name == catalog]
+            return frozenset(subject for subject, at in there if subject is not None and at > since)
+
+        return await self._connection.run("dropped", dropped)
+
+    async def add_step(self, catalog: str, text: str, now: datetime, dropped: Subject | None) -> None:
         async def add_step(session: Session) -> None:
-            is_new = await session.insert(session.server.tables.permits, (catalog, text), now)
+            is_new = await session.insert(session.server.tables.permits, (catalog, text), (now, dropped))
             assert is_new, f"{text} has leave already"
 
         await self._connection.run("add_step", add_step)
@@ -96,7 +105,7 @@ class TwinCatalogs:
     async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:
         async def forget_steps(session: Session) -> None:
             table = session.server.tables.permits
-            for (name, text), at in session.all(table).items():
+            for (name, text), (at, _) in session.all(table).items():
                 if name == catalog and (until is None or at <= until):
                     await session.lock(table, (name, text))
                     session.write(table, (name, text), None)

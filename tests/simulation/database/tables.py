@@ -48,7 +48,7 @@ class Tables:
 
     Attributes:
         events: by sender and id, or by sender and number.
-        permits: when a step got leave, by catalog and text.
+        permits: when a step got leave, and which table is dropped by it, by catalog and text.
     """
 
     rows: Table[Subject, Stored] = field(default_factory=lambda: Table("row"))
@@ -60,7 +60,7 @@ class Tables:
     audit: Table[int, Audited] = field(default_factory=lambda: Table("audit"))
     catalogs: Table[str, Noted] = field(default_factory=lambda: Table("catalog"))
     intents: Table[Key, OpenIntent] = field(default_factory=lambda: Table("intent"))
-    permits: Table[tuple[str, str], datetime] = field(default_factory=lambda: Table("permit"))
+    permits: Table[tuple[str, str], tuple[datetime, Subject | None]] = field(default_factory=lambda: Table("permit"))
 
 
 class Changes:

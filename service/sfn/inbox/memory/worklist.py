@@ -24,6 +24,7 @@ from sfn.words import (
     Accepted,
     Answered,
     Ask,
+    Backward,
     Claim,
     Dead,
     Done,
@@ -134,8 +135,7 @@ class MemoryWorklist:
         if (claim.subject, step) in self._permits:
             return True
         catalog = claim.subject.catalog
-        used = sum(subject.catalog == catalog for subject, _ in self._permits)
-        if catalog in self._tripped or used >= await self.limit(catalog):
+        if catalog in self._tripped or not self._allows(claim.subject, step):
             self._tripped.add(catalog)
             return False
         self._permits[claim.subject, step] = now
@@ -179,6 +179,21 @@ class MemoryWorklist:
     async def limit(self, catalog: str) -> int:
         """See `Brake.limit`."""
         return self._terms.allowance(catalog, len(self._live(catalog)))
+
+    def _allows(self, subject: Subject, step: Step) -> bool:
+        """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
+        catalog, live = subject.catalog, self._live(subject.catalog).keys()
+        used = sum(one.catalog == catalog for one, _ in self._permits)
+        if used >= self._terms.most_steps(catalog, len(live)):
+            return False
+        gone = self._dropped(catalog) | {subject}
+        return step.kind is not Backward.DROP or len(gone) <= self._terms.most_drops(catalog, len(live | gone))
+
+    def _dropped(self, catalog: str) -> set[Subject]:
+        """The tables whose drops got leave within the hour."""
+        since = self._clock.now() - self._terms.brake_window
+        drops = [(one, at) for (one, step), at in self._permits.items() if step.kind is Backward.DROP]
+        return {one for one, at in drops if one.catalog == catalog and at > since}
 
     def _take(self, hint: Hint, now: datetime) -> bool:
         """Log a hint and change rows by it; whether one may have fallen due."""

@@ -35,7 +35,7 @@ class Desk:
         tables = await unit.roster.counts()
         oldest, letters = await unit.roster.oldest(now), await unit.letters.counts()
         tripped, intents = braking(tables, await unit.catalogs.tripped()), await unit.intents.counts()
-        return Figures(tables, oldest, letters, tripped, *numbers(intents))
+        return Figures(tables, oldest, letters, tripped, *numbers(intents), await unit.roster.missing())
 
     async def standing(self, unit: Unit, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
@@ -49,9 +49,10 @@ class Desk:
     async def brake(self, unit: Unit, catalog: str, now: datetime) -> BrakeState:
         """See `Desk.brake`."""
         on = catalog in await unit.catalogs.tripped() or await unit.roster.is_any_held(catalog)
-        used = await unit.catalogs.count_steps(catalog, now - self._terms.brake_window)
-        live = await unit.roster.live_count(catalog)
-        return BrakeState(on, used, self._terms.allowance(catalog, live), live)
+        since = now - self._terms.brake_window
+        used, live = await unit.catalogs.count_steps(catalog, since), await unit.roster.live_count(catalog)
+        dropped = await unit.roster.without_file(await unit.catalogs.dropped(catalog, since))
+        return BrakeState(on, used, self._terms.allowance(catalog, live, dropped), live)
 
     async def replay(
         self, unit: Unit, numbers: Sequence[int], hints: Sequence[Hint], order: Order, also: set[Subject]

@@ -126,8 +126,12 @@ class Catalogs(Protocol):
         """How many steps got leave later than a moment."""
         ...
 
-    async def add_step(self, catalog: str, text: str, now: datetime) -> None:
-        """Note a step that got leave."""
+    async def dropped(self, catalog: str, since: datetime) -> frozenset[Subject]:
+        """Return the tables whose drops got leave after a moment."""
+        ...
+
+    async def add_step(self, catalog: str, text: str, now: datetime, dropped: Subject | None) -> None:
+        """Note a step that got leave, and the table that is dropped by it."""
         ...
 
     async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:

@@ -53,7 +53,8 @@ class Desk:
         tables = {pair: count for pair, count in self._rows.counts.items() if count}
         letters = {pair: count for pair, count in self._dead.open_ones.items() if count}
         tripped = braking(tables, self._brake.tripped())
-        return Figures(tables, oldest, letters, tripped, *numbers(self._intents.counts()))
+        intents, missing = numbers(self._intents.counts()), self._roster.missing()
+        return Figures(tables, oldest, letters, tripped, *intents, missing)
 
     def standing(self, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
@@ -65,7 +66,7 @@ class Desk:
     def brake(self, catalog: str, now: datetime) -> BrakeState:
         """See `Desk.brake`."""
         on = catalog in braking(self._rows.counts, self._brake.tripped())
-        return self._brake.state(catalog, self._roster.live_count(catalog), now, tripped=on)
+        return self._brake.state(catalog, now, tripped=on)
 
     def audited(self, before: int | None, limit: int) -> list[Audited]:
         """See `Desk.audited`."""

@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -71,7 +70,7 @@ class Ledger:
         self._dead = DeadLetters(self._db)
         self._due = DueRows(self._rows)
         self.roster = RosterQueries(self._rows)
-        self.brake = BrakeTable(self._db, terms)
+        self.brake = BrakeTable(self._db, terms, self.roster)
         intents = IntentTable(self._db, lambda key: self._rows.load(key) is not None)
         self._intake = Intake(self._rows, self._events, self._dead, intents, terms, self._next)
         self.desk = Desk(
@@ -196,8 +195,7 @@ class Ledger:
         with self.transaction():
             if not is_held_by(self._rows.load(key_of(claim.subject)), claim):
                 return False
-            live = partial(self.roster.live_count, claim.subject.catalog)
-            return self.brake.permit(claim.subject, step, live, now)
+            return self.brake.permit(claim.subject, step, now)
 
     def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
         """See `Worklist.settle`."""

@@ -6,7 +6,7 @@ import sqlite3
 
 from sfn.errors import Broken
 
-VERSION = 6
+VERSION = 7
 
 MIGRATIONS = (
     """
@@ -86,6 +86,12 @@ MIGRATIONS = (
     CREATE INDEX intent_due ON intent(due_at);
     CREATE INDEX intent_left ON intent(key) WHERE left_open;
     CREATE INDEX intent_unseen ON intent(peer) WHERE unseen;
+    """,
+    # Which table a step drops, and since when the catalog does not show a table that has a live file.
+    """
+    ALTER TABLE permit ADD COLUMN dropped TEXT;
+    ALTER TABLE subject ADD COLUMN missing_since INTEGER;
+    CREATE INDEX subject_missing ON subject(catalog, missing_since) WHERE missing_since IS NOT NULL;
     """,
 )
 

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from datetime import datetime
 from hashlib import sha256
 
-from sfn.inbox.codec import micros, moment
+from sfn.inbox.codec import key_of, micros, moment, subject_of
 from sfn.inbox.postgres.tables.values import Sql
+from sfn.words import Subject
 
 
 class CatalogTable:
@@ -39,9 +40,21 @@ class CatalogTable:
         )
         return int(count)
 
-    async def add_step(self, catalog: str, text: str, now: datetime) -> None:
+    async def dropped(self, catalog: str, since: datetime) -> frozenset[Subject]:
+        found = await self._sql.fetch(
+            "SELECT DISTINCT dropped FROM sfn.permit WHERE catalog = $1 AND at > $2 AND dropped IS NOT NULL",
+            catalog,
+            micros(since),
+        )
+        return frozenset(subject_of(key) for (key,) in found)
+
+    async def add_step(self, catalog: str, text: str, now: datetime, dropped: Subject | None) -> None:
         await self._sql.execute(
-            "INSERT INTO sfn.permit(catalog, step, at) VALUES($1, $2, $3)", catalog, _digest(text), micros(now)
+            "INSERT INTO sfn.permit(catalog, step, at, dropped) VALUES($1, $2, $3, $4)",
+            catalog,
+            _digest(text),
+            micros(now),
+            key_of(dropped) if dropped is not None else None,
         )
 
     async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:
