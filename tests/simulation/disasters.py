@@ -35,6 +35,8 @@ class Disasters:
         if setting.outage == "blank":
             self.world.truths[0].blank.append((start, start + length))
             self.world.loop.call_later(start + 1, self._tell_of_everything)
+        elif setting.outage == "emptied":
+            self.world.losses.plan()
         elif setting.outage:
             self.world.truths[0].down.append((start, start + length))
         if setting.store_outage:

@@ -21,8 +21,10 @@ class Setting:
         names: how many identifiers; two of them collide in their plain file names where places are shared.
         places: how many locations.
         catalogs: a second one registers tables of the first.
-        outage: the catalog is away for a while; "blank" answers 404 to everything.
+        outage: the catalog is away for a while; "blank" answers 404 to everything; "emptied" loses tables, all or half of
+            them, at once or one by one, until its database is restored or an operator says that they were dropped.
         inbox_lost: once.
+        max_drops: drops and steps back an hour that pass; None for what passes without a setting.
         crashes: leases that may run out in a row before a table counts as poison.
         told: nobody can ask the catalogs, and no event is lost; "by uuid" events say whose they are and come in any
             order, "in order" they come as they happened and say no more than they must.
@@ -63,7 +65,7 @@ class Setting:
     away: bool = False
     inbox_lost: bool = False
     conditional_delete: bool = True
-    max_drops: int = 10**6
+    max_drops: int | None = 10**6
     crashes: int = 10**6
     policies: tuple[Files, ...] = ({},)
 

@@ -48,7 +48,14 @@ class Files:
 
 
 class CatalogTruth:
-    """One catalog's history, as its primary knows it."""
+    """One catalog's history, as its primary knows it.
+
+    Attributes:
+        history: by name, its answers, each with since when.
+        blank: spells in which it finds nothing.
+        down: spells in which it does not answer.
+        lost: by table, the spell in which it is not found, as the catalog lost it: until its database is restored.
+    """
 
     def __init__(self, name: str, now: Callable[[], float]) -> None:
         self.name = name
@@ -57,6 +64,7 @@ class CatalogTruth:
         self.history: dict[TableName, list[tuple[float, Table | Missing | Unwritten]]] = defaultdict(list)
         self.blank: list[tuple[float, float]] = []
         self.down: list[tuple[float, float]] = []
+        self.lost: dict[TableName, tuple[float, float]] = {}
 
     def set(self, name: TableName, value: Table | Missing | Unwritten) -> None:
         """The catalog's answer for a name from now on."""
@@ -70,7 +78,7 @@ class CatalogTruth:
     def get(self, name: TableName, at: float | None = None) -> Table | Missing | Unwritten:
         """What a replica that has heard all until `at` answers; the primary by default."""
         now = self._now()
-        if any(start <= now < end for start, end in self.blank):
+        if any(start <= now < end for start, end in (*self.blank, self.lost.get(name, (now, now)))):
             return Missing()
         answer: Table | Missing | Unwritten = Missing()
         for since, value in self.history.get(name, ()):
@@ -94,7 +102,12 @@ class CatalogTruth:
                 break
             since, uuid = at, value.uuid
         blank = [end for start, end in self.blank if start <= self._now()]
-        return None if since is None else max([since, *blank])
+        _, found_at = self.lost.get(name, (0.0, 0.0))
+        return None if since is None or found_at > self._now() else max([since, found_at, *blank])
+
+    def restore(self) -> None:
+        """All tables that were lost are found again."""
+        self.lost = {name: (start, self._now()) for name, (start, _) in self.lost.items()}
 
     def live(self) -> dict[TableName, Table]:
         """All tables that truly exist."""

@@ -28,6 +28,7 @@ from tests.simulation.knowledge import Knowledge
 from tests.simulation.life import REFUSED
 from tests.simulation.lives import life_of
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.losses import Losses
 from tests.simulation.node import Node, Service
 from tests.simulation.rest import Resting, at_rest
 from tests.simulation.served import CatalogServer
@@ -80,6 +81,7 @@ class World:
         self.switched: set[str | None] = set()
         self.post = Post(self)
         self.checker.is_end_unheard = self.post.is_end_unheard
+        self.losses = Losses(self)
         self._looks: dict[Subject, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
     @property
@@ -177,6 +179,8 @@ class World:
         self.say("calm")
         if self.setting.replicas:
             self.loop.create_task(self._look_on())
+        if self.setting.outage == "emptied":
+            await self.losses.end()
         if self.setting.outage == "blank":
             await asyncio.sleep(600)
             for service in self.services:
@@ -200,6 +204,8 @@ class World:
                 self.checker.blame(kind, what)
             if self.setting.gateway and service.kept.intents():
                 self.checker.blame("an intent for ever", f"{service.kept.intents()}")
+            if self.setting.outage == "emptied" and any(state == "held" for _, state in service.kept.tables()):
+                self.checker.blame("held for ever", f"{service.kept.tables()}")
             lost = {event for number, event in self.acknowledged if number == index} - service.kept.events()
             if lost and not self.setting.inbox_lost:
                 self.checker.blame("acknowledged and lost", f"{sorted(lost)}")
@@ -225,7 +231,7 @@ class World:
             cap=TERMS.retry.cap,
             crashes=self.setting.crashes,
             poison_pause=POISON_PAUSE,
-            max_drops={truth.name: self.setting.max_drops},
+            max_drops={} if self.setting.max_drops is None else {truth.name: self.setting.max_drops},
             told=frozenset({truth.name} if self.setting.told else ()),
         )
         return Service(
@@ -289,3 +295,4 @@ class World:
             if pointer not in self.post.told:
                 self.checker.blame("never told", f"{key} {pointer}")
         self.checker.changed(key, old, new, writer)
+        self.losses.changed(key, new)

@@ -138,6 +138,21 @@ async def test_a_held_table_that_is_there_again_is_told_so_that_it_is_held_no_mo
     assert world.differed == {"sales.gone": "held", "sales.lost": "held"}
 
 
+async def test_a_held_table_that_is_there_again_with_a_commit_that_was_told_is_told_once_more(world: World) -> None:
+    """Its event came while the table was missing, and changed nothing."""
+    table = world.create("t")
+    await world.published(table, Reason.HELD_DROP, missing=world.tables[table].uuid)
+    pointer = world.commit(table)
+    for told in (["sales.t"], ["sales.t"]):
+        await world.swept()
+        assert world.told == told
+        for claim in await world.ground.claims():
+            await world.ground.settle(claim, Dead(Reason.HELD_DROP, "again", Findings(claim.story, claim.memo)))
+    row = await world.ground.row(table)
+    assert row is not None
+    assert row.told == pointer
+
+
 async def test_a_table_that_is_listed_under_another_name_as_it_was_published_is_no_absence(world: World) -> None:
     """A row under a name that the catalog never lists, as an older version left it beside the listed one."""
     world.inbox.allow(0)

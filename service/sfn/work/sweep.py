@@ -149,7 +149,7 @@ class Sweep:
                 self._replaced.add(table)
             await self._hint(Hint(table, sender="sweep", floor=answer.table.metadata_location))
         elif row is not None and row.is_held:
-            if isinstance(answer, Loaded) and _is_published(answer, row):
+            if isinstance(answer, Loaded) and (_is_published(answer, row) or _was_absent(row)):
                 await self._hint(Hint(table, sender="sweep", floor=answer.table.metadata_location))
             else:
                 self.report.differs(table, Difference.HELD)
@@ -266,6 +266,11 @@ class Sweep:
 def _gravest(group: ExceptionGroup[Exception]) -> Exception:
     """Of what was raised at once, what says most about what to do next."""
     return min(group.exceptions, key=lambda error: (not isinstance(error, Broken), not isinstance(error, Trouble)))
+
+
+def _was_absent(row: Known) -> bool:
+    """Return whether a row is held as its table was missing: it is there again, whatever it was told of meanwhile."""
+    return row.live is not None and (row.live.uuid or "") in row.missing
 
 
 def _shows(answer: Answer, live: Published) -> bool:
