@@ -1,4 +1,4 @@
-"""A catalog that loses tables, all or half of them, at once or one by one: no more are given up than the limit allows."""
+"""A catalog that loses tables, all or half, at once or one by one: no more are given up than the limit allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 NOTICED = 600.0
-"""Seconds within which every table that is missing was looked at, by event or sweep, as often as it takes to drop it."""
+"""Seconds within which each missing table was looked at, by event or sweep, as often as a drop takes."""
 
 
 class Losses:

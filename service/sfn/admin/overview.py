@@ -15,7 +15,8 @@ from sfn.inbox.letters import DeadLetter
 from sfn.inbox.standing import LastEvent as Event
 from sfn.inbox.standing import Standing
 from sfn.pointer.site import location_of
-from sfn.words import Reason, TableName
+from sfn.words import Reason, Story, TableName
+from sfn.words.table import spelled
 from sfn.work.lanes import BreakerState
 from sfn.work.report import SweepReport
 
@@ -185,6 +186,7 @@ class Unpublished(StrEnum):
     excluded    `include` or `exclude` leaves it out
     left-alone  the catalog has it, and its own properties say that it gets no file
     dropped     the catalog has it no more, and its files say so until they expire
+    spelling    the catalog lists the table under another spelling, which has the file
     missing     neither a table nor a file of it was found
     """
 
@@ -192,13 +194,15 @@ class Unpublished(StrEnum):
     EXCLUDED = "excluded"
     LEFT_ALONE = "left-alone"
     DROPPED = "dropped"
+    SPELLING = "spelling"
     MISSING = "missing"
 
     @classmethod
-    def of(cls, standing: Standing, *, retired: bool, covered: bool) -> Unpublished | None:
+    def of(cls, table: TableName, standing: Standing, *, retired: bool, covered: bool) -> Unpublished | None:
         """Why; None where it has one, or was not looked at yet.
 
         Args:
+            table: whose row it is.
             standing: the table's row.
             retired: its catalog retired.
             covered: the catalog's settings do not leave it out.
@@ -212,6 +216,8 @@ class Unpublished(StrEnum):
             return cls.EXCLUDED
         if standing.left_alone is not None:
             return cls.LEFT_ALONE
+        if story.listed_as not in {None, table}:
+            return cls.SPELLING
         if story.misses:
             return cls.MISSING
         return cls.DROPPED if standing.locations else None
@@ -231,6 +237,9 @@ class Table(Identified):
     published: Published | None
     unpublished: Unpublished | None = Field(description="why it has no live file, where that is as it should be")
     renamed_to: str | None = Field(description="the name that the table went on under, as its file says")
+    listed_as: str | None = Field(
+        default=None, description="the name that has the table's file, where this one is another spelling of that"
+    )
     foreign_hint: str | None = Field(description="what a version hint says that is not ours and is left alone")
     foreign_id: str | None = Field(description="the catalog_id of the file that keeps ours from the table's place")
     wanted: Wanted
@@ -267,6 +276,7 @@ class Table(Identified):
                 ),
                 "unpublished": why,
                 "renamed_to": story.renamed_to.identifier if story.renamed_to is not None else None,
+                "listed_as": _listed_as(table, story),
                 "foreign_hint": story.foreign_hint,
                 "foreign_id": story.foreign_id,
                 "wanted": Wanted(
@@ -285,3 +295,8 @@ class Table(Identified):
                 "next_ask_at": standing.intents and standing.intents.due_at,
             }
         )
+
+
+def _listed_as(table: TableName, story: Story) -> str | None:
+    other = story.listed_as
+    return spelled(other.namespace, other.name) if other is not None and other != table else None

@@ -75,7 +75,7 @@ class StandingRoutes:
             why = "nothing was told of it yet" if covered else "the catalog's include or exclude leaves it out"
             raise HTTPException(HTTPStatus.NOT_FOUND, f"the inbox knows no table {name}: {why}")
         retired = catalog in self._operations.process.retirement.names
-        unpublished = Unpublished.of(standing, retired=retired, covered=covered)
+        unpublished = Unpublished.of(name, standing, retired=retired, covered=covered)
         letters = await self._letters.newest(Wanted(status=None, table=name), LETTERS)
         return Table.of(name, standing, unpublished, letters)
 

@@ -209,6 +209,7 @@ class Table(Struct, frozen=True):
     foreign_id: str | None = None
     open_intents: int = 0
     next_ask_at: datetime | None = None
+    listed_as: str | None = None
 
 
 class NotReplayed(Struct, frozen=True):

@@ -27,9 +27,10 @@ from sfn.publish.obstacles import in_the_way
 from sfn.publish.pointing import needs_listing, point
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene, hint_at
+from sfn.publish.spelled import listed_as, tell_listed
 from sfn.publish.trust import await_table, await_unheard, hindrance, is_turned, keep_unheard
 from sfn.publish.verdict import conclude, next_refresh, nothing_there, unwritten
-from sfn.words import Claim, Dead, Done, Findings, Later, Reason, Table, TableName, Unwritten
+from sfn.words import Claim, Dead, Done, Findings, Later, Missing, Reason, Table, TableName, Unwritten
 
 Verdict: TypeAlias = Question | Plan | Done | Later | Dead
 
@@ -63,13 +64,19 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
     table = look.found if isinstance(look.found, Table) else None
     place, refused = _place(table, policy)
     site = policy.site(name, place) if place is not None else None
+    refresh = claim.story.refresh_at is not None and now >= claim.story.refresh_at
+    listed = claim.story.listed_as if isinstance(look.found, Missing) else None
+    if table is not None and table.left_alone is None and policy.interest.covers(name) and not policy.retired:
+        listed = listed_as(claim, facts, policy, name, table, refresh=refresh)
+        if listed not in {None, name}:
+            table = place = site = None
     inventory = Inventory.of(claim, facts, policy, name)
     sites = {Site.of(text) for text in claim.locations} | ({site} if site is not None else set())
     owns = [
         own for one in sorted(sites, key=lambda one: one.text) for own in inventory.at(one, table, is_place=one == site)
     ]
-    scene = Scene(claim, facts, policy, name, look, table, place, site, inventory, tuple(owns), obstacle=refused)
-    refresh = claim.story.refresh_at is not None and now >= claim.story.refresh_at
+    scene = Scene(claim, facts, policy, name, look, table, place, site, inventory, tuple(owns))
+    scene = replace(scene, obstacle=refused if table is not None else None, listed_as=listed)
     # Where nobody can ask, that there is none says only that nothing is heard of it.
     left_out = (table is not None or policy.told) and not policy.interest.covers(name)
     if left_out or policy.retired or (table is not None and table.left_alone is not None):
@@ -96,6 +103,7 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
             point(scene, table, draft, turned=is_turned(scene, table), refresh=refresh)
     else:
         await_table(scene, draft)
+    tell_listed(scene, draft)
     heirs = find_heirs(scene, draft)
     nowhere = settle_elsewhere(scene, heirs, draft)
     settle_absent(scene, nowhere, draft)

@@ -74,6 +74,7 @@ def _candidates(scene: Scene, uuid: str) -> list[Ask]:
     would wake one another without end.
     """
     told, others = scene.claim.wish.renamed_to, scene.facts.others_with(uuid, scene.name)
-    asks = [Ask(told)] if told is not None and told != scene.name else []
+    asks = [Ask(scene.other_name)] if scene.other_name is not None else []
+    asks += [Ask(told)] if told is not None and told != scene.name else []
     asks += [Ask(row.table, live.location) for row, live in others if row.table != told]
     return [ask for ask in asks if scene.policy.interest.covers(ask.table)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from sfn.catalog import Catalog
+from sfn.catalog.spelling import Spellings
 from sfn.clock import Clock
 from sfn.errors import LocationRefused, Scope, Transient
 from sfn.inbox import Roster, Worklist
@@ -19,6 +20,7 @@ from sfn.publish.facts import (
     Facts,
     FindFiles,
     IsListed,
+    ListedAlike,
     ListFolder,
     LoadTable,
     Look,
@@ -45,13 +47,18 @@ class Fenced(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What one publish talks to."""
+    """What one publish talks to.
+
+    Attributes:
+        spellings: how the catalog lists names; None: it is not asked.
+    """
 
     worklist: Worklist
     roster: Roster
     catalog: Catalog
     stores: Stores
     clock: Clock
+    spellings: Spellings | None = None
 
 
 class Learning:
@@ -77,6 +84,10 @@ class Learning:
                 facts.looks[table] = await self._load(table, facts)
             case IsListed(table):
                 facts.yes[question] = await ports.catalog.listed(table)
+            case ListedAlike(table, fresh):
+                spellings = ports.spellings
+                alike = await spellings.alike(table, fresh=fresh) if spellings is not None else None
+                facts.spellings[table] = alike or ()
             case MayStep(step):
                 facts.yes[question] = await ports.worklist.permit(self.claim, step, ports.clock.now())
             case WhoHas(uuid):

@@ -29,6 +29,8 @@ class Scene:
         owns: our files at every site.
         siblings: documents of other names or catalogs beside ours at `site`.
         obstacle: why the table's place gets no files of ours.
+        listed_as: the name under which the catalog lists the table, or listed it when it last had one. Where the row's
+            is another spelling of that, the files are the listed name's, and `table` is None here. None: not known.
     """
 
     claim: Claim
@@ -43,6 +45,12 @@ class Scene:
     owns: tuple[Own, ...]
     siblings: tuple[Document, ...] = ()
     obstacle: Dead | None = None
+    listed_as: TableName | None = None
+
+    @property
+    def other_name(self) -> TableName | None:
+        """The listed name of the table, where the row's is another spelling of that."""
+        return self.listed_as if self.listed_as != self.name else None
 
     @property
     def documents(self) -> list[Document]:

@@ -178,6 +178,8 @@ class Story:
         told: of a catalog that can't be asked: what is known of the name's tables.
         foreign_id: the `catalog_id` of the file that lies where the table's own would; None where none does.
         short_lived: its metadata files are soon deleted (`sfn.pointer.retention`).
+        listed_as: the name under which the catalog listed the table when that was last asked: the row's own, or another
+            spelling of that. None where it is not known.
     """
 
     live: Published | None = None
@@ -193,6 +195,7 @@ class Story:
     told: Told | None = None
     foreign_id: str | None = None
     short_lived: bool = False
+    listed_as: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)

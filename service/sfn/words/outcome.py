@@ -75,15 +75,25 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Another row that should look, because of what was seen here. It says nothing about the table itself.
+    """Another row that should look, because of what was seen here. Alone it says nothing about the table itself.
 
     Attributes:
         table: whose row; it is made where there is none.
         location: the text of the site where a file under that name was seen, to be remembered.
+        floor: the catalog's pointer of the table, as it answered under another spelling of the name.
+        drop, purge: a drop was told of under another spelling of the name, as of `Hint`.
     """
 
     table: TableName
     location: str | None = None
+    floor: str | None = None
+    drop: bool = False
+    purge: bool = False
+
+    @property
+    def tells(self) -> bool:
+        """Whether it has to be followed like an event of the table."""
+        return self.floor is not None or self.drop
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 import anyio
 from anyio.abc import TaskGroup
 
+from sfn.catalog import Catalog
+from sfn.catalog.spelling import Spellings
 from sfn.clock import Chance, Clock
 from sfn.errors import Broken, LocationRefused, NotVended, Permanent, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster, Worklist
@@ -95,6 +97,7 @@ class Worker:
         self._troubles = Troubles(clock, "worker")
         self._leases = Leases(inbox.worklist, clock, terms.lease, self._troubles)
         self._sweeps = Sweeps(clock)
+        self._spellings: dict[str, Spellings] = {}
         self._pause = anyio.CancelScope()
         self._freed = False
         self._stopped = anyio.Event()
@@ -211,8 +214,16 @@ class Worker:
             swept = await self._sweeps.run(Sweep(claim.subject, sweep_ports, source.policy), jitter)
             return swept or Released(self._clock.now(), _STOPPED)
         stores = asked.of(source.stores(claim.subject, self._stores))
-        ports = Ports(inbox.worklist, inbox.roster, source.catalog, stores, self._clock)
+        spellings = self._spellings_of(claim.subject.catalog, source.catalog)
+        ports = Ports(inbox.worklist, inbox.roster, source.catalog, stores, self._clock, spellings)
         return await publish(claim, ports, source.policy, jitter=jitter)
+
+    def _spellings_of(self, name: str, catalog: Catalog) -> Spellings:
+        """Return how a catalog lists names, as far as this process remembers it."""
+        known = self._spellings.get(name)
+        if known is None or known.catalog is not catalog:
+            known = self._spellings[name] = Spellings(catalog, self._clock)
+        return known
 
     def _failed(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
         """What becomes of an attempt that raised. Nothing that is wrong with the error itself ends the process."""

@@ -90,7 +90,7 @@ class TwinRoster:
         def missing(rows: list[Row], _: object) -> Mapping[str, MissingTables]:
             found = [(row.subject.catalog, at) for row in rows if (at := missing_since(row.story)) is not None]
             counts = Counter(catalog for catalog, _ in found)
-            first = {catalog: at for catalog, at in sorted(found, reverse=True)}
+            first = dict(sorted(found, reverse=True))
             return {catalog: MissingTables(count, first[catalog]) for catalog, count in counts.items()}
 
         return await self._read("missing", missing)

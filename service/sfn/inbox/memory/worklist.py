@@ -283,7 +283,7 @@ class MemoryWorklist:
 
     def _ask(self, asks: Iterable[Ask], now: datetime) -> None:
         for ask in asks:
-            after = asked(self._rows.get(ask.table), ask, self._next(), now)
+            after = asked(self._rows.get(ask.table), ask, self._next(), now, self._terms.cap)
             if after is not None:
                 self._save(after)
 

@@ -61,7 +61,7 @@ class Ledger:
         if row is None or not is_held_by(row, claim):
             return None
         sheet.save(name, replace(row, locations=row.locations | {site}))
-        ask(sheet, [Ask(other) for other in sorted(others)], numbers, self._clock())
+        ask(sheet, [Ask(other) for other in sorted(others)], numbers, self._clock(), self._terms.cap)
         await sheet.write()
         return others
 

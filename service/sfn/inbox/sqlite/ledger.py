@@ -275,6 +275,6 @@ class Ledger:
     def _ask(self, asks: Sequence[Ask], now: datetime) -> None:
         for ask in asks:
             key = key_of(ask.table)
-            after = asked(self._rows.load(key), ask, self._next(), now)
+            after = asked(self._rows.load(key), ask, self._next(), now, self._terms.cap)
             if after is not None:
                 self._rows.save(key, after)
