@@ -127,7 +127,8 @@ class SimulatedCatalog:
         return NotModified() if etag == known else Loaded(found, etag)
 
     async def listed(self, table: TableName) -> bool:
-        return isinstance(await self._answer(f"listed {table}", lambda at: self._truth.get(table, at)), Table)
+        found = await self._answer(f"listed {table}", lambda at: self._truth.get(table, at))
+        return isinstance(found, Table) and self._truth.listed(table) == table
 
     async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
         def listing(at: float) -> list[TableName]:
@@ -135,6 +136,22 @@ class SimulatedCatalog:
 
         self._node.service.kept.sweeping(self._node)
         for name in await self._answer("tables", listing):
+            yield name
+
+    async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        def listing(_: float) -> list[tuple[str, ...]]:
+            known = {name.namespace[:depth] for name in self._truth.history for depth in range(1, 3)}
+            return sorted(space for space in known if len(space) == len(parent) + 1 and space[:-1] == parent)
+
+        for space in await self._answer(f"namespaces {parent}", listing):
+            yield space
+
+    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        def listing(at: float) -> list[TableName]:
+            names = [name for name in sorted(self._truth.history) if name.namespace == namespace]
+            return [name for name in names if isinstance(self._truth.get(name, at), Table)]
+
+        for name in await self._answer(f"within {namespace}", listing):
             yield name
 
     async def _answer(self, call: str, ask: Callable[[float], T]) -> T:

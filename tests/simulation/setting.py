@@ -26,6 +26,7 @@ class Setting:
         inbox_lost: once.
         max_drops: drops and steps back an hour that pass; None for what passes without a setting.
         crashes: leases that may run out in a row before a table counts as poison.
+        any_case: the catalogs take names in any case, and events spell them in any case.
         told: nobody can ask the catalogs, and no event is lost; "by uuid" events say whose they are and come in any
             order, "in order" they come as they happened and say no more than they must.
         gateway: clients reach the catalog through gateways, no event is sent and nothing swept; what becomes of commits
@@ -56,6 +57,7 @@ class Setting:
     busy: float = 400.0
     briefly: bool = False
     outage: str = ""
+    any_case: bool = False
     told: str = ""
     gateway: str = ""
     inbox_full: bool = False

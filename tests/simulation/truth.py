@@ -54,6 +54,7 @@ class CatalogTruth:
         history: by name, its answers, each with since when.
         blank: spells in which it finds nothing.
         down: spells in which it does not answer.
+        any_case: it takes a name in any case, and lists one spelling.
         lost: by table, the spell in which it is not found, as the catalog lost it: until its database is restored.
     """
 
@@ -65,6 +66,7 @@ class CatalogTruth:
         self.blank: list[tuple[float, float]] = []
         self.down: list[tuple[float, float]] = []
         self.lost: dict[TableName, tuple[float, float]] = {}
+        self.any_case = False
 
     def set(self, name: TableName, value: Table | Missing | Unwritten) -> None:
         """The catalog's answer for a name from now on."""
@@ -77,7 +79,7 @@ class CatalogTruth:
 
     def get(self, name: TableName, at: float | None = None) -> Table | Missing | Unwritten:
         """What a replica that has heard all until `at` answers; the primary by default."""
-        now = self._now()
+        now, name = self._now(), self.listed(name)
         if any(start <= now < end for start, end in (*self.blank, self.lost.get(name, (now, now)))):
             return Missing()
         answer: Table | Missing | Unwritten = Missing()
@@ -85,6 +87,12 @@ class CatalogTruth:
             if since <= (now if at is None else at):
                 answer = value
         return answer
+
+    def listed(self, name: TableName) -> TableName:
+        """Return the name as the catalog lists it."""
+        if not self.any_case or name in self.history:
+            return name
+        return next((one for one in self.history if one.identifier.lower() == name.identifier.lower()), name)
 
     def true(self, name: TableName) -> Table | Missing | Unwritten:
         """What is so, whatever the catalog answers in a blank spell."""

@@ -8,6 +8,7 @@ import random
 import traceback
 from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -72,6 +73,10 @@ class World:
         self.truths = [CatalogTruth(f"cat{index}", self.loop.time) for index in range(setting.catalogs)]
         self.servers = [CatalogServer(self, index) for index in range(setting.catalogs)]
         self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
+        for truth in self.truths:
+            truth.any_case = setting.any_case
+        if setting.any_case:
+            self.checker.listed = lambda identifier: tuple(map(str.lower, identifier))
         self.checker.is_live, self.checker.strict = self._is_live, setting.strict
         self.knowledge = Knowledge(self)
         self.checker.is_known, self.checker.there_since = self.knowledge.is_known, self.knowledge.there_since
@@ -123,8 +128,21 @@ class World:
 
     def deliver(self, catalog: int, hint: Hint, delay: float) -> None:
         """An event reaches one of the service's processes."""
+        if self.setting.any_case:
+            hint = self._respelled(hint)
         followers = [service for service in self.services if service.truth is self.truths[catalog]]
         self.loop.create_task(self.post.deliver(self.rng.choice(followers), hint, delay))
+
+    def _respelled(self, hint: Hint) -> Hint:
+        """An event as it comes from a client that spells names in its own way."""
+
+        def spelled(name: TableName) -> TableName:
+            levels, own = self.rng.choice([str, str.upper]), self.rng.choice([str, str.upper])
+            return replace(name, namespace=tuple(map(levels, name.namespace)), name=own(name.name))
+
+        subject = spelled(hint.subject) if isinstance(hint.subject, TableName) else hint.subject
+        self.count("respelled" if subject != hint.subject else "spelled")
+        return replace(hint, subject=subject, renamed_to=spelled(hint.renamed_to) if hint.renamed_to else None)
 
     def run(self) -> Report:
         """A random history: the busy time, then calm, refreshes and expiry, each with a look at everything."""

@@ -7,8 +7,8 @@ the end. Which spellings are one table only the catalog knows: names that are al
 from __future__ import annotations
 
 import unicodedata
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -39,9 +39,11 @@ _log = structlog.stdlib.get_logger(__name__)
 
 def folded(part: str) -> str:
     """Return what all spellings of a level or a name have in common."""
-    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", part).casefold())
-    bare = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
-    return bare.strip().strip(_QUOTES).strip() or part
+    folds = part.casefold()
+    if not part.isascii():
+        decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", part).casefold())
+        folds = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    return folds.strip().strip(_QUOTES).strip() or part
 
 
 class Unlisted(Exception):
@@ -50,10 +52,11 @@ class Unlisted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Listing(Generic[T]):
-    """A listing as it was when somebody asked for it; None for one that could not be had."""
+    """A listing as it was when somebody asked for it, by what its names have in common; None for one not to be had."""
 
     asked: datetime
-    items: Sequence[T] | None
+    names: Mapping[str, Sequence[T]] | None
+    size: int = 1
 
 
 class _Listings(Generic[T]):
@@ -61,28 +64,31 @@ class _Listings(Generic[T]):
 
     Args:
         ask: asks the catalog for one.
+        last: the last part of an entry.
         clock: the wall clock.
     """
 
-    def __init__(self, ask: Callable[[Levels], AsyncGenerator[T]], clock: Clock) -> None:
-        self._ask, self._clock = ask, clock
+    def __init__(self, ask: Callable[[Levels], AsyncGenerator[T]], last: Callable[[T], str], clock: Clock) -> None:
+        self._ask, self._last, self._clock = ask, last, clock
         self._known = OrderedDict[Levels, _Listing[T]]()
         self._asking = WeakValueDictionary[Levels, anyio.Lock]()
 
-    async def matching(
-        self, below: Levels, is_exact: Callable[[T], bool], is_alike: Callable[[T], bool], *, fresh: bool
-    ) -> list[T]:
-        """Return the one item of a listing that is exactly what is sought, or else those that are alike to it.
+    async def alike(self, below: Levels, part: str, *, fresh: bool) -> Sequence[T]:
+        """Return those entries of a listing whose last part is alike to one.
+
+        Args:
+            below: what is listed.
+            part: in any spelling.
+            fresh: whether a listing that is remembered and has none of them is asked for again.
 
         Raises:
             Unlisted: it could not be had.
         """
 
-        def matches(listing: _Listing[T]) -> list[T]:
-            if listing.items is None:
+        def matches(listing: _Listing[T]) -> Sequence[T]:
+            if listing.names is None:
                 raise Unlisted
-            exact = [item for item in listing.items if is_exact(item)]
-            return exact[:1] or [item for item in listing.items if is_alike(item)]
+            return listing.names.get(folded(part), ())
 
         now, known = self._clock.now(), self._known.get(below)
         if known is not None and now - known.asked < REMEMBERED:
@@ -101,16 +107,20 @@ class _Listings(Generic[T]):
             return known if known is not None and known.asked >= since else await self._listed(below)
 
     async def _listed(self, below: Levels) -> _Listing[T]:
-        asked = self._clock.now()
+        asked, names, size = self._clock.now(), defaultdict[str, list[T]](list), 1
         try:
             async with aclosing(self._ask(below)) as found:
-                listing = _Listing(asked, [item async for item in found])
+                async for entry in found:
+                    names[folded(self._last(entry))].append(entry)
+                    size += 1
         except Trouble as trouble:
             _log.info("spellings not compared", below=".".join(below) or "(all)", why=str(trouble))
-            listing = _Listing(asked, None)
+            listing: _Listing[T] = _Listing(asked, None)
+        else:
+            listing = _Listing(asked, dict(names), size)
         self._known.pop(below, None)
         self._known[below] = listing
-        while len(self._known) > 1 and sum(len(one.items or ()) + 1 for one in self._known.values()) > MOST:
+        while len(self._known) > 1 and sum(one.size for one in self._known.values()) > MOST:
             self._known.popitem(last=False)
         return listing
 
@@ -131,8 +141,8 @@ class Spellings:
         self._namespaces: _Listings[Levels] | None = None
         self._tables: _Listings[TableName] | None = None
         if isinstance(catalog, Divided):
-            self._namespaces = _Listings(catalog.namespaces, clock)
-            self._tables = _Listings(catalog.within, clock)
+            self._namespaces = _Listings(catalog.namespaces, lambda space: space[-1] if space else "", clock)
+            self._tables = _Listings(catalog.within, lambda name: name.name, clock)
 
     async def alike(self, table: TableName, *, fresh: bool) -> tuple[TableName, ...] | None:
         """Return the listed names that are alike to a table's name.
@@ -147,42 +157,30 @@ class Spellings:
         if self._namespaces is None or self._tables is None:
             return None
         try:
-            spaces = await self._spaces(self._namespaces, table.namespace, fresh=fresh)
-            return await self._names(self._tables, spaces, table, fresh=fresh)
+            return await self._alike(self._namespaces, self._tables, table, fresh=fresh)
         except Unlisted:
             return None
 
+    async def _alike(
+        self, namespaces: _Listings[Levels], tables: _Listings[TableName], table: TableName, *, fresh: bool
+    ) -> tuple[TableName, ...]:
+        names: list[TableName] = []
+        for space in await self._spaces(namespaces, table.namespace, fresh=fresh):
+            found = await tables.alike(space, table.name, fresh=fresh)
+            # Some catalogs list a nested namespace as one level with dots.
+            if any(name.identifier == table.identifier for name in found):
+                return (table,)
+            names += found
+        return tuple(dict.fromkeys(names))
+
     async def _spaces(self, listings: _Listings[Levels], namespace: Levels, *, fresh: bool) -> list[Levels]:
-        """Return the listed namespaces that are alike to one."""
+        """Return the listed namespaces that are alike to one, that itself first."""
         spaces: list[Levels] = [()]
         for depth in range(1, len(namespace) + 1):
-            found: list[Levels] = []
+            found: set[Levels] = set()
             for parent in spaces:
-                is_exact, is_alike = _below(parent, namespace[:depth])
-                found += await listings.matching(parent, is_exact, is_alike, fresh=fresh)
-            spaces = [namespace[:depth]] if namespace[:depth] in found else list(dict.fromkeys(found))
+                below = await listings.alike(parent, namespace[depth - 1], fresh=fresh)
+                # Some catalogs list all levels at once.
+                found.update(space for space in below if len(space) == depth and space[:-1] == parent)
+            spaces = sorted(found, key=lambda space: (space != namespace[: len(space)], space))
         return spaces
-
-    async def _names(
-        self, listings: _Listings[TableName], spaces: Sequence[Levels], table: TableName, *, fresh: bool
-    ) -> tuple[TableName, ...]:
-        def is_exact(name: TableName) -> bool:
-            # Some catalogs list a nested namespace as one level with dots.
-            return name.identifier == table.identifier
-
-        def is_alike(name: TableName) -> bool:
-            return folded(name.name) == folded(table.name)
-
-        names: list[TableName] = []
-        for space in spaces:
-            names += await listings.matching(space, is_exact, is_alike, fresh=fresh)
-        return (table,) if any(map(is_exact, names)) else tuple(dict.fromkeys(names))
-
-
-def _below(parent: Levels, wanted: Levels) -> tuple[Callable[[Levels], bool], Callable[[Levels], bool]]:
-    """Which namespaces right below another are one that is sought, and which are alike to it."""
-    last = folded(wanted[-1])
-    return (
-        lambda space: space == wanted,
-        lambda space: len(space) == len(wanted) and space[:-1] == parent and folded(space[-1]) == last,
-    )

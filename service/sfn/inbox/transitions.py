@@ -100,7 +100,7 @@ def asked(row: Row | None, ask: Ask, seq: int, now: datetime, cap: timedelta) ->
     """
     if ask.tells:
         hint = Hint(ask.table, floor=ask.floor, drop=ask.drop, purge=ask.purge)
-        return replace(hinted(row, hint, seq, now, cap), told_seq=told_by(row) if row is not None else None)
+        return replace(hinted(row, hint, seq, now, cap), told_seq=told_by(row) if row is not None else 0)
     if ask.location is not None:
         if row is not None and ask.location in row.locations:
             return None

@@ -24,7 +24,7 @@ def settle_absent(scene: Scene, nowhere: Mapping[str, list[Own]], draft: Draft) 
     if not nowhere or scene.policy.on_drop is OnDrop.KEEP:
         return
     held = scene.claim.story.held and not scene.claim.story.waived
-    if scene.table is None and held:
+    if held and not scene.is_answered:
         known = scene.claim.story.absent
         draft.absent.update({uuid: known.get(uuid, scene.look.answered) for uuid in nowhere})
         draft.dead = _held(scene, draft.absent)
@@ -57,7 +57,7 @@ def _is_certain(scene: Scene, uuid: str, owns: list[Own], draft: Draft) -> bool:
         draft.ask([heir])
         draft.look_again(look.answered + policy.pause, f"{heir.table} has this table, and must say so first")
         return False
-    if scene.table is None and scene.facts.holds(IsListed(scene.name)):
+    if not scene.is_answered and scene.facts.holds(IsListed(scene.name)):
         draft.look_again(look.answered + policy.long_pause, "not found, and yet the namespace lists it")
         return False
     return _was_absent_long_enough(scene, uuid, draft)
@@ -114,7 +114,7 @@ def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:
 
 
 def _brake_allows(scene: Scene, uuid: str, owns: list[Own]) -> bool:
-    if scene.table is not None or scene.claim.story.waived:
+    if scene.is_answered or scene.claim.story.waived:
         return True
     doc = owns[0].doc
     pointer = doc.metadata_file_path if doc is not None else ""

@@ -53,6 +53,11 @@ class Scene:
         return self.listed_as if self.listed_as != self.name else None
 
     @property
+    def is_answered(self) -> bool:
+        """Whether the catalog has a table of this name, be it that another spelling of the name has its files."""
+        return self.table is not None or (self.other_name is not None and isinstance(self.look.found, Table))
+
+    @property
     def documents(self) -> list[Document]:
         """The leading documents of ours at all sites."""
         return [own.doc for own in self.owns if own.doc is not None]

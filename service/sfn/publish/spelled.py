@@ -32,7 +32,16 @@ def listed_as(
     is_known = story.listed_as == name and story.live is not None and story.live.uuid == table.uuid
     if policy.told or (is_known and claim.wish.renamed_to is None and not refresh):
         return story.listed_as
-    alike = facts.listed_alike(name, fresh=story.live is None)
+    return listed_name(facts, policy, name, table, fresh=story.live is None)
+
+
+def listed_name(facts: Facts, policy: Policy, name: TableName, table: Table, *, fresh: bool) -> TableName | None:
+    """Return the name under which the catalog lists what it answers for a name, as of `listed_as`.
+
+    Args:
+        fresh: whether the catalog is asked again where what is remembered of its listing has no such name.
+    """
+    alike = facts.listed_alike(name, fresh=fresh)
     if name in alike:
         return name
     same = [other for other in alike if policy.interest.covers(other) and _is_same(facts, other, table)]
