@@ -18,6 +18,8 @@ PUBLISH_TOLD = "tests/unit/test_publish_told.py"
 ORDER = "tests/unit/test_publish_order.py"
 BESIDE = "tests/unit/test_publish_beside.py"
 SWEEP = "tests/unit/test_sweep.py"
+LOSSES = "tests/simulation/test_losses.py"
+SPELLED = "tests/unit/test_publish_spelled.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
 
 
@@ -155,6 +157,24 @@ TABLE = (
         "assert line.hint() == said",
     ),
     Mutant(
+        "07-every-spelling-has-a-file",
+        7,
+        f"{SPELLED}::test_a_table_that_is_first_heard_of_under_another_spelling_has_the_listed_names_file",
+        "assert line.files() == of(0)",
+    ),
+    Mutant(
+        "07-names-that-are-alike-are-one-table",
+        7,
+        f"{SPELLED}::test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_listed_yet",
+        'assert line.document(OTHER, second.location)["guid"] == second.uuid',
+    ),
+    Mutant(
+        "07-a-drop-under-another-spelling-is-no-drop",
+        7,
+        f"{SPELLED}::test_a_drop_under_another_spelling_is_one_of_the_listed_name",
+        "assert line.files() == {}",
+    ),
+    Mutant(
         "08-told-drop-waits-for-nothing",
         8,
         f"{TOLD}::test_a_drop_waits_whether_another_event_says_more",
@@ -201,6 +221,24 @@ TABLE = (
         8,
         f"{DIRECTED}::test_events_of_drops_pass_no_more_than_the_brake_allows",
         'assert stage.states(names) == {"current": 5, "dropped": 3}',
+    ),
+    Mutant(
+        "08-half-of-the-tables-may-go",
+        8,
+        f"{LOSSES}::test_a_catalog_that_loses_all_tables_gives_up_less_than_half[by events-6]",
+        "assert dropped == (max(1, (count - 1) // 2) if told else 0)",
+    ),
+    Mutant(
+        "08-a-second-spelling-is-an-absence",
+        8,
+        f"{SWEEP}::test_a_table_that_is_listed_under_another_name_as_it_was_published_is_no_absence",
+        "assert (await world.swept()).calm",
+    ),
+    Mutant(
+        "08-what-came-back-stays-held",
+        8,
+        f"{LOSSES}::test_a_catalog_that_loses_all_tables_gives_up_less_than_half[by sweeps-2]",
+        'assert not any(state == "held"',
     ),
     Mutant(
         "09-hint-before-document",

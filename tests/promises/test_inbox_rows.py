@@ -48,9 +48,22 @@ def everything(at: datetime) -> Findings:
         renamed_to=RETURNS,
         refresh_at=at + timedelta(days=1),
         misses=2,
+        listed_as=STOCK,
     )
     memo = Memo(loaded.table, loaded.etag, {f"{AT}/a.ver": Held(b"\x00\xff", "t1"), f"{AT}/b.ver": None})
     return Findings(story, memo)
+
+
+@pytest.mark.parametrize("ended", [None, Reason.FOREIGN_FILE])
+async def test_what_another_spelling_was_told_is_told_of_the_row(ground: Ground, ended: Reason | None) -> None:
+    """Also of one that was given up: a plain ask would not bring it back."""
+    outcome = Done(ground.after(3600)) if ended is None else Dead(ended, "something lies there")
+    await ground.settled(RETURNS, outcome)
+    ask = Ask(RETURNS, floor=pointer(3), drop=True, purge=True)
+    await ground.settled(ORDERS, Done(ground.after(3600), Findings(asks=(ask,))))
+    claim = await ground.claim()
+    assert claim.subject == RETURNS
+    assert (claim.wish.floor, claim.wish.drop, claim.wish.purge) == (pointer(3), True, True)
 
 
 async def test_what_a_publish_found_is_known_to_the_next(ground: Ground) -> None:

@@ -60,6 +60,7 @@ def test_what_operators_must_know_of_has_an_alarm() -> None:
         "sfn_held_tables",
         "sfn_inbox_answers",
         "sfn_lease_expirations_total",
+        "sfn_missing_tables",
         "sfn_oldest_pending_age_seconds",
         "sfn_pull_connected",
         "sfn_ready",

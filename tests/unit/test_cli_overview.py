@@ -91,6 +91,14 @@ def test_what_needs_somebody_comes_with_the_command_that_helps(status: Status, w
     assert (first, second) == ("1 thing needs attention", f"  ! {found.what}")
 
 
+def test_a_single_table_that_somebody_dropped_is_said_and_alarms_nobody() -> None:
+    """It is missing until its drop is certain."""
+    status = catalog(live=5, missing=1, missing_since=NOON - timedelta(minutes=9))
+    assert attention(status, NOON) == []
+    said = "prod: 1 of its 5 tables is missing from the catalog since 11:51:00 UTC (9 min)"
+    assert f"{said}; a table counts as dropped later" in plain(overview(status, URL, NOON)).splitlines()
+
+
 def test_what_the_brake_holds_is_said_once() -> None:
     held = catalog(brake=Brake(tripped=True, held=2, steps=12, limit=10))
     assert len(attention(msgspec.structs.replace(held, dead_letters={"held-drop": 2}), NOON)) == 1

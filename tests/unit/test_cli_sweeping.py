@@ -115,6 +115,16 @@ def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
     ]
 
 
+def test_missing_tables_are_counted_with_the_time_since_when() -> None:
+    gone = [Difference("sales.a", "absent"), Difference("sales.b", "absent")]
+    lost = sweep(0, differed=gone, differed_total=2, missing=2)
+    since = NOON - timedelta(hours=9)
+    assert plain(outcome({"prod": lost}, (), {"prod": since})).splitlines()[1] == (
+        f"  2 tables are missing from the catalog since {since:%Y-%m-%d %H:%M:%S}Z"
+    )
+    assert plain(outcome({"prod": lost})).splitlines()[1].endswith(f"{lost.began_at:%Y-%m-%d %H:%M:%S}Z")
+
+
 def test_a_sweep_that_is_kept_apart_from_the_last_one_says_until_when() -> None:
     catalogs = [msgspec.structs.replace(PROD, name=name, sweep=sweep(-1, "running")) for name in ("prod", "dev")]
     found = msgspec.structs.replace(WELL, catalogs=catalogs)

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.openmetrics import parser
 
 from sfn.errors import Scope
-from sfn.inbox.figures import STATES, Figures
+from sfn.inbox.figures import STATES, Figures, MissingTables
 from sfn.telemetry import gauges
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.work import REASONS, UNDECODABLE
@@ -210,6 +210,7 @@ async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Met
         letters={("was", "permanent"): 2, ("had been", "permanent"): 3, ("", "undecodable"): 7},
         tripped=frozenset({"was"}),
         intents={"was": 2, "had been": 1},
+        missing={"was": MissingTables(2, now - timedelta(seconds=30)), "had been": MissingTables(1, now)},
     )
     breakers = [open_breaker(Scope.CATALOG, "was")]
     page = await read(Standing(figures, reached=["was"], breakers=breakers).scrape(metrics, clock))
@@ -217,6 +218,8 @@ async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Met
     assert page.of("sfn_oldest_pending_age_seconds", "catalog") == {("",): 50}
     assert page.of("sfn_dead_letters", "catalog", "reason") == {("", "permanent"): 5, ("", "undecodable"): 7}
     assert page.of("sfn_open_intents", "catalog") == {("",): 3}
+    assert page.of("sfn_missing_tables", "catalog") == {("",): 3}
+    assert page.of("sfn_oldest_missing_age_seconds", "catalog") == {("",): 30}
     assert page.of("sfn_publications_total", "catalog") == {("",): 2}
     assert page.of("sfn_sweep_last_tables", "catalog") == {("",): 5}
     assert page.of("sfn_breaker_open", "scope", "name") == {("catalog", ""): 1}
@@ -232,6 +235,7 @@ async def test_the_inboxs_figures_are_told_as_they_are(metrics: Metrics, clock: 
         letters={("prod", "held-drop"): 11, ("dev", "foreign-file"): 1},
         tripped=frozenset({"prod"}),
         intents={"dev": 5},
+        missing={"prod": MissingTables(12, clock.now() - timedelta(minutes=3))},
     )
     page = await read(Standing(figures, reached=["prod"], ready=False).scrape(metrics, clock))
     assert page.of("sfn_pending_tables", "catalog", "state") == dict(figures.tables)
@@ -240,6 +244,8 @@ async def test_the_inboxs_figures_are_told_as_they_are(metrics: Metrics, clock: 
     assert page.of("sfn_held_tables", "catalog") == {("prod",): 11}
     assert page.of("sfn_brake_tripped", "catalog") == {("prod",): 1}
     assert page.of("sfn_open_intents", "catalog") == {("dev",): 5}
+    assert page.of("sfn_missing_tables", "catalog") == {("prod",): 12}
+    assert page.of("sfn_oldest_missing_age_seconds", "catalog") == {("prod",): 180}
     assert page.of("sfn_catalog_reached", "catalog") == {("prod",): 1}
     assert (page.value("sfn_ready"), page.value("sfn_inbox_answers")) == (0, 1)
 

@@ -114,7 +114,7 @@ class _Listings(Generic[T]):
                     names[folded(self._last(entry))].append(entry)
                     size += 1
         except Trouble as trouble:
-            _log.info("spellings not compared", below=".".join(below) or "(all)", why=str(trouble))
+            _log.debug("spellings not compared", below=".".join(below) or "(all)", why=str(trouble))
             listing: _Listing[T] = _Listing(asked, None)
         else:
             listing = _Listing(asked, dict(names), size)

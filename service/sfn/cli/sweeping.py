@@ -105,15 +105,22 @@ def went_well(sweeps: Mapping[str, Sweep]) -> bool:
     return all(sweep.state == "ended" and not sweep.failed for sweep in sweeps.values())
 
 
-def outcome(sweeps: Mapping[str, Sweep], retired: Collection[str] = ()) -> Page:
+def outcome(
+    sweeps: Mapping[str, Sweep], retired: Collection[str] = (), missing: Mapping[str, datetime] | None = None
+) -> Page:
     """What differed, and what could not be looked at.
 
     Args:
         retired: catalogs whose tables get no files.
+        missing: since when tables are missing, by catalog, as far as that is known; else since the sweep began.
     """
     page: list[Line | Grid] = []
     for name, sweep in sweeps.items():
         page.append(_headline(name, sweep, retired=name in retired))
+        if sweep.missing:
+            verb = "table is" if sweep.missing == 1 else "tables are"
+            since = moment((missing or {}).get(name, sweep.began_at))
+            page.append(Line(f"  {sweep.missing:,} {verb} missing from the catalog since {since}", Tone.WARNING))
         if sweep.differed:
             held = f"held by the brake: sfn release {name}"
             rows = [(f"  {safe(one.table)}", held if one.kind == _HELD else safe(one.kind)) for one in sweep.differed]
@@ -132,8 +139,7 @@ def _headline(name: str, sweep: Sweep, *, retired: bool) -> Line:
         return Line(f"{name}: the sweep {safe(sweep.state)} after {looked}{why}", Tone.BAD)
     if not sweep.differed_total:
         return Line(f"{name}: {looked}, nothing differed", Tone.GOOD)
-    lost = f" ({sweep.missing:,} missing from the catalog)" if sweep.missing else ""
-    said = f"{name}: {looked}, {sweep.differed_total:,} differed{lost}"
+    said = f"{name}: {looked}, {sweep.differed_total:,} differed"
     if retired:
         return Line(f"{said}; retired: nothing is written (`sfn retire {name} --undo`)", Tone.WARNING)
     if sweep.differed and all(one.kind == _HELD for one in sweep.differed):
