@@ -237,8 +237,8 @@ TABLE = (
     Mutant(
         "08-what-came-back-stays-held",
         8,
-        f"{LOSSES}::test_a_catalog_that_loses_all_tables_gives_up_less_than_half[by sweeps-2]",
-        'assert not any(state == "held"',
+        f"{SWEEP}::test_a_held_table_that_is_there_again_is_told_so_that_it_is_held_no_more",
+        "assert world.told == [back.identifier]",
     ),
     Mutant(
         "09-hint-before-document",
