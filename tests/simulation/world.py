@@ -76,7 +76,7 @@ class World:
         for truth in self.truths:
             truth.any_case = setting.any_case
         if setting.any_case:
-            self.checker.listed = lambda identifier: tuple(map(str.lower, identifier))
+            self.checker.listed = lambda identifier: tuple(part.lower() for part in identifier)
         self.checker.is_live, self.checker.strict = self._is_live, setting.strict
         self.knowledge = Knowledge(self)
         self.checker.is_known, self.checker.there_since = self.knowledge.is_known, self.knowledge.there_since
@@ -137,8 +137,8 @@ class World:
         """An event as it comes from a client that spells names in its own way."""
 
         def spelled(name: TableName) -> TableName:
-            levels, own = self.rng.choice([str, str.upper]), self.rng.choice([str, str.upper])
-            return replace(name, namespace=tuple(map(levels, name.namespace)), name=own(name.name))
+            namespace = tuple(level.upper() for level in name.namespace) if self.rng.random() < 0.5 else name.namespace
+            return replace(name, namespace=namespace, name=name.name.upper() if self.rng.random() < 0.5 else name.name)
 
         subject = spelled(hint.subject) if isinstance(hint.subject, TableName) else hint.subject
         self.count("respelled" if subject != hint.subject else "spelled")

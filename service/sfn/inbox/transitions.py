@@ -92,13 +92,13 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
 def asked(row: Row | None, ask: Ask, seq: int, now: datetime, cap: timedelta) -> Row | None:
     """The row after another row's publish asked it to look; None where nothing changes.
 
-    An ask with a location only teaches: a row that knows the location is left alone. One that tells something of the
-    table does what an event does.
+    An ask with a location only teaches: a row that knows the location is left alone. One with news of the table does
+    what an event does.
 
     Args:
         cap: as for `hinted`.
     """
-    if ask.tells:
+    if ask.has_news:
         hint = Hint(ask.table, floor=ask.floor, drop=ask.drop, purge=ask.purge)
         return replace(hinted(row, hint, seq, now, cap), told_seq=told_by(row) if row is not None else 0)
     if ask.location is not None:

@@ -27,7 +27,7 @@ from sfn.publish.obstacles import in_the_way
 from sfn.publish.pointing import needs_listing, point
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene, hint_at
-from sfn.publish.spelled import listed_as, tell_listed
+from sfn.publish.spelled import listed_as, wake_listed
 from sfn.publish.trust import await_table, await_unheard, hindrance, is_turned, keep_unheard
 from sfn.publish.verdict import conclude, next_refresh, nothing_there, unwritten
 from sfn.words import Claim, Dead, Done, Findings, Later, Missing, Reason, Table, TableName, Unwritten
@@ -103,7 +103,7 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
             point(scene, table, draft, turned=is_turned(scene, table), refresh=refresh)
     else:
         await_table(scene, draft)
-    tell_listed(scene, draft)
+    wake_listed(scene, draft)
     heirs = find_heirs(scene, draft)
     nowhere = settle_elsewhere(scene, heirs, draft)
     settle_absent(scene, nowhere, draft)

@@ -54,7 +54,7 @@ class Scene:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the catalog has a table of this name, be it that another spelling of the name has its files."""
+        """Whether the catalog has a table of this name, also where another spelling of the name has its files."""
         return self.table is not None or (self.other_name is not None and isinstance(self.look.found, Table))
 
     @property

@@ -36,7 +36,7 @@ def listed_as(
 
 
 def listed_name(facts: Facts, policy: Policy, name: TableName, table: Table, *, fresh: bool) -> TableName | None:
-    """Return the name under which the catalog lists what it answers for a name, as of `listed_as`.
+    """Return the name under which the catalog lists what it answers for a name, see `listed_as`.
 
     Args:
         fresh: whether the catalog is asked again where what is remembered of its listing has no such name.
@@ -57,8 +57,8 @@ def _is_same(facts: Facts, other: TableName, table: Table) -> bool:
     return found.uuid == table.uuid
 
 
-def tell_listed(scene: Scene, draft: Draft) -> None:
-    """Have the row of the listed name follow what was told under another spelling of it.
+def wake_listed(scene: Scene, draft: Draft) -> None:
+    """Have the row of the listed name follow the events of another spelling of it.
 
     The pointer goes along that the catalog answered here: an answer that is older is looked at again there.
     """

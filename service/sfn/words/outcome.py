@@ -81,7 +81,7 @@ class Ask:
         table: whose row; it is made where there is none.
         location: the text of the site where a file under that name was seen, to be remembered.
         floor: the catalog's pointer of the table, as it answered under another spelling of the name.
-        drop, purge: a drop was told of under another spelling of the name, as of `Hint`.
+        drop, purge: an event of a drop named another spelling of the name, see `Hint`.
     """
 
     table: TableName
@@ -91,7 +91,7 @@ class Ask:
     purge: bool = False
 
     @property
-    def tells(self) -> bool:
+    def has_news(self) -> bool:
         """Whether it has to be followed like an event of the table."""
         return self.floor is not None or self.drop
 

@@ -44,8 +44,8 @@ class Sweep:
 
     What differs becomes a hint as it is found. Absences become hints only after every table was looked at, all of them
     marked `held` when they are more than the brake allows. A table that was found under another name is told of as
-    renamed: until that name's row has settled nobody else knows. What the catalog withholds counts as present. A held
-    table that is there again as it was published is told of, so that its row is held no more.
+    renamed: until that name's row has settled nobody else knows. What the catalog withholds counts as present. A hint
+    of a held table that is there again ends the hold.
 
     Attributes:
         subject: the catalog.
@@ -269,7 +269,7 @@ def _gravest(group: ExceptionGroup[Exception]) -> Exception:
 
 
 def _was_absent(row: Known) -> bool:
-    """Return whether a row is held as its table was missing: it is there again, whatever it was told of meanwhile."""
+    """Return whether a row is held as its table was missing, whatever events came meanwhile."""
     return row.live is not None and (row.live.uuid or "") in row.missing
 
 

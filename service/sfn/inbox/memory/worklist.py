@@ -190,7 +190,7 @@ class MemoryWorklist:
         return step.kind is not Backward.DROP or len(gone) <= self._terms.most_drops(catalog, len(live | gone))
 
     def _dropped(self, catalog: str) -> set[Subject]:
-        """The tables whose drops got leave within the hour."""
+        """Return the tables that were allowed to be dropped within the hour."""
         since = self._clock.now() - self._terms.brake_window
         drops = [(one, at) for (one, step), at in self._permits.items() if step.kind is Backward.DROP]
         return {one for one, at in drops if one.catalog == catalog and at > since}

@@ -127,11 +127,11 @@ class Catalogs(Protocol):
         ...
 
     async def dropped(self, catalog: str, since: datetime) -> frozenset[Subject]:
-        """Return the tables whose drops got leave after a moment."""
+        """Return the tables that were allowed to be dropped after a moment."""
         ...
 
     async def add_step(self, catalog: str, text: str, now: datetime, dropped: Subject | None) -> None:
-        """Note a step that got leave, and the table that is dropped by it."""
+        """Note a step that was allowed, and the table that it drops."""
         ...
 
     async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:

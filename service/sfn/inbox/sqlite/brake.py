@@ -19,7 +19,7 @@ class BrakeTable:
         self._db, self._terms, self._roster = db, terms, roster
 
     def permit(self, subject: Subject, step: Step, now: datetime) -> bool:
-        """Give leave for a step, or trip."""
+        """Allow a step, or trip."""
         catalog, dropped = subject.catalog, key_of(subject) if step.kind is Backward.DROP else None
         text = step_text(subject, step)
         self._db.execute("DELETE FROM permit WHERE at <= ?", (micros(now - self._terms.brake_window),))
@@ -110,7 +110,7 @@ class BrakeTable:
         return int(used)
 
     def _dropped(self, catalog: str, now: datetime) -> frozenset[str]:
-        """The keys of the tables whose drops got leave within the hour."""
+        """Return the keys of the tables that were allowed to be dropped within the hour."""
         query = "SELECT DISTINCT dropped FROM permit WHERE catalog = ? AND at > ? AND dropped IS NOT NULL"
         found = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchall()
         return frozenset(key for (key,) in found)
