@@ -124,6 +124,18 @@ async def test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_l
     assert line.document(OTHER, second.location)["guid"] == second.uuid
 
 
+async def test_a_copy_with_the_same_uuid_at_another_place_is_a_table_of_its_own() -> None:
+    line = AnyCase()
+    line.catalog.folds = None
+    line.catalog.create_namespace("SALES")
+    table = line.catalog.create(LISTED)
+    copy = replace(line.catalog.create(OTHER, "file:///warehouse/second"), uuid=table.uuid)
+    line.catalog.amend(OTHER, copy)
+    line.catalog.listing_hides = frozenset({OTHER})
+    await line.hear(Hint(LISTED), Hint(OTHER), seconds=60)
+    assert line.document(OTHER, copy.location)["metadata_file_path"] == copy.metadata_location
+
+
 async def test_one_table_that_is_listed_under_two_spellings_has_two_files() -> None:
     line = AnyCase()
     line.catalog.folds = None

@@ -52,9 +52,9 @@ def _is_same(facts: Facts, other: TableName, table: Table) -> bool:
     found = facts.look(other).found
     if not isinstance(found, Table) or found.left_alone is not None:
         return False
-    if table.uuid is None:
-        return found.uuid is None and found.metadata_location == table.metadata_location
-    return found.uuid == table.uuid
+    if table.uuid is None and found.metadata_location != table.metadata_location:
+        return False
+    return (found.uuid, found.location) == (table.uuid, table.location)
 
 
 def wake_listed(scene: Scene, draft: Draft) -> None:

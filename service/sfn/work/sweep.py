@@ -23,7 +23,6 @@ BATCH = 200
 """Hints in one transaction."""
 NAMED = 100
 """Withheld namespaces, or tables, that one record names."""
-RELEASE = "sfn release"
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -200,7 +199,7 @@ class Sweep:
                 missing=len(absent),
                 known=sum(row.live is not None for row in known.values()),
                 limit=limit,
-                remedy=f"if the catalog lost tables, restore them; if they were dropped: {RELEASE} {self.subject}",
+                remedy=f"if the catalog lost tables, restore them; if they were dropped: sfn release {self.subject}",
             )
         _log.info(
             "sweep told",
