@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.errors import Permanent, Scope, Transient, Trouble, Unsure
+from sfn.errors import DeniedNow, Permanent, Scope, Transient, Trouble, Unsure
 from sfn.store import Gone, Moved
 from sfn.store.folder import make
 from sfn.store.local import LocalFiles
@@ -65,9 +65,9 @@ REFUSALS = [
     (PREPARE, errno.ENOSPC, Transient, Scope.STORE),
     (PREPARE, errno.EDQUOT, Transient, Scope.STORE),
     (PREPARE, errno.EMFILE, Transient, Scope.STORE),
-    (PREPARE, errno.EROFS, Permanent, Scope.STORE),
-    (PREPARE, errno.EACCES, Permanent, Scope.TABLE),
-    (PREPARE, errno.EPERM, Permanent, Scope.TABLE),
+    (PREPARE, errno.EROFS, DeniedNow, Scope.STORE),
+    (PREPARE, errno.EACCES, DeniedNow, Scope.STORE),
+    (PREPARE, errno.EPERM, DeniedNow, Scope.STORE),
     (PREPARE, errno.ENOENT, Transient, Scope.TABLE),
     (PREPARE, errno.EXDEV, Transient, Scope.TABLE),
     (Step("write"), errno.ENOSPC, Transient, Scope.STORE),

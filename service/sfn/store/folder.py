@@ -23,6 +23,8 @@ TEMPORARY = ".sfn-swap.tmp"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _PREPARE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _PART = 64 * 1024
+_REHEARSED = bytes(4096)
+"""A block, not an empty file: a full disk may still have room for a name."""
 _NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
@@ -143,6 +145,11 @@ class Folder:
             with settling(self._where):
                 os.unlink(name, dir_fd=self._descriptor)
             self.sync()
+
+    def rehearse(self) -> None:
+        """Prepare a small content and remove it again: whether the file system lets a file be made here."""
+        with self._prepared(_REHEARSED):
+            pass
 
     def sync(self) -> None:
         """Make what was made visible here survive a power cut.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -59,18 +60,19 @@ class LocalFiles:
     """
 
     def __init__(self, root: str = "file://") -> None:
-        self._root = Root(root)
+        self._root = Root(root, self._redone)
         self._unsynced = Unsynced()
 
     def read(self, key: str) -> Held | None:
         """As `PointerStore.read`; takes no lock."""
         path = self._path(key)
-        with self._root.refusals(key):
+        with self._root.refusals(key, "read"):
             body = content(path)
             self._unsynced.settle(above(path), key)
             if body is None:
                 self._root.check()
                 return None
+            self._root.permitted("read", key)
             return Held(body, tag_of(body))
 
     def read_all(self, keys: Sequence[str]) -> Sequence[Held | None] | SfnError:
@@ -83,10 +85,12 @@ class LocalFiles:
     def part(self, key: str, start: int, most: int) -> bytes | None:
         """As `PointerStore.part`; takes no lock."""
         path = self._path(key)
-        with self._root.refusals(key):
+        with self._root.refusals(key, "read"):
             body = content(path, start=start, most=most)
             if body is None:
                 self._root.check()
+            else:
+                self._root.permitted("read", key)
             return body
 
     def write(self, key: str, body: bytes, replacing: Held | None, given_up: GivenUp = never) -> Held | Moved | Busy:
@@ -97,7 +101,7 @@ class LocalFiles:
         """
         check_length(key, body)
         path = self._path(key)
-        with self._root.refusals(key):
+        with self._root.refusals(key, "write"):
             folder = self._folder(above(path), key, given_up, missing_ok=replacing is not None)
             if folder is None:
                 return Moved()
@@ -105,7 +109,10 @@ class LocalFiles:
                 if not folder.lock():
                     return Busy()
                 self._unsynced.settle(above(path), key)
-                return _swap(folder, named(path), key, body, replacing)
+                written = _swap(folder, named(path), key, body, replacing)
+                if isinstance(written, Held):
+                    self._root.permitted("write", key)
+                return written
 
     def delete(self, key: str, expected: Held, given_up: GivenUp = never) -> Gone | Moved | Busy:
         """As `PointerStore.delete`; an emptied folder stays.
@@ -114,7 +121,7 @@ class LocalFiles:
             given_up: as of `Folder`.
         """
         path = self._path(key)
-        with self._root.refusals(key):
+        with self._root.refusals(key, "delete"):
             folder = self._folder(above(path), key, given_up, missing_ok=True)
             if folder is None:
                 return Gone()
@@ -122,12 +129,15 @@ class LocalFiles:
                 if not folder.lock():
                     return Busy()
                 self._unsynced.settle(above(path), key)
-                return _remove(folder, named(path), key, expected)
+                gone = _remove(folder, named(path), key, expected)
+                if gone:
+                    self._root.permitted("delete", key)
+                return Moved() if gone is None else Gone()
 
     def list(self, prefix: str, limit: int) -> list[str]:
         """As `PointerStore.list`: every entry that is no folder, and none that a writer is preparing."""
         path = self._path(prefix.removesuffix("/"))
-        with self._root.refusals(prefix):
+        with self._root.refusals(prefix, "list"):
             try:
                 with os.scandir(path) as entries:
                     names = (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
@@ -137,7 +147,28 @@ class LocalFiles:
                 self._root.check()
                 return []
             self._unsynced.settle(path, prefix)
+            self._root.permitted("list", prefix)
             return found
+
+    def _redone(self, verb: str, key: str) -> None:
+        """Do a verb once more where it was done before, without changing anything.
+
+        Raises:
+            OSError: it is refused there too; or nothing lies there any more, or another writer is at work.
+            Permanent: scope store, where the file system has no locks.
+        """
+        path = self._path(key.removesuffix("/"))
+        if verb == "read":
+            if content(path, most=1) is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        elif verb == "list":
+            with os.scandir(path) as entries:
+                next(entries, None)
+        else:
+            with Folder(above(path), key.rpartition("/")[0], self._unsynced) as folder:
+                if not folder.lock():
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+                folder.rehearse()
 
     def _folder(self, path: str, key: str, given_up: GivenUp, *, missing_ok: bool) -> Folder | None:
         where = key.rpartition("/")[0]
@@ -253,16 +284,17 @@ def _swap(folder: Folder, name: str, key: str, body: bytes, replacing: Held | No
     return Held(body, tag_of(body))
 
 
-def _remove(folder: Folder, name: str, key: str, expected: Held) -> Gone | Moved:
+def _remove(folder: Folder, name: str, key: str, expected: Held) -> bool | None:
+    """Whether the file was removed: False where there was none, None where it is another one."""
     tag = _tag(key, folder.content(name))
     if tag is None:
         # It may be gone by a deletion that could not be made durable, of a process that has ended since.
         folder.sync()
-        return Gone()
+        return False
     if tag != expected.tag:
-        return Moved()
+        return None
     folder.remove(name)
-    return Gone()
+    return True
 
 
 def _tag(key: str, present: bytes | None) -> str | None:

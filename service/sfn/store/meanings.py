@@ -46,5 +46,6 @@ MEANINGS: Final[Mapping[Kind, Meaning]] = {
     Kind.UNANSWERED: Meaning(Transient, Scope.STORE, "an answer of the store", "see whether it is in trouble"),
     Kind.INCAPABLE: Meaning(Permanent, Scope.STORE, "a store that knows conditional writes", "use another store"),
     Kind.UNFIT: Meaning(Permanent, Scope.TABLE, "a request that the store can carry out"),
+    Kind.REJECTED: Meaning(Permanent, Scope.TABLE, "a request that the store can carry out"),
 }
-"""Of each kind. That a permission is missing may be the whole store's trouble: see `sfn.store.denials`."""
+"""Of each kind. What is denied or rejected may be the whole store's trouble: see `sfn.store.denials`."""

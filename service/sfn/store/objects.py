@@ -61,7 +61,9 @@ class Kind(Enum):
     INCAPABLE = auto()
     """The service says that it does not know such requests."""
     UNFIT = auto()
-    """The service can't do it, and never will: a name that is too long, a request that it does not know."""
+    """The service can't do it with this object, and never will: a name that is too long, a blob of another type."""
+    REJECTED = auto()
+    """The service refuses, with a status or a code that we do not know: it may refuse everything so."""
 
 
 class Refused(Exception):

@@ -11,12 +11,14 @@ from typing import Final
 from sfn.errors import DeniedHere, DeniedNow, Scope, Trouble, Unsure
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import READ_AT_MOST, check_length
-from sfn.store.denials import Denials
+from sfn.store.denials import Denials, Reach
 from sfn.store.meanings import MEANINGS
 from sfn.store.objects import Found, Kind, Objects, Refused
 from sfn.store.prove import Proofs
 from sfn.words import Held
 
+_OF_ITS_PLACE: Final = frozenset({Kind.DENIED, Kind.REJECTED})
+"""What a service may say of one object (a policy, a key of KMS, a quota) and of everything."""
 PAGE: Final = 1000
 """Keys of a listing that are asked for at once: as many as every service gives."""
 
@@ -31,10 +33,12 @@ class Service:
 
     Attributes:
         proofs: that its buckets honour conditions.
-        denials: what it permits.
+        denials: what it carries out and what it refuses, for principals of one table each.
+        made_up, seconds: as above.
     """
 
     def __init__(self, made_up: str, *, unsafe: bool = False, seconds: Callable[[], float] = monotonic) -> None:
+        self.made_up, self.seconds = made_up, seconds
         self.proofs = Proofs(made_up=made_up, unsafe=unsafe)
         self.denials = Denials(seconds)
 
@@ -48,10 +52,14 @@ class RemoteStore:
     Args:
         objects: the service's requests, as one principal.
         service: what is known of it.
+        of_one_table: the principal may work at one table's place only, and can't tell what is permitted elsewhere.
     """
 
-    def __init__(self, objects: Objects, service: Service) -> None:
-        self._objects, self._proofs, self._denials = objects, service.proofs, service.denials
+    def __init__(self, objects: Objects, service: Service, *, of_one_table: bool = False) -> None:
+        self._objects, self._proofs = objects, service.proofs
+        # What one principal may do says nothing about another, unless each has a single table.
+        self._denials = service.denials if of_one_table else Denials(service.seconds)
+        self._made_up, self._of_one_table = service.made_up, of_one_table
         self._self, self._writes = secrets.token_hex(8), count(1)
         self._unseen: set[str] = set()
 
@@ -61,11 +69,13 @@ class RemoteStore:
 
     async def part(self, key: str, start: int, most: int) -> bytes | None:
         try:
-            return await self._objects.part(key, start, most)
+            part = await self._objects.part(key, start, most)
         except Refused as refused:
             if refused.kind is Kind.MISSING:
                 return None
-            raise self._trouble("read", key, refused) from refused
+            raise await self._trouble("read", key, refused) from refused
+        self._denials.permitted("read", key)
+        return part
 
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         check_length(key, body)
@@ -76,8 +86,8 @@ class RemoteStore:
             # An object that is not there has no tag: that is what a replacement is told by some services.
             if refused.kind is Kind.MOVED or (refused.kind is Kind.MISSING and replacing is not None):
                 return await self._own(key, body, mark, refused)
-            raise self._trouble("write", key, refused, changes=True) from refused
-        self._denials.permitted("write", _folder(key))
+            raise await self._trouble("write", key, refused, changes=True) from refused
+        self._denials.permitted("write", key)
         self._unseen.discard(key)
         return Held(body, tag)
 
@@ -89,8 +99,8 @@ class RemoteStore:
                 return Gone()
             if refused.kind is Kind.MOVED:
                 return Gone() if await self._seen(key) is None else Moved()
-            raise self._trouble("delete", key, refused, changes=True) from refused
-        self._denials.permitted("delete", _folder(key))
+            raise await self._trouble("delete", key, refused, changes=True) from refused
+        self._denials.permitted("delete", key)
         return Gone()
 
     async def list(self, prefix: str, limit: int) -> list[str]:
@@ -100,8 +110,8 @@ class RemoteStore:
             try:
                 page = await self._objects.page(prefix, min(PAGE, limit - len(keys)), begin)
             except Refused as refused:
-                raise self._trouble("list", prefix, refused) from refused
-            self._denials.permitted("list", prefix.rstrip("/"))
+                raise await self._trouble("list", prefix, refused) from refused
+            self._denials.permitted("list", prefix)
             # A console makes folders as objects, empty and named as the prefix itself.
             keys += [key for key in page.keys if key != prefix]
             begin = page.next
@@ -127,8 +137,8 @@ class RemoteStore:
         except Refused as refused:
             if refused.kind is Kind.MISSING or (refused.kind is Kind.DENIED and await self._may_be_absent(key)):
                 return None
-            raise self._trouble("read", key, refused) from refused
-        self._denials.permitted("read", _folder(key))
+            raise await self._trouble("read", key, refused) from refused
+        self._denials.permitted("read", key)
         return found
 
     async def _may_be_absent(self, key: str) -> bool:
@@ -137,7 +147,7 @@ class RemoteStore:
             page = await self._objects.page(key, 1, None)
         except Refused as refused:
             if refused.kind is not Kind.DENIED:
-                raise self._trouble("list", key, refused) from refused
+                raise await self._trouble("list", key, refused) from refused
             self._unseen.add(key)
             return True
         return key not in page.keys
@@ -148,16 +158,18 @@ class RemoteStore:
         if found is None and key in self._unseen:
             self._unseen.discard(key)
             denied = Refused(Kind.DENIED, f"that the object is there and may not be read ({refused.found})")
-            raise self._trouble("read", key, denied)
+            raise await self._trouble("read", key, denied)
         return Held(body, found.tag) if found is not None and found.mark == mark else Moved()
 
-    def _trouble(self, verb: str, key: str, refused: Refused, *, changes: bool = False) -> Trouble:
+    async def _trouble(self, verb: str, key: str, refused: Refused, *, changes: bool = False) -> Trouble:
         meaning = MEANINGS[refused.kind]
         error: type[Trouble] = meaning.error
         scope = meaning.scope
-        if refused.kind is Kind.DENIED:
-            scope = self._denials.denied(verb, _folder(key))
-            error = DeniedHere if scope is Scope.TABLE else DeniedNow
+        if refused.kind in _OF_ITS_PLACE:
+            reach = await self._reach(verb, key)
+            scope = Scope.STORE if reach is Reach.STORE else Scope.TABLE
+            if refused.kind is Kind.DENIED:
+                error = DeniedHere if reach is Reach.LASTING else DeniedNow
         return (Unsure if changes and refused.kind is Kind.UNANSWERED else error)(
             key,
             scope=scope,
@@ -167,6 +179,34 @@ class RemoteStore:
             retry_after=refused.retry_after,
         )
 
+    async def _reach(self, verb: str, key: str) -> Reach:
+        witnesses = self._denials.denied(verb, key)
+        answer = None
+        for witness in () if self._of_one_table else witnesses:
+            answer = await self._is_done_at(witness, verb)
+            if answer:
+                break
+        return self._denials.reach(verb, key, elsewhere=answer)
 
-def _folder(key: str) -> str:
-    return key.rpartition("/")[0]
+    async def _is_done_at(self, witness: str, verb: str) -> bool | None:
+        """Whether a verb is carried out where it was before; None where that can't be tried without a change."""
+        proven = self._proofs.known(witness)
+        try:
+            if verb == "read":
+                await self._objects.part(witness, 0, 1)
+            elif verb == "list":
+                await self._objects.page(witness, 1, None)
+            elif verb == "write":
+                if proven is None or not proven.swap:
+                    return None
+                await self._objects.put(witness, b"", self._made_up, f"{self._self}-0")
+            else:
+                if proven is None or not proven.conditional_delete:
+                    return None
+                await self._objects.delete(witness, self._made_up)
+        except Refused as refused:
+            if refused.kind in _OF_ITS_PLACE:
+                return False
+            # It got as far as the condition, or as the object that is gone.
+            return True if refused.kind in {Kind.MOVED, Kind.MISSING} else None
+        return True

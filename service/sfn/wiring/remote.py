@@ -70,7 +70,7 @@ class Remotes:
         made = self._maker(where, scheme).made(settings, vended)
         unsafe = settings.unsafe_unconditional_writes
         service = self._services.setdefault((scheme, made.endpoint, unsafe), Service(made.made_up, unsafe=unsafe))
-        return RemoteStore(made.objects, service)
+        return RemoteStore(made.objects, service, of_one_table=bool(vended))
 
     def _maker(self, where: str, scheme: str) -> Maker:
         if scheme not in self._makers:

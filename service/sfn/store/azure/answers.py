@@ -35,6 +35,10 @@ _KINDS: Final = {
     "BlobArchived": Kind.UNFIT,
     "BlobBeingRehydrated": Kind.UNFIT,
     "InvalidBlobType": Kind.UNFIT,
+    "InvalidResourceName": Kind.UNFIT,
+    "InvalidUri": Kind.UNFIT,
+    "OutOfRangeInput": Kind.UNFIT,
+    "RequestBodyTooLarge": Kind.UNFIT,
     "ResourceTypeMismatch": Kind.UNFIT,
     "SnapshotsPresent": Kind.UNFIT,
     "ConditionHeadersNotSupported": Kind.INCAPABLE,
@@ -115,7 +119,7 @@ def _kind_of(status: int) -> Kind:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Kind.UNANSWERED
     # Less is a redirect to who knows where.
-    return Kind.UNFIT if status >= HTTPStatus.BAD_REQUEST else Kind.NO_PLACE
+    return Kind.REJECTED if status >= HTTPStatus.BAD_REQUEST else Kind.NO_PLACE
 
 
 def _seconds(value: str | None) -> float | None:

@@ -39,6 +39,8 @@ _KINDS: Final = {
     "slowDown": Kind.THROTTLED,
     "userRateLimitExceeded": Kind.THROTTLED,
     "notImplemented": Kind.INCAPABLE,
+    "invalidURI": Kind.UNFIT,
+    "uploadTooLarge": Kind.UNFIT,
 }
 """Of errors whose status means something else, or nothing."""
 _RETAINED: Final = "lift the retention policy or the hold: it forbids to replace and to delete these files"
@@ -173,7 +175,7 @@ def _kind_of(status: int) -> Kind:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Kind.UNANSWERED
     # Less is a redirect to who knows where.
-    return Kind.UNFIT if status >= HTTPStatus.BAD_REQUEST else Kind.NO_PLACE
+    return Kind.REJECTED if status >= HTTPStatus.BAD_REQUEST else Kind.NO_PLACE
 
 
 def _xml_code(body: bytes) -> str:

@@ -54,13 +54,18 @@ _KINDS: Final = {
     "RequestTimeout": Kind.UNANSWERED,
     "RequestTimeoutException": Kind.UNANSWERED,
     "NotImplemented": Kind.INCAPABLE,
+    "EntityTooLarge": Kind.UNFIT,
+    "KeyTooLongError": Kind.UNFIT,
     **dict.fromkeys(_THROTTLES, Kind.THROTTLED),
 }
+_KMS: Final = "KMS."
+"""Of every error that the key of an object's encryption is the cause of, such as `KMS.DisabledException`."""
 _REMEDIES: Final = {
     "RequestTimeTooSkewed": "set this machine's clock: it is more than 15 minutes off",
     "PermanentRedirect": "set `stores.NAME.region` to the bucket's",
     "AuthorizationHeaderMalformed": "set `stores.NAME.region` to the bucket's",
 }
+_KEY: Final = "see to the KMS key of the bucket: it is disabled or gone, or the principal may not use it"
 _BY_STATUS: Final = {
     HTTPStatus.UNAUTHORIZED: Kind.UNKNOWN,
     HTTPStatus.FORBIDDEN: Kind.DENIED,
@@ -78,7 +83,8 @@ def refused(reply: Reply) -> Refused:
     code = "" if root is None else _text(root, "Code")
     kind = _KINDS.get(code) or _kind_of(reply.status, code)
     found = f"status {reply.status}, {code or 'without an error of S3'}"
-    return Refused(kind, found, _REMEDIES.get(code, ""), _seconds(reply.headers.get("Retry-After")))
+    remedy = _REMEDIES.get(code) or (_KEY if code.startswith(_KMS) else "")
+    return Refused(kind, found, remedy, _seconds(reply.headers.get("Retry-After")))
 
 
 def page(reply: Reply, home: str) -> Page:
@@ -100,6 +106,8 @@ def page(reply: Reply, home: str) -> Page:
 
 
 def _kind_of(status: int, code: str) -> Kind:
+    if code.startswith(_KMS):
+        return Kind.DENIED
     if status in _BY_STATUS:
         return _BY_STATUS[HTTPStatus(status)]
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -109,7 +117,7 @@ def _kind_of(status: int, code: str) -> Kind:
     # A redirect leads to who knows where, and it is not S3 that misses something without a word for it.
     if status < HTTPStatus.BAD_REQUEST or (status == HTTPStatus.NOT_FOUND and not code):
         return Kind.NO_PLACE
-    return Kind.UNFIT
+    return Kind.REJECTED
 
 
 def _parsed(body: bytes) -> ET.Element | None:
