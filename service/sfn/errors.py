@@ -191,6 +191,7 @@ class Scope(StrEnum):
     CATALOG = "catalog"
     STORE = "store"
     INBOX = "inbox"
+    PROCESS = "process"
 
 
 class Trouble(SfnError):

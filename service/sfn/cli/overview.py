@@ -102,7 +102,8 @@ def _verdict(status: Status, wrong: list[Attention]) -> Line:
 def _away(breaker: Breaker, now: datetime) -> str:
     began = breaker.since.astimezone(UTC)
     since = f"{began:%H:%M:%S} UTC" if began.date() == now.date() else f"{began:%F %H:%M:%S} UTC"
-    what = f"the {breaker.scope} {safe(breaker.name)} is in trouble since {since} ({lasting(now - began)})"
+    name = f" {safe(breaker.name)}" if breaker.name else ""
+    what = f"the {breaker.scope}{name} is in trouble since {since} ({lasting(now - began)})"
     return f"{what}, asked again {ago(breaker.until, now)}: {safe(breaker.error)}"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
+from time import monotonic
 from typing import TypeVar
 
 import anyio
@@ -57,10 +58,11 @@ class LocalFiles:
 
     Args:
         root: canonical location that all keys lie below, as of `Root`.
+        seconds: as of `Root`.
     """
 
-    def __init__(self, root: str = "file://") -> None:
-        self._root = Root(root, self._redone)
+    def __init__(self, root: str = "file://", seconds: Callable[[], float] = monotonic) -> None:
+        self._root = Root(root, self._redone, seconds)
         self._unsynced = Unsynced()
 
     def read(self, key: str) -> Held | None:

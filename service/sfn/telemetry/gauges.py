@@ -52,7 +52,7 @@ class Breaker(Protocol):
 
     @property
     def scope(self) -> Scope:
-        """Of a catalog, or of a store."""
+        """Of a catalog, of a store, or of the process."""
         ...
 
     @property
@@ -126,7 +126,7 @@ def gauges(moment: Moment, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
     yield _gauge(
         "sfn_breaker_open",
         "Whether nothing has succeeded with a catalog or a store since its last trouble; a store without a name is one "
-        "that is not known yet, of tables never published.",
+        "that is not known yet, of tables never published. Scope process: it lacks descriptors, threads or memory.",
         ("scope", "name"),
         _breakers(moment, bounds).items(),
     )
@@ -171,6 +171,7 @@ def _figures(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeM
 def _breakers(moment: Moment, bounds: Bounds) -> dict[tuple[str, str], bool]:
     known = {(Scope.CATALOG.value, name): False for name in bounds.catalogs}
     known |= {(Scope.STORE.value, name): False for name in bounds.stores.values()}
+    known[Scope.PROCESS.value, ""] = False
     for breaker in moment.breakers:
         # More slots than one: something succeeded since. One that nobody asks any more may stay half open for ever.
         if breaker.slots <= 1:

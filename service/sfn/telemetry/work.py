@@ -21,7 +21,7 @@ _ENDINGS: Final = (
     ("done", ""),
     ("later", ""),
     *(("retry", cause.value) for cause in (Cause.TABLE, Cause.DEFECT)),
-    *(("released", cause.value) for cause in (Cause.CATALOG, Cause.STORE, Cause.INBOX, Cause.STOP)),
+    *(("released", cause.value) for cause in (Cause.CATALOG, Cause.STORE, Cause.INBOX, Cause.PROCESS, Cause.STOP)),
     *(("dead", reason) for reason in REASONS),
 )
 _SWEEPS: Final = ("swept", "retry", "released")

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -38,7 +37,7 @@ from sfn.wiring.places import shelf
 from sfn.wiring.pulls import fetched
 from sfn.wiring.reached import Reached, vending
 from sfn.wiring.sources import adapters
-from sfn.wiring.terms import DISTRIBUTION, interest, worker_terms
+from sfn.wiring.terms import VERSION, interest, worker_terms
 from sfn.words import CatalogName, Hint
 from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
@@ -109,7 +108,7 @@ async def assembled(
     """
     clock, shown = SystemClock(), certificate(settings)
     admitted, receives = admission(settings, clock), Role.RECEIVER in roles
-    metering = Metering(settings, version(DISTRIBUTION), clock, settings.pull if receives else ())
+    metering = Metering(settings, VERSION, clock, settings.pull if receives else ())
     observe = metering.metrics.commits.observe
     async with (
         inboxes.opened(settings, clock, observe) as inbox,
@@ -125,7 +124,7 @@ async def assembled(
         reached = Reached(settings, catalogs, retirement, inbox, inbox, vending(settings, stores, places, clock))
         worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
         process = Process(
-            version=version(DISTRIBUTION),
+            version=VERSION,
             started_at=clock.now(),
             reasons=lambda: readiness.reasons,
             identities=reached.identities,
@@ -238,7 +237,7 @@ def _application(
     return application(
         events if Role.RECEIVER in roles else None,
         readiness,
-        version=version(DISTRIBUTION),
+        version=VERSION,
         on_broken=on_broken,
         routers=[
             *([] if operated is None else [routes(operations, operated.admit)]),

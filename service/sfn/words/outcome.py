@@ -39,6 +39,7 @@ class Cause(StrEnum):
 
     table                     the table's own trouble
     catalog, store, inbox     trouble that reaches further
+    process                   this process lacks descriptors, threads or memory
     defect                    an error that nobody expected
     stop                      the service ends
     """
@@ -47,6 +48,7 @@ class Cause(StrEnum):
     CATALOG = "catalog"
     STORE = "store"
     INBOX = "inbox"
+    PROCESS = "process"
     DEFECT = "defect"
     STOP = "stop"
 

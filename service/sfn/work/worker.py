@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import anyio
 from anyio.abc import TaskGroup
 
 from sfn.clock import Chance, Clock
-from sfn.errors import Broken, LocationRefused, NotVended, Permanent, Scope, Trouble
+from sfn.errors import Broken, DeniedHere, LocationRefused, NotVended, Permanent, Scope, Transient, Trouble
 from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.troubles import Troubles
 from sfn.publish.learning import Fenced, Ports
@@ -29,9 +29,10 @@ from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
 from sfn.work.sources import Source, Sources, left_behind
 from sfn.work.sweep import Sweep, SweepPorts
 from sfn.work.sweeps import Sweeps
+from sfn.work.unforeseen import Unforeseen, kind_of
 
 SURPRISES = 3
-"""Attempts that may end in an error that nobody expected."""
+"""Attempts that may end in a defect."""
 LOOKED_AT_AFTER = timedelta(hours=8)
 """When a table is looked at again whose catalog is not known: as long as `refresh_after` is where it is not set."""
 _SETTLE_AGAIN = 1.0
@@ -190,7 +191,7 @@ class Worker:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where the unexpected is caught
             return self._failed(claim, error, source)
-        self._outages.success(claim.lane, stored=asked.any)
+        self._outages.success(claim.lane, claim.subject, stored=asked.any)
         return outcome
 
     async def _fenced(self, claim: Claim) -> None:
@@ -219,7 +220,7 @@ class Worker:
         try:
             if isinstance(error, Trouble):
                 return self._after_trouble(claim, error, source)
-            return self._after_surprise(claim, error, source)
+            return self._after_unforeseen(claim, error, source)
         except Exception as defect:  # noqa: BLE001 - as in `_attempt`, of what is done about it
             with contextlib.suppress(Exception):
                 self._journal.surprised(claim, defect)
@@ -229,6 +230,8 @@ class Worker:
         now = self._clock.now()
         if trouble.scope is Scope.INBOX:
             return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble), Cause.INBOX)
+        if trouble.scope is Scope.PROCESS:
+            trouble = self._outages.shortage(claim.subject, trouble)
         if trouble.scope is not Scope.TABLE:
             return Released(self._outages.trouble(claim.lane, trouble), str(trouble), Cause(trouble.scope))
         if isinstance(trouble, NotVended) and source is not None and source.policy.on_drop is OnDrop.KEEP:
@@ -236,8 +239,26 @@ class Worker:
             return Done(now + source.policy.refresh_after, Findings(claim.story))
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
             reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
-            return self._refused(reason, str(trouble), source)
+            dead = self._refused(reason, str(trouble), source)
+            # A permission may come back for many tables at once, and nobody sends an event for each.
+            return replace(dead, look_at=now + self._terms.retry.cap) if isinstance(trouble, DeniedHere) else dead
         return self._retry(claim, str(trouble), source, trouble.retry_after, Cause.TABLE)
+
+    def _after_unforeseen(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
+        match kind_of(error):
+            case Unforeseen.SHORTAGE:
+                shortage = Transient(
+                    str(claim.subject),
+                    scope=Scope.PROCESS,
+                    expected="free descriptors, threads and memory",
+                    found=f"{type(error).__name__}: {error}",
+                    remedy="raise the process's limits of open files, threads and memory",
+                )
+                return self._after_trouble(claim, shortage, source)
+            case Unforeseen.PASSING:
+                return self._retry(claim, f"{type(error).__name__}: {error}", source, None, Cause.TABLE)
+            case Unforeseen.DEFECT:
+                return self._after_surprise(claim, error, source)
 
     def _after_surprise(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
         self._journal.surprised(claim, error)
