@@ -57,6 +57,7 @@ async def _file(path: Path) -> tuple[str | None, Finding]:
     """The same for a file: tried with another one beside it."""
     where = "inbox"
     try:
+        doubt = inboxes.doubt(path)
         holder = inboxes.holder(path)
     except Broken as error:
         return None, wrong(where, error)
@@ -76,6 +77,8 @@ async def _file(path: Path) -> tuple[str | None, Finding]:
         return None, wrong(where, error)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    if doubt is not None:
+        return None, doubtful(where, doubt.found, doubt.remedy)
     state = "is there" if _is_there(path) else "will be made"
     return None, fine(where, f"{path} {state}; one was opened beside it, locked, synced and removed")
 
