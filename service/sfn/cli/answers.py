@@ -131,6 +131,7 @@ class Letter(Struct, frozen=True):
     opened_at: datetime
     changed_at: datetime
     actor: str | None
+    cause: str = ""
     event: Event | None = None
     foreign_id: str | None = None
 
@@ -140,6 +141,16 @@ class Letters(Struct, frozen=True):
 
     dead_letters: list[Letter]
     next: int | None
+
+
+class Cause(Struct, frozen=True):
+    """Letters of one reason and one cause: how many, since when, and the id of one of them."""
+
+    reason: str
+    cause: str
+    count: int
+    opened_at: datetime
+    example: int
 
 
 class Published(Struct, frozen=True):

@@ -44,7 +44,7 @@ def attention(status: Status, now: datetime) -> list[Attention]:
     given_up = {reason: number for reason, number in status.dead_letters.items() if reason != Reason.HELD_DROP}
     if total := sum(given_up.values()):
         kinds = ", ".join(f"{number:,} {safe(reason)}" for reason, number in sorted(given_up.items()))
-        found.append(Attention(f"{counted(total, 'dead letter')}: {kinds}", "sfn dead-letters list"))
+        found.append(Attention(f"{counted(total, 'dead letter')}: {kinds}", "sfn dead-letters list --by-cause"))
     return found
 
 
@@ -133,7 +133,8 @@ def _of_catalog(catalog: Catalog, now: datetime, *, away: bool) -> Iterator[Atte
     late = now - catalog.oldest_due_at if catalog.oldest_due_at is not None else timedelta()
     if late > LATE:
         waiting = counted(catalog.tables.due + catalog.tables.retrying, "table")
-        yield Attention(f"{name}: late by {lasting(late)}, {waiting} in the queue")
+        given_up = f", {catalog.tables.dead:,} given up" if catalog.tables.dead else ""
+        yield Attention(f"{name}: late by {lasting(late)}, {waiting} in the queue{given_up}")
     if catalog.sweep is not None:
         yield from _of_sweep(name, catalog.sweep)
 

@@ -26,7 +26,8 @@ class Figures:
     Attributes:
         tables: rows of tables, by catalog and state (`STATES`); a pair without any may be missing.
         oldest_due: by catalog, since when the row waits that has waited longest of those that something was told of,
-            however often it was tried; what waits on purpose does not count. Missing: none does.
+            however often it was tried; what waits on purpose does not count. A table that was given up counts from when
+            its open letter was opened. Missing: none does.
         letters: open dead letters, by catalog and reason; the catalog of a request that nobody understood is "".
         tripped: catalogs whose brake is on: it holds tables, or would hold the next step.
         intents: commits through a gateway whose outcome is not known, by catalog; missing where there is none.
@@ -39,6 +40,14 @@ class Figures:
     tripped: frozenset[str]
     intents: Mapping[str, int] = field(default_factory=dict)
     oldest_intent: Mapping[str, datetime] = field(default_factory=dict)
+
+
+def earliest(one: Mapping[str, datetime], other: Mapping[str, datetime]) -> dict[str, datetime]:
+    """The earlier moment of each catalog."""
+    return {
+        catalog: min(at for at in (one.get(catalog), other.get(catalog)) if at is not None)
+        for catalog in one.keys() | other.keys()
+    }
 
 
 def braking(tables: Mapping[tuple[str, str], int], tripped: Collection[str]) -> frozenset[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import anyio.lowlevel
 
-from sfn.inbox.figures import BrakeState, Figures, braking
+from sfn.inbox.figures import BrakeState, Figures, braking, earliest
 from sfn.inbox.intents import numbers
 from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.memory.worklist import MemoryWorklist
@@ -46,7 +46,7 @@ class MemoryInbox(MemoryWorklist):
         since = [(row.due_at, row) for row in told if row.state is State.QUEUED]
         since += [(row.waits_since, row) for row in told if row.waits_since is not None]
         overdue = sorted(((at, row.subject.catalog) for at, row in since if at <= now), reverse=True)
-        oldest = {catalog: at for at, catalog in overdue}
+        oldest = earliest({catalog: at for at, catalog in overdue}, self._letters.oldest())
         counts = Counter((row.subject.catalog, counted_as(row)) for row in rows)
         tripped, intents = braking(counts, self._tripped), numbers(self._intents.counts())
         return Figures(counts, oldest, self._letters.counts(), tripped, *intents)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sfn.inbox.figures import BrakeState, Figures, braking
+from sfn.inbox.figures import BrakeState, Figures, braking, earliest
 from sfn.inbox.intents import numbers
 from sfn.inbox.keeping import Batch
 from sfn.inbox.letters import RELEASED, Order, Status
@@ -33,7 +33,8 @@ class Desk:
     async def figures(self, unit: Unit, now: datetime) -> Figures:
         """See `Desk.figures`; every row is looked at."""
         tables = await unit.roster.counts()
-        oldest, letters = await unit.roster.oldest(now), await unit.letters.counts()
+        oldest = earliest(await unit.roster.oldest(now), await unit.letters.oldest())
+        letters = await unit.letters.counts()
         tripped, intents = braking(tables, await unit.catalogs.tripped()), await unit.intents.counts()
         return Figures(tables, oldest, letters, tripped, *numbers(intents))
 

@@ -86,6 +86,10 @@ class Letters(Protocol):
         """See `Figures.letters`."""
         ...
 
+    async def oldest(self) -> Mapping[str, datetime]:
+        """By catalog when the oldest open letter was opened of a table that is given up; held ones wait on purpose."""
+        ...
+
     async def prune(self, before: datetime, most: int) -> int:
         """Delete letters that were closed before a moment, so many at most; how many."""
         ...

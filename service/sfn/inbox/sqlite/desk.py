@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from sfn.inbox.codec import key_of, micros, moment
-from sfn.inbox.figures import BrakeState, Figures, braking
+from sfn.inbox.figures import BrakeState, Figures, braking, earliest
 from sfn.inbox.intents import numbers
 from sfn.inbox.keeping import AUDIT_KEPT, Batch
 from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
@@ -49,7 +49,8 @@ class Desk:
 
     def figures(self, now: datetime) -> Figures:
         """See `Desk.figures`: the counts are kept; only open intents, which are few, are counted for it."""
-        oldest = self._due.oldest(now)
+        catalogs = {catalog for catalog, _ in self._rows.counts}
+        oldest = earliest(self._due.oldest(now), self._dead.oldest(catalogs))
         tables = {pair: count for pair, count in self._rows.counts.items() if count}
         letters = {pair: count for pair, count in self._dead.open_ones.items() if count}
         tripped = braking(tables, self._brake.tripped())
