@@ -208,6 +208,7 @@ class LocalStore:
         patience: seconds that a change waits for a folder's lock.
         limit: seconds that the file system has for one call.
         unsafe: `unsafe_unconditional_writes`.
+        seconds: as of `Root`.
     """
 
     def __init__(
@@ -218,8 +219,9 @@ class LocalStore:
         patience: float = PATIENCE,
         limit: float = ANSWERED_WITHIN,
         unsafe: bool = False,
+        seconds: Callable[[], float] = monotonic,
     ) -> None:
-        self._files = LocalFiles(root)
+        self._files = LocalFiles(root, seconds)
         self._threads = Threads(threads, limit)
         self._patience, self._limit = patience, limit
         self._proof = Proof(unsafe=unsafe)
