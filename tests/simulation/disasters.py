@@ -39,6 +39,9 @@ class Disasters:
             self.world.truths[0].down.append((start, start + length))
         if setting.store_outage:
             self.world.weather.store_down.append((start, start + length))
+        for number in range(2 if setting.read_only else 0):
+            began = start + number * rng.uniform(60, 700)
+            self.world.weather.read_only.append((began, began + rng.choice([5, 60, 200, 500])))
         for _ in range(rng.choice([1, 2, 3]) if setting.inbox_full else 0):
             began = rng.uniform(5, setting.busy)
             self.world.weather.inbox_full.append((began, began + rng.choice([3, 20, 60])))

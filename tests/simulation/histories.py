@@ -45,6 +45,7 @@ KINDS = {
     "catalogs": Setting(CATALOGS, names=3, places=3, catalogs=2),
     "blank": Setting(_only("create", "commit", "rename", "drop", "recreate"), outage="blank", max_drops=3),
     "down": Setting(outage="down", store_outage=True),
+    "read-only": Setting(read_only=True, busy=900.0),
     "uuid-down": Setting(OPERATIONS | BRANCHES, outage="down", store_outage=True, policies=(BY_UUID_NAMED | BRANCHED,)),
     "commits-down": Setting(outage="down", store_outage=True, policies=(COMMITS,)),
     "lost": Setting(LOST, inbox_lost=True),

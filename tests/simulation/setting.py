@@ -31,6 +31,7 @@ class Setting:
         inbox_full: it takes nothing for a while, now and then.
         cleaned: those who delete what a table does not know come by, again and again.
         away: once no service runs for so long that they may delete its files.
+        read_only: a policy denies every change to the store for a while, twice.
         slow_inbox: its disk hangs every now and then, for longer than a lease lasts.
         inboxes: how many services follow each catalog, each with an inbox of its own: it was installed twice.
         replicas: how many processes share an inbox in a database that all of them reach; 0 for two that share a file.
@@ -58,6 +59,7 @@ class Setting:
     gateway: str = ""
     inbox_full: bool = False
     store_outage: bool = False
+    read_only: bool = False
     slow_inbox: bool = False
     cleaned: bool = False
     away: bool = False

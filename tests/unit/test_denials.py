@@ -38,6 +38,7 @@ def test_a_refusal_is_the_stores_until_a_table_is_served(denials: Denials, secon
     denials.permitted("write", B)
     seconds.now += 1
     assert reach(denials) is Reach.STORE
+    seconds.now += 1
     denials.permitted("write", B)
     assert reach(denials) is Reach.TABLE
 

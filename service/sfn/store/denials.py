@@ -8,11 +8,13 @@ while others are served, has trouble of its own: its attempts count, and after a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from threading import Lock
 from typing import Final, TypeAlias
+
+from sfn.errors import DeniedHere, DeniedNow, Scope
 
 SETTLED: Final = 60.0
 """Seconds until a change of permissions has reached all of a service. Before, one request passes and another does not.
@@ -42,6 +44,14 @@ class Reach(Enum):
     """One table: others are served. It may pass, as a change of permissions does not reach all of a store at once."""
     LASTING = auto()
     """One table, for so long that it will not pass by itself."""
+
+
+DENIED_BY: Final[Mapping[Reach, tuple[type[DeniedNow | DeniedHere], Scope]]] = {
+    Reach.STORE: (DeniedNow, Scope.STORE),
+    Reach.TABLE: (DeniedNow, Scope.TABLE),
+    Reach.LASTING: (DeniedHere, Scope.TABLE),
+}
+"""The trouble that a missing permission is, by how far it reaches."""
 
 
 @dataclass(slots=True)
@@ -132,8 +142,8 @@ class Denials:
                 return Reach.STORE
             lasting = refused.alone is not None and now >= refused.alone + self._settled
             others = (at for other, (_, at) in self._witnesses.get(what, {}).items() if other != folder)
-            seen = now if elsewhere else max(others, default=None)
-            if seen is None or seen < refused.before:
+            seen = now if elsewhere else max(others, default=refused.before)
+            if not elsewhere and seen <= refused.before:
                 return Reach.LASTING if lasting else Reach.STORE
             if refused.alone is None and seen >= refused.first + self._settled:
                 refused.alone = now

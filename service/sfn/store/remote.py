@@ -8,10 +8,10 @@ from itertools import count
 from time import monotonic
 from typing import Final
 
-from sfn.errors import DeniedHere, DeniedNow, Scope, Trouble, Unsure
+from sfn.errors import Trouble, Unsure
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import READ_AT_MOST, check_length
-from sfn.store.denials import Denials, Reach
+from sfn.store.denials import DENIED_BY, Denials, Reach
 from sfn.store.meanings import MEANINGS
 from sfn.store.objects import Found, Kind, Objects, Refused
 from sfn.store.prove import Proofs
@@ -166,10 +166,8 @@ class RemoteStore:
         error: type[Trouble] = meaning.error
         scope = meaning.scope
         if refused.kind in _OF_ITS_PLACE:
-            reach = await self._reach(verb, key)
-            scope = Scope.STORE if reach is Reach.STORE else Scope.TABLE
-            if refused.kind is Kind.DENIED:
-                error = DeniedHere if reach is Reach.LASTING else DeniedNow
+            denied, scope = DENIED_BY[await self._reach(verb, key)]
+            error = denied if refused.kind is Kind.DENIED else error
         return (Unsure if changes and refused.kind is Kind.UNANSWERED else error)(
             key,
             scope=scope,

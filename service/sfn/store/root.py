@@ -10,8 +10,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from sfn.errors import DeniedHere, DeniedNow, Scope, Transient, Trouble
-from sfn.store.denials import Denials, Reach
+from sfn.errors import Scope, Transient, Trouble
+from sfn.store.denials import DENIED_BY, Denials
 from sfn.store.refusal import found, refusals, trouble
 
 SETTLED: Final = 5.0
@@ -88,9 +88,8 @@ class Root:
         """The trouble, of the table or of the store."""
         witnesses = self._denials.denied(verb, where)
         reach = self._denials.reach(verb, where, elsewhere=self._is_done_at(witnesses, verb))
-        kind, scope = Transient, Scope.STORE if reach is Reach.STORE else Scope.TABLE
-        if error.errno in _FORBIDDEN:
-            kind = DeniedHere if reach is Reach.LASTING else DeniedNow
+        denied, scope = DENIED_BY[reach]
+        kind = denied if error.errno in _FORBIDDEN else Transient
         said = trouble(where, error)
         return kind(where, scope=scope, expected=said.expected, found=said.found, remedy=said.remedy)
 
