@@ -264,3 +264,32 @@ def test_a_configuration_that_cannot_be_read_completes_nothing(tmp_path: Path, t
     for named in (file, None):
         context: Any = SimpleNamespace(params={"config": named})
         assert complete_catalog(context, "") == []
+
+
+DENIED, FULL = "expected permission to write here, found 403", "expected room for a small file, found ENOSPC"
+
+
+def caused(*causes: str) -> Reply:
+    found = [
+        msgspec.to_builtins(msgspec.structs.replace(LETTER, id=number, cause=cause))
+        for number, cause in enumerate(causes, start=1)
+    ]
+    return Reply(200, {"dead_letters": found, "next": None})
+
+
+def test_letters_are_chosen_by_a_part_of_their_cause(server: AdminServer, service: Service) -> None:
+    server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
+    found = bulk.pages(service, Filter(), "open", 0, "PERMISSION to write")
+    assert [letter.id for letter in found.dead_letters] == [1, 3]
+    assert server.asked[-1].path.endswith("limit=1000")
+    server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
+    found = bulk.pages(service, Filter(), "open", 1, "permission")
+    assert ([letter.id for letter in found.dead_letters], found.next) == ([1], 1)
+
+
+def test_letters_are_counted_by_their_cause_the_most_frequent_first(server: AdminServer, service: Service) -> None:
+    server.tell("GET /admin/v1/dead-letters", caused(FULL, DENIED, DENIED))
+    causes = bulk.by_cause(bulk.pages(service, Filter(), "open", 0).dead_letters)
+    assert [(one.cause, one.count, one.example) for one in causes] == [(DENIED, 2, 2), (FULL, 1, 1)]
+    grid = bulk.causes_grid(causes, LETTER.opened_at)
+    assert [(row[0], row[-1]) for row in grid.rows] == [("2", DENIED), ("1", FULL)]
