@@ -18,6 +18,9 @@ PUBLISH_TOLD = "tests/unit/test_publish_told.py"
 ORDER = "tests/unit/test_publish_order.py"
 BESIDE = "tests/unit/test_publish_beside.py"
 SWEEP = "tests/unit/test_sweep.py"
+TROUBLE = "tests/unit/test_worker_trouble.py"
+DENIALS = "tests/unit/test_denials.py"
+WAITS = "tests/promises/test_inbox_waits.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
 
 
@@ -261,6 +264,48 @@ TABLE = (
         11,
         f"{DIRECTED}::test_trouble_of_a_catalog_spends_no_tables_budget",
         "assert row.attempt <= 1",
+    ),
+    Mutant(
+        "11-what-is-denied-is-the-tables-trouble",
+        11,
+        f"{TROUBLE}::test_a_store_that_denies_everything_for_a_while_gives_no_table_up[asyncio]",
+        'assert set(await outcomes_for(made, 10 * SETTLED)) == {"released"}',
+    ),
+    Mutant(
+        "11-witness-that-is-denied-too-is-not-heard",
+        11,
+        f"{DENIALS}::test_the_begin_of_an_outage_that_has_not_reached_every_table_makes_no_dead_letter",
+        "assert reach(denials, elsewhere=True) is Reach.TABLE",
+    ),
+    Mutant(
+        "11-denied-alone-holds-up-the-store",
+        11,
+        f"{TROUBLE}::test_a_table_that_alone_is_denied_becomes_a_dead_letter_and_stops_no_other[asyncio]",
+        "assert isinstance(the_only(await made.hear(OTHER)), Done)",
+    ),
+    Mutant(
+        "11-shortage-is-a-defect",
+        11,
+        f"{TROUBLE}::test_a_shortage_of_this_process_spends_no_tables_budget[asyncio-EMFILE]",
+        "assert isinstance(outcome, Released)",
+    ),
+    Mutant(
+        "11-one-hungry-table-holds-up-all",
+        11,
+        f"{TROUBLE}::test_a_table_that_alone_meets_a_shortage_holds_up_no_other[asyncio]",
+        'assert (kinds.count("retry"), kinds.count("dead")) == (2, 1)',
+    ),
+    Mutant(
+        "11-denied-is-left-for-hours",
+        11,
+        f"{TROUBLE}::test_a_table_that_is_denied_is_looked_at_again_soon[asyncio]",
+        "assert (outcome.reason, outcome.look_at) == (Reason.PERMANENT, made.clock.now() + RetryPolicy().cap)",
+    ),
+    Mutant(
+        "11-given-up-is-not-late",
+        11,
+        f"{WAITS}::test_a_table_that_is_given_up_waits_until_its_letter_is_closed[asyncio-memory-exhausted]",
+        'assert (await ground.inbox.figures()).oldest_due == {"prod": given_up}',
     ),
     *FACADES,
     *GATEWAYS,

@@ -91,6 +91,8 @@ def test_the_begin_of_an_outage_that_has_not_reached_every_table_makes_no_dead_l
     denials: Denials, seconds: Seconds
 ) -> None:
     assert reach(denials, elsewhere=True) is Reach.TABLE
+    seconds.now += SETTLED
+    assert reach(denials, elsewhere=True) is Reach.TABLE
     for _ in range(10):
         seconds.now += SETTLED / 2
         assert reach(denials, elsewhere=False) is Reach.STORE
