@@ -27,7 +27,7 @@ def remounted(service: Service, warehouse: Path, mode: str) -> None:
     remount(service, warehouse, mode)
 
 
-def forbidden(_: Service, warehouse: Path, mode: str) -> None:
+def forbidden(_service: Service, warehouse: Path, mode: str) -> None:
     """EACCES: the modes of all folders change."""
     for folder, _, _ in os.walk(warehouse, topdown=False):
         Path(folder).chmod(0o755 if mode == "rw" else 0o555)

@@ -64,7 +64,7 @@ def check_unsure(step: Step, call: Callable[[], object]) -> None:
 REFUSALS = [
     (PREPARE, errno.ENOSPC, Transient, Scope.STORE),
     (PREPARE, errno.EDQUOT, Transient, Scope.STORE),
-    (PREPARE, errno.EMFILE, Transient, Scope.STORE),
+    (PREPARE, errno.EMFILE, Transient, Scope.PROCESS),
     (PREPARE, errno.EROFS, DeniedNow, Scope.STORE),
     (PREPARE, errno.EACCES, DeniedNow, Scope.STORE),
     (PREPARE, errno.EPERM, DeniedNow, Scope.STORE),
@@ -74,7 +74,7 @@ REFUSALS = [
     (Step("write"), errno.EFBIG, Permanent, Scope.STORE),
     (SYNC, errno.EIO, Transient, Scope.STORE),
     (Step("flock"), errno.EBADF, Permanent, Scope.STORE),
-    (Step("flock"), errno.ENOMEM, Transient, Scope.STORE),
+    (Step("flock"), errno.ENOMEM, Transient, Scope.PROCESS),
 ]
 
 
@@ -215,7 +215,9 @@ def test_a_folder_that_is_gone_owes_nothing(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_is_not_taken_for_absent(tmp_path: Path, verb: str) -> None:
     key = key_in(tmp_path)
     held_at(key)
-    check_refused(lambda: refused(Step("openat"), errno.EMFILE, verbs(key)[verb]), Transient, Scope.STORE, errno.EMFILE)
+    check_refused(
+        lambda: refused(Step("openat"), errno.EMFILE, verbs(key)[verb]), Transient, Scope.PROCESS, errno.EMFILE
+    )
 
 
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty(tmp_path: Path) -> None:

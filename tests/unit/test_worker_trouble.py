@@ -173,6 +173,7 @@ async def test_a_shortage_of_this_process_spends_no_tables_budget(error: Callabl
     assert made.book.surprises == []
     assert [(one.scope, one.name) for one in made.worker.breakers()] == [(Scope.PROCESS, "")]
     made.trouble = None
+    assert isinstance(outcome, Released)
     await made.wait_until(outcome.at)
     assert isinstance(the_only(await made.work()), Done)
     assert await made.inbox.find(Wanted(status=None), 0, 9) == []
@@ -247,6 +248,7 @@ async def test_a_table_that_is_denied_is_looked_at_again_soon() -> None:
     assert isinstance(outcome, Dead)
     assert (outcome.reason, outcome.look_at) == (Reason.PERMANENT, made.clock.now() + RetryPolicy().cap)
     made.trouble = None
+    assert outcome.look_at is not None
     await made.wait_until(outcome.look_at)
     assert isinstance(the_only(await made.work()), Done)
 

@@ -117,7 +117,7 @@ class Denials:
                 known.before, known.latest = known.latest, now
             if len(self._refused) > KEPT:
                 self._refused.popitem(last=False)
-            witnesses = self._witnesses.get(what, {})
+            witnesses: Mapping[str, tuple[str, float]] = self._witnesses.get(what, {})
             others = [
                 witness
                 for other, (witness, _) in witnesses.items()
