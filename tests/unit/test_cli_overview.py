@@ -56,9 +56,14 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
             "sfn check",
         ),
         (
+            changed(breakers=[msgspec.structs.replace(SILENT, scope="process", name="")]),
+            "the process is in trouble since 11:56:40 UTC (3 min 20 s)",
+            "sfn check",
+        ),
+        (
             changed(dead_letters={"poison": 1, "exhausted": 2}),
             "3 dead letters: 2 exhausted, 1 poison",
-            "dead-letters list",
+            "dead-letters list --by-cause",
         ),
         (catalog(catalog_id=None), "prod: not reached yet", "sfn check"),
         (
@@ -73,6 +78,14 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         ),
         (catalog(brake=Brake(tripped=True, held=0, steps=12, limit=10)), "prod: the brake is on", "sfn release prod"),
         (catalog(oldest_due_at=NOON - LATE - timedelta(seconds=1)), "prod: late by 5 min 1 s", ""),
+        (
+            catalog(
+                tables=Tables(due=1, scheduled=0, retrying=1, leased=0, dead=3, held=0),
+                oldest_due_at=NOON - LATE - timedelta(seconds=1),
+            ),
+            "prod: late by 5 min 1 s, 2 tables in the queue, 3 given up",
+            "",
+        ),
         (swept(state="failed", error="it said no"), "prod: the last sweep failed: it said no", "sfn check"),
         (swept(withheld=["a", ""]), "prod: may not list 2 namespaces: a, (all)", "sfn check"),
         (swept(failed=list("abcd")), "prod: could not look at 4 tables: a, b, c, …", "sfn check"),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 import trustme
 
+from sfn import descriptors
 from sfn.cli.checks.findings import Finding, Severity
-from sfn.cli.checks.place import inbox, listener
+from sfn.cli.checks.place import files, inbox, listener
 from sfn.cli.checks.tls import certificate
 from sfn.clock import SystemClock
 from sfn.inbox.sqlite import SqliteInbox
@@ -136,3 +138,16 @@ def test_a_key_of_another_certificate_is_an_error(ground: Ground, tmp_path: Path
     )
     found = severities(list(listener(settings, is_running=False)))
     assert found == [("listener", OK), ("listener.tls_certificate_file", ERROR)]
+
+
+async def test_an_inbox_in_memory_is_a_warning(ground: Ground) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        _, found = await inbox(with_inbox(ground, Path(folder) / "inbox.db"))
+    assert found.severity is WARNING
+    assert "empty after a restart" in found.text
+
+
+def test_few_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(files()) == []
+    monkeypatch.setattr(descriptors, "ENOUGH", 1000)
+    assert severities(list(files())) == [("open files", WARNING)]

@@ -255,9 +255,11 @@ async def test_a_breaker_is_open_until_something_succeeded(metrics: Metrics, clo
         # Whose store is not known yet, and one that was configured once.
         open_breaker(Scope.STORE, "prod"),
         open_breaker(Scope.STORE, "s3://secret-bucket"),
+        open_breaker(Scope.PROCESS, ""),
     ]
     page = await read(Standing(breakers=breakers).scrape(metrics, clock))
     assert page.of("sfn_breaker_open", "scope", "name") == {
+        ("process", ""): 1,
         ("catalog", "prod"): 1,
         ("store", "lake"): 1,
         ("store", ""): 1,
