@@ -99,6 +99,17 @@ def test_the_begin_of_an_outage_that_has_not_reached_every_table_makes_no_dead_l
     assert reach(denials, elsewhere=True) is Reach.TABLE
 
 
+def test_an_attempt_that_asks_twice_is_one_refusal(denials: Denials, seconds: Seconds) -> None:
+    """Credentials that are refused are renewed, and the same is asked once more."""
+    reach(denials)
+    seconds.now += 60
+    denials.permitted("write", B)
+    seconds.now += 10
+    denials.denied("write", A)
+    seconds.now += 1
+    assert reach(denials) is Reach.TABLE
+
+
 def test_a_table_that_was_refused_long_ago_begins_anew(denials: Denials, seconds: Seconds) -> None:
     reach(denials)
     seconds.now += STALE + 1

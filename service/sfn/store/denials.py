@@ -25,6 +25,8 @@ WITNESSES: Final = 8
 """Folders that are remembered of each verb because it was carried out there."""
 ASKED: Final = 3
 """Witnesses that one refusal asks at most."""
+ATTEMPT: Final = 5.0
+"""Seconds within which refusals count as one: an attempt may ask again, with newer credentials."""
 STALE: Final = 1800.0
 """Seconds after which an earlier refusal says nothing about a new one: a refused table is tried more often."""
 
@@ -113,7 +115,7 @@ class Denials:
             known = self._refused.get((what, folder))
             if known is None or now > known.latest + STALE:
                 self._refused[what, folder] = _Refused(first=now, before=now, latest=now)
-            else:
+            elif now >= known.latest + ATTEMPT:
                 known.before, known.latest = known.latest, now
             if len(self._refused) > KEPT:
                 self._refused.popitem(last=False)
