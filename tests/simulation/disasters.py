@@ -40,8 +40,9 @@ class Disasters:
         if setting.store_outage:
             self.world.weather.store_down.append((start, start + length))
         for number in range(2 if setting.read_only else 0):
-            began = start + number * rng.uniform(60, 700)
-            self.world.weather.read_only.append((began, began + rng.choice([5, 60, 200, 500])))
+            # Over, in every folder, before the history comes to rest.
+            began = start + number * rng.uniform(60, 250)
+            self.world.weather.read_only.append((began, began + rng.choice([5, 60, 200, 400])))
         for _ in range(rng.choice([1, 2, 3]) if setting.inbox_full else 0):
             began = rng.uniform(5, setting.busy)
             self.world.weather.inbox_full.append((began, began + rng.choice([3, 20, 60])))
