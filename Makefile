@@ -24,7 +24,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars rck spark servers catalog demo tour test coverage lint format simulate fuzz faults bench bench-spark bench-audit soak lock clean
+.PHONY: help venv jars rck spark servers catalog demo tour test coverage lint format simulate fuzz fuzz-readers faults bench bench-spark bench-audit soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -107,6 +107,9 @@ simulate: venv ## N random histories of the simulator (make simulate N=200)
 
 fuzz: venv ## inputs that a fuzzer makes up, ten minutes for each target (SFN_FUZZ_SECONDS for less)
 	@$(BIN)/python -m tests.fuzz --seconds "$${SFN_FUZZ_SECONDS:-600}"
+
+fuzz-readers: jars spark ## N odd tables, read in every way and compared with Iceberg's own library (make fuzz-readers N=2000)
+	@$(BIN)/python -m tests.spark.differential $(N)
 
 faults: jars servers ## the tests that kill, pause, starve and cut off real processes: twenty minutes (SFN_FAULT_ROUNDS for less)
 	@SFN_FAULT_ROUNDS=$${SFN_FAULT_ROUNDS:-60} $(BIN)/pytest -rP tests/faults

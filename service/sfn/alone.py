@@ -18,7 +18,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from sfn import telemetry
+from sfn import descriptors, telemetry
 from sfn.daemon import causes
 from sfn.errors import SfnError
 from sfn.facade.app import PATH, Application, before
@@ -77,6 +77,7 @@ def run(folders: Folders, door: Door, level: Level) -> int:
         The exit code: 0 after a signal, 1 after a failure, which was logged.
     """
     telemetry.configure(level)
+    descriptors.raise_limit()
     try:
         anyio.run(_serve, folders, door, backend_options={"use_uvloop": True})
     except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged

@@ -30,7 +30,7 @@ from typing import Final
 import anyio
 import structlog
 
-from sfn import telemetry
+from sfn import descriptors, telemetry
 from sfn.errors import Broken, SfnError, Trouble
 from sfn.receiver.app import Application
 from sfn.receiver.listening import bound
@@ -66,6 +66,9 @@ def run(settings: Settings, through: assembly.Adapter | None = None, roles: froz
         The exit code: 0 after a drain, 1 after a failure, which was logged, or where a call hangs.
     """
     telemetry.configure(settings.telemetry.level, settings.telemetry.format)
+    files = descriptors.raise_limit()
+    if files < descriptors.LOW:
+        _log.warning("low limit of open files", files=files, remedy="raise it (ulimit -n, LimitNOFILE=)")
     code = ENDED
     try:
         anyio.run(_serve, settings, through, roles, backend_options={"use_uvloop": True})
@@ -170,7 +173,8 @@ class Daemon:
         self._service, self._drain, self._failure = service, drain, failure
         self._stop = anyio.Event()
         self._give_up_at = math.inf
-        self._servers = [(Server(door.application, service.certificate), door.listener) for door in doors]
+        most = descriptors.for_connections(len(doors))
+        self._servers = [(Server(door.application, service.certificate, most), door.listener) for door in doors]
 
     async def run(self, signals: AsyncIterator[Signals]) -> None:
         """Until a signal and the drain that follows it.

@@ -38,6 +38,8 @@
     │   │   └ DeniedNow     nothing was done: who asked is known and may not, and perhaps nobody may
     │   └ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
     │       ├ LocationRefused
+    │       ├ Unfit         a store does not keep the conditions of writes (`sfn.store.prove`)
+    │       ├ NamedOtherwise the catalog's paths can't name that table, but by another name of it
     │       ├ NotVended     nobody has credentials for what a dropped table left behind
     │       └ DeniedHere    nothing was done: who asked is known and may not, here
     └ Broken                the process must end: fsync error, lost lock, newer schema
@@ -181,7 +183,7 @@ class NotInstalled(Unreadable):
 
 
 class NotSupported(Unreadable):
-    """An engine can't read what the table has; the remedy names one that can."""
+    """A reader can't read what the table has; the remedy names an engine that can."""
 
 
 class Scope(StrEnum):
@@ -191,6 +193,7 @@ class Scope(StrEnum):
     CATALOG = "catalog"
     STORE = "store"
     INBOX = "inbox"
+    PROCESS = "process"
 
 
 class Trouble(SfnError):
@@ -215,6 +218,17 @@ class Trouble(SfnError):
         self.scope = scope
         self.retry_after = retry_after
 
+    def of_scope(self, scope: Scope) -> Trouble:
+        """Return the same trouble with another scope, as one that may pass."""
+        return Transient(
+            self.where,
+            scope=scope,
+            expected=self.expected,
+            found=self.found,
+            remedy=self.remedy,
+            retry_after=self.retry_after,
+        )
+
 
 class Transient(Trouble):
     """It may work later."""
@@ -237,6 +251,20 @@ class LocationRefused(Permanent):
 
     def __init__(self, where: str, *, expected: str, found: str, remedy: str = "") -> None:
         super().__init__(where, scope=Scope.TABLE, expected=expected, found=found, remedy=remedy)
+
+
+class NamedOtherwise(Permanent):
+    """A catalog whose separator of namespace levels stands in a level: its paths name another table so.
+
+    Args:
+        instead: the levels that such a path names; none where it names none.
+    """
+
+    def __init__(
+        self, where: str, *, expected: str, found: str, remedy: str = "", instead: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(where, scope=Scope.TABLE, expected=expected, found=found, remedy=remedy)
+        self.instead = instead
 
 
 class NotVended(Permanent):

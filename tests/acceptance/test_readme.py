@@ -133,12 +133,12 @@ async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
 
 async def test_the_stores_of_their_page_are_understood(tmp_path: Path) -> None:
     text = (README.parent / "service" / "STORES.md").read_text()
-    (shown,) = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    shown = "\n".join(re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
     file = tmp_path / "sfn.toml"
     file.write_text(f'[catalogs.prod]\nuri = "https://catalog"\n{shown}')
     settings = load(file, {})
     async with shelf(settings) as opened:
-        assert sorted(opened.stores) == ["s3://lake/warehouse", "s3://onprem"]
+        assert sorted(opened.stores) == ["file:///lake", "s3://lake/warehouse", "s3://onprem"]
 
 
 @dataclass(frozen=True)

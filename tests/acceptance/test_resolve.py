@@ -87,6 +87,8 @@ def test_what_was_current_then_is_told_with_what_nobody_knows(tmp_path: Path) ->
     status, told, complaint = resolve(place.path, "--as-of", "20231114T221500")
     assert (status, told) == (0, f"file:{place.path}/metadata/00001-a.metadata.json\n")
     assert complaint == "2 commits right after this one can't be known: any may have been current then\n"
+    for time in ("2023-11-14T22:15:00Z", "2023-11-14T23:15:00+01:00", f"{FIRST_ORDINAL + 100_000}"):
+        assert resolve(place.path, "--as-of", time)[:2] == (status, told)
 
 
 def test_a_mount_and_a_copy_are_read_as_they_are(place: Directory, tmp_path: Path) -> None:
@@ -146,6 +148,8 @@ def test_a_directory_that_is_missing_is_told_from_one_without_our_files(tmp_path
         ("a", "--table", "a.%ff"),
         ("a", "--uuidd", "x"),
         ("a", "--as-of", "yesterday"),
+        ("a", "--as-of", "2023-11-14T22:15:00"),
+        ("a", "--as-of", "-1"),
         ("a", "--storage-options", "/nowhere"),
         ("a", "--storage-options", "/dev/null"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,3 +37,14 @@ async def filled(service: Service, lake: Lake, filling: int = FILLING) -> tuple[
             return taken, status
         taken.add(event_id)
     pytest.fail(f"{MOST} events were taken")
+
+
+def mounted_alone(folder: Path) -> Sequence[str]:
+    """A launcher whose process sees a folder as a mount of its own, which `remount` changes."""
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && exec "$@"', str(folder)]
+
+
+def remount(service: Service, folder: Path, mode: str) -> None:
+    """Mount a folder of `mounted_alone` anew, `ro` or `rw`, under the feet of the process."""
+    enter = ["nsenter", "--target", str(service.child().pid), "--user", "--mount", "--preserve-credentials"]
+    subprocess.run([*enter, "mount", "-o", f"remount,bind,{mode}", str(folder)], check=True)

@@ -55,6 +55,7 @@ min_publish_interval = "{interval}"
 
 [senders.tests]
 secrets = {{ main = "{token}" }}
+{sender}
 
 [admin]
 token = "{operator}"
@@ -82,6 +83,7 @@ class Setting:
         lease: how long a claim lasts unless it is renewed.
         roles: what the process does of the service; "" for all.
         store: what the settings say of the store; "" for the warehouse's directory.
+        sender: what else the settings say of the sender.
         more: what else the settings say.
     """
 
@@ -99,6 +101,7 @@ class Setting:
     lease: str = "30s"
     roles: str = ""
     store: str = ""
+    sender: str = ""
     more: str = ""
 
     @property
@@ -121,6 +124,7 @@ class Setting:
                 interval=self.interval,
                 store=self.store or f'prefix = "{self.warehouse.as_uri()}"',
                 token=TOKEN,
+                sender=self.sender,
                 operator=OPERATOR,
                 more=self.more,
             )

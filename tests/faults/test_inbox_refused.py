@@ -9,6 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import anyio
+import pytest
 
 from tests.faults import inboxes
 from tests.faults.disks import filled, small
@@ -17,6 +18,8 @@ from tests.faults.service import Setting, ended, eventually, running, started
 
 FULL = 3.0
 """Seconds."""
+BIND = 'mount --bind "$0" "$1" && shift && exec "$@"'
+"""Mounts one file over another, and runs a command that sees that."""
 Record = Callable[[str, object], None]
 
 
@@ -53,6 +56,30 @@ async def test_a_folder_that_can_not_be_written_is_refused(tmp_path: Path, recor
     assert str(folder) in message
     assert "Traceback" not in message
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("by_link", [False, True], ids=["itself", "by a link"])
+async def test_a_file_that_is_mounted_without_its_folder_is_refused(
+    tmp_path: Path, by_link: bool, record_property: Record
+) -> None:
+    volume, folder = tmp_path / "volume.db", tmp_path / "container"
+    folder.mkdir()
+    inbox, link = folder / "inbox.db", tmp_path / "link.db"
+    for file in (volume, inbox):
+        file.touch()
+    link.symlink_to(inbox)
+    launcher = ["unshare", "--map-root-user", "--mount", "sh", "-c", BIND, str(volume), str(inbox)]
+    used = link if by_link else inbox
+    setting = Setting(tmp_path / "sfn", "http://127.0.0.1:1", tmp_path, inbox=used, launcher=launcher)
+    async with aiohttp.ClientSession() as session:
+        with started(setting, session) as refused:
+            assert await ended(refused) == 1
+            message = refused.tail()
+    record_property("message", message)
+    assert f"mount a folder (a volume at {folder})" in message
+    assert "Traceback" not in message
+    assert volume.stat().st_size == 0
+    assert [file.name for file in folder.iterdir()] == ["inbox.db"]
 
 
 async def test_a_full_disk_takes_no_event_and_loses_none(tmp_path: Path, record_property: Record) -> None:

@@ -79,7 +79,7 @@ def _split(data: bytes) -> tuple[str, str, str, bytes]:
 
 def _name(change: Change, body: bytes, separator: str | None) -> None:
     try:
-        named = tables(change, body if change.kind in NAMED_IN_BODY else b"", "prod", separator)
+        named = tables(change, body if change.kind in NAMED_IN_BODY else b"", "prod", [separator] if separator else [])
     except Unnamed:
         named = ()
     assert len(named) <= max(MOST_TABLES, 2)

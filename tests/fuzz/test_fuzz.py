@@ -55,7 +55,7 @@ def test_memory_that_grows_is_found(tmp_path: Path) -> None:
 def test_a_target_that_there_is_not_is_refused(tmp_path: Path) -> None:
     done = fuzzed(tmp_path, "decoed")
     assert done.returncode == 2
-    assert "no target decoed; known are decode, recognise" in done.stderr
+    assert "no target decoed; known are decode, recognise, targets" in done.stderr
 
 
 def test_without_the_fuzzer_it_says_what_is_missing() -> None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from sfn.gateway.app import before
+from sfn.body_memory import BodyMemory
+from sfn.gateway.app import alone, before
 from sfn.gateway.commits import Commits, Noting, OnInboxFailure
 from sfn.gateway.debts import Debts
 from sfn.gateway.proxy import Proxy, Terms
@@ -82,7 +83,7 @@ class Ended(Exception):
 class Line:
     """The catalog's end of a connection."""
 
-    stream: SocketStream
+    stream: ByteStream
     buffer: BufferedByteReceiveStream
 
     async def send(self, data: bytes) -> None:
@@ -170,7 +171,7 @@ class Catalog:
     def uri(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    async def carry(self, stream: SocketStream) -> None:
+    async def carry(self, stream: ByteStream) -> None:
         """One connection."""
         line = Line(stream, BufferedByteReceiveStream(stream))
         self.lines += 1
@@ -211,10 +212,12 @@ class Gate:
 
     Attributes:
         connect: opens a connection to the gateway.
+        inbox: what is noted of commits.
     """
 
     catalog: Catalog
     connect: Open
+    inbox: Inbox
 
     async def told(self, raw: bytes) -> Message:
         """What is answered to a request that has its connection closed."""
@@ -224,13 +227,26 @@ class Gate:
 
 
 @asynccontextmanager
-async def gate(path: str = "", silence: float = 60.0, base: str | None = None) -> AsyncGenerator[Gate]:
+async def gate(
+    path: str = "",
+    silence: float = 60.0,
+    base: str | None = None,
+    *,
+    connections: int = 256,
+    idle: float = 0.5,
+    is_alone: bool = False,
+    memory: BodyMemory | None = None,
+) -> AsyncGenerator[Gate]:
     """A gateway that answers below `ROOT`.
 
     Args:
         path: of the catalog's address.
         silence: seconds that the catalog has for an answer.
         base: the catalog's address, if it is another one.
+        connections: to the catalog at once.
+        idle: seconds for which a connection may have been idle that a commit takes.
+        is_alone: it has a listener of its own, where it begins at `/`.
+        memory: for bodies.
     """
     numbers, inbox = count(), Inbox()
     async with AsyncExitStack() as stack:
@@ -239,14 +255,16 @@ async def gate(path: str = "", silence: float = 60.0, base: str | None = None) -
         counted = Metrics(version="1", catalogs=["prod"], gateways=["prod"]).gateways.of("prod")
         noting = Noting("gateway.prod", OnInboxFailure.PASS, lambda: str(next(numbers)))
         proxy = Proxy(
-            Upstream("prod", UpstreamTerms(base, silence, 256), lambda: True),
+            Upstream("prod", UpstreamTerms(base, silence, connections, idle), lambda: True),
             Commits(noting, inbox, Debts(inbox), lambda _: None, counted),
             Reach("prod", {}, lambda _: True, asks_for_credentials=False),
             Terms(base, None, 1 << 20),
             counted,
+            memory,
         )
         stack.push_async_callback(proxy.close)
-        yield Gate(behind, await stack.enter_async_context(listening(before({"prod": proxy}, Service().application()))))
+        answers = alone(proxy) if is_alone else before({"prod": proxy}, Service().application())
+        yield Gate(behind, await stack.enter_async_context(listening(answers)), inbox)
 
 
 def asked(target: str, *fields: str, method: str = "GET", body: bytes = b"", root: str = ROOT) -> bytes:

@@ -6,7 +6,6 @@ wait     a read never returns, cancelled or not, and no thread is to blame
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from sfn.words import Held
 from tests.faults.stores import SlowStore
 from tests.promises.kernel import Hang, Step
 
-READ = Step("openat", argument=(2, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+READ = Step("openat2")
 CLOSING = 1.0
 
 

@@ -208,11 +208,18 @@ class Open:
 
 @asynccontextmanager
 async def listening(
-    application: Application, certificate: Certificate | None = None, trust: ssl.SSLContext | None = None
+    application: Application,
+    certificate: Certificate | None = None,
+    trust: ssl.SSLContext | None = None,
+    most: int | None = None,
 ) -> AsyncIterator[Open]:
-    """A server; what is yielded opens a connection to it, over TLS where a certificate is to be shown and trusted."""
+    """A server; what is yielded opens a connection to it, over TLS where a certificate is to be shown and trusted.
+
+    Args:
+        most: connections that it takes at a time.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
-    server = Server(application, certificate)
+    server = Server(application, certificate, most)
     server.config.timeout_graceful_shutdown = 1
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(server.serve, sockets=[listener]))

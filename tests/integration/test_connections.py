@@ -9,7 +9,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.receiver.server import HEAD_LIMIT, Connection
-from tests.integration.listening import CHUNKED, EVENT, Open, Service, answer, assert_problem, chunk, listening, request
+from tests.integration.listening import (
+    CHUNKED,
+    EVENT,
+    Open,
+    Service,
+    Wire,
+    answer,
+    assert_problem,
+    chunk,
+    listening,
+    request,
+)
 
 H2C = (
     "Connection: Upgrade, HTTP2-Settings",
@@ -211,3 +222,58 @@ async def test_who_began_before_the_last_answer_waits_for_the_next_one_as_long(s
         assert await wire.nothing_for(1.5 * IDLE)
         service.inbox.gate.set()
         assert (await wire.reply()).status == 202
+
+
+@pytest.fixture
+async def crowded(service: Service) -> AsyncIterator[Open]:
+    """A server that takes three connections at a time."""
+    async with listening(service.application(), most=3) as connect:
+        yield connect
+
+
+async def is_closed(wire: Wire) -> bool:
+    """Whether the server has closed a connection, in whatever way."""
+    try:
+        return await wire.ended()
+    except anyio.BrokenResourceError:
+        return True
+
+
+async def test_of_too_many_connections_the_oldest_that_never_asked_is_closed(crowded: Open) -> None:
+    async with crowded() as kept, crowded() as first, crowded() as second:
+        await kept.send(PLAIN)
+        assert (await kept.reply()).status == 202
+        with capture_logs() as logs:
+            async with crowded() as third:
+                assert await is_closed(first)
+                async with crowded():
+                    assert await is_closed(second)
+                    await third.send(PLAIN)
+                    assert (await third.reply()).status == 202
+        assert [record["event"] for record in logs] == ["too many connections: an idle one is closed"]
+        await kept.send(PLAIN)
+        assert (await kept.reply()).status == 202
+
+
+async def test_a_request_in_hand_is_never_closed_for_a_new_connection(service: Service, crowded: Open) -> None:
+    service.inbox.gate = anyio.Event()
+    async with crowded() as first, crowded() as second, crowded() as third:
+        for wire in (first, second, third):
+            await wire.send(PLAIN)
+        await service.inbox.entered.wait()
+        async with crowded() as late:
+            assert await is_closed(late)
+        service.inbox.gate.set()
+        assert {(await wire.reply()).status for wire in (first, second, third)} == {202}
+
+
+async def test_where_all_have_asked_the_one_that_is_idle_for_longest_is_closed(crowded: Open) -> None:
+    async with crowded() as first, crowded() as second, crowded() as third:
+        for wire in (first, second, third, first):
+            await wire.send(PLAIN)
+            assert (await wire.reply()).status == 202
+        async with crowded() as new:
+            assert await is_closed(second)
+            for wire in (first, third, new):
+                await wire.send(PLAIN)
+                assert (await wire.reply()).status == 202

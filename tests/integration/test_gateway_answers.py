@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
+from sfn.words import CatalogName, Subject, TableName
 from tests.integration.gateways import Ended, Line, Message, asked, gate, saying, sized
 from tests.integration.listening import chunk
 from tests.integration.waiting import until
@@ -170,6 +173,79 @@ async def test_of_a_configuration_that_is_changed_the_entity_tag_goes(changed: b
     assert answer.value(b"content-length") == b"%d" % len(answer.body)
 
 
+@pytest.mark.parametrize("last", ["a", "b"])
+async def test_a_commit_is_read_as_a_configuration_of_its_prefix_allows(last: str) -> None:
+    """One server with two catalogs: what the other's configuration says, and when, does not matter."""
+    said = {"a": {"prefix": "a", "namespace-separator": "%2F"}, "b": {"prefix": "b"}}
+
+    async def say(request: Message, line: Line) -> None:
+        body = json.dumps({"overrides": said[request.target[-1]]}).encode() if "config" in request.target else b"{}"
+        await line.send(b"HTTP/1.1 200 OK\r\n" + sized(body).encode() + b"\r\n\r\n" + body)
+
+    async with gate() as made:
+        made.catalog.answer = say
+        for warehouse in {"a": "ba", "b": "ab"}[last]:
+            await made.told(asked(f"/v1/config?warehouse={warehouse}"))
+        assert (await made.told(asked("/v1/a/namespaces/x%2Fy/tables/t", method="POST"))).status == 200
+        assert [hint.subject for hint in made.inbox.taken] == [TableName("prod", ("x", "y"), "t")]
+
+
+@pytest.mark.parametrize(
+    ("target", "subject"),
+    [
+        ("/v1/p/namespaces/sales/tables/orders/notifications", TableName("prod", ("sales",), "orders")),
+        ("/management/v1/warehouse/w/deleted-tabulars/undrop", CatalogName("prod")),
+    ],
+)
+async def test_a_change_by_another_route_is_looked_at(target: str, subject: Subject) -> None:
+    async with gate() as made:
+        made.catalog.answer = saying(b"HTTP/1.1 204 No Content\r\n\r\n")
+        assert (await made.told(asked(target, sized(b"{}"), method="POST", body=b"{}"))).status == 204
+    assert [hint.subject for hint in made.inbox.taken] == [subject]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize("is_theirs", [True, False])
+async def test_a_configuration_that_comes_compressed_leads_to_the_gateway(coding: str, *, is_theirs: bool) -> None:
+    async with gate() as made:
+        content = json.dumps({"overrides": {"uri": made.catalog.uri if is_theirs else "http://elsewhere"}}).encode()
+        body = gzip.compress(content) if coding == "gzip" else zlib.compress(content)
+        head = f'HTTP/1.1 200 OK\r\nETag: "a"\r\nVary: Accept-Encoding\r\nContent-Encoding: {coding}\r\n{sized(body)}'
+        made.catalog.answer = saying(f"{head}\r\n\r\n".encode() + body)
+        answer = await made.told(asked("/v1/config", "Accept-Encoding: gzip", "Range: bytes=0-5"))
+        assert made.catalog.last.value(b"accept-encoding") == b"identity"
+        assert made.catalog.last.value(b"range") is None
+    assert answer.value(b"content-length") == b"%d" % len(answer.body)
+    assert answer.value(b"vary") == b"Accept-Encoding"
+    if is_theirs:
+        assert json.loads(answer.body)["overrides"]["uri"] == "http://gate.example:8085/catalog/prod"
+        assert (answer.value(b"content-encoding"), answer.value(b"etag")) == (None, None)
+    else:
+        assert (answer.body, answer.value(b"content-encoding"), answer.value(b"etag")) == (
+            body,
+            coding.encode(),
+            b'"a"',
+        )
+
+
+async def test_a_configuration_that_can_not_be_read_is_logged_and_passes_as_it_came() -> None:
+    async with gate() as made:
+        made.catalog.answer = saying(b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 3\r\n\r\nabc")
+        with capture_logs() as logs:
+            answer = await made.told(asked("/v1/config"))
+    assert (answer.body, answer.value(b"content-encoding")) == (b"abc", b"br")
+    assert [(one["event"], one["coding"]) for one in logs] == [("configuration not readable", "br")]
+
+
+async def test_a_redirect_to_the_catalog_itself_leads_to_the_gateway() -> None:
+    async with gate("/base") as made:
+        there = f"{made.catalog.uri}/base/v1/x/"
+        made.catalog.answer = saying(f"HTTP/1.1 308 -\r\nLocation: {there}\r\nContent-Length: 0\r\n\r\n".encode())
+        for target in ("/v1/x", "/v1/config"):
+            answer = await made.told(asked(target))
+            assert answer.value(b"location") == b"http://gate.example:8085/catalog/prod/v1/x/"
+
+
 @pytest.mark.parametrize("status", [204, 304])
 async def test_a_configuration_that_is_none_has_no_length(status: int) -> None:
     answer = await told(b"HTTP/1.1 %d -\r\n\r\n" % status, target="/v1/config")
@@ -266,7 +342,8 @@ async def test_a_client_that_leaves_in_the_middle_of_a_long_answer_is_not_downlo
 async def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_waited_for() -> None:
     async with gate() as made:
         async with made.connect() as wire:
-            await wire.send(asked("/v1/x", sized(b"x" * 1_000), method="PUT", body=b"x" * 500))
+            # More than what is read before a connection is taken for it.
+            await wire.send(asked("/v1/x", "Content-Length: 3000000", method="PUT", body=b"x" * 1_500_000))
             await until(lambda: made.catalog.lines)
         await until(lambda: not made.catalog.lines, 10)
         assert made.catalog.requests == []

@@ -32,6 +32,8 @@ CHANGES = [
     ("POST", "/api/v1//namespaces/n//tables/t"),
     ("POST", "/v1//transactions//commit"),
     ("DELETE", "/v1//namespaces//n"),
+    ("POST", "/v1/p/namespaces/n/tables/t/notifications"),
+    ("POST", "/management/v1/warehouse/w/deleted-tabulars/undrop"),
 ]
 OTHERS = [
     ("GET", "/v1/p/namespaces/n/tables/t?snapshots=refs"),

@@ -147,13 +147,13 @@ async def _warmed(site: Site) -> None:
     assert site.is_right
 
 
-async def test_a_warm_publish_costs_one_load_two_writes_and_one_read(site: Site, record_property: Record) -> None:
+async def test_a_warm_publish_costs_one_load_two_writes_and_two_reads(site: Site, record_property: Record) -> None:
     site.table.commit()
     taken, cost = await site.cost(told(site.table, "e1"))
     record_property("warm_publish", cost)
     print("warm publish:", cost)
     assert (taken, site.is_right) == (Accepted(1, 0), True)
-    assert cost == {"load": 1, "write": 2, "read": 1}
+    assert cost == {"load": 1, "part": 1, "write": 2, "read": 1}
 
 
 async def test_an_event_about_an_unchanged_table_costs_one_load_and_a_read_of_each_file(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 
@@ -9,7 +10,7 @@ import anyio
 import pytest
 
 from sfn.aws import Identity, Keys
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import DeniedNow, Permanent, Scope, Transient
 from sfn.store import Gone, Moved
 from sfn.store.remote import RemoteStore
 from sfn.words import Held
@@ -105,7 +106,38 @@ async def test_who_may_read_and_not_write_is_told_so(s3: S3, owner: RemoteStore,
     assert await owner.read(key) == held
 
 
+def permit(s3: S3, bucket: str, user: str, prefix: str, *may: str) -> None:
+    """Have a user do so much below a prefix, and list the bucket."""
+    statement = {"Effect": "Allow", "Principal": {"AWS": [user]}}
+    listing = statement | {"Action": [LISTS], "Resource": f"arn:aws:s3:::{bucket}"}
+    files = statement | {"Action": list(may), "Resource": f"arn:aws:s3:::{bucket}/{prefix}*"}
+    s3.client.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Statement": [listing, files]}))
+
+
+async def test_a_denied_prefix_is_its_tables_trouble_and_a_denied_bucket_the_stores(s3: S3, bucket: str) -> None:
+    """The store asks with a condition that can't hold, where it wrote before: what lies there stays."""
+    keys = s3.user(bucket)
+    all_of_them = (READS, WRITES, DELETES)
+    permit(s3, bucket, keys.access, "open/", *all_of_them)
+    served, refused = (f"s3://{bucket}/{place}/metadata/_sfn/a.ver" for place in ("open", "closed"))
+    async with s3_store(s3.url, Identity(keys=Keys(keys.access, keys.secret))) as store:
+        held = await put(store, served, b"1")
+        await store.prove(served)
+        with pytest.raises(DeniedNow) as denied:
+            await store.write(refused, b"1", None)
+        assert denied.value.scope is Scope.TABLE
+        permit(s3, bucket, keys.access, "open/", READS)
+        for key in (refused, served):
+            with pytest.raises(DeniedNow) as denied:
+                await store.write(key, b"2", None if key == refused else held)
+            assert denied.value.scope is Scope.STORE
+        permit(s3, bucket, keys.access, "", *all_of_them)
+        assert await store.read(served) == held
+        await put(store, refused, b"1")
+
+
 async def test_a_bucket_that_keeps_versions_keeps_every_promise_too(s3: S3) -> None:
+    """But that nothing is deleted there: this server compares with the version below a delete marker, unlike AWS."""
     bucket = s3.bucket(versioned=True)
     key = f"s3://{bucket}/{FOLDER}sales_orders_main.ver"
     async with s3_store(s3.url) as store:
@@ -114,7 +146,7 @@ async def test_a_bucket_that_keeps_versions_keeps_every_promise_too(s3: S3) -> N
         assert await store.write(key, b"3", first) == Moved()
         assert await store.delete(key, first) == Moved()
         guarantees = await store.prove(key)
-        assert (guarantees.swap, guarantees.conditional_delete) == (True, True)
+        assert (guarantees.swap, guarantees.conditional_delete) == (True, False)
         assert await store.read(key) == second
         assert await store.list(f"s3://{bucket}/{FOLDER}", 10) == [key]
         assert await store.delete(key, second) == Gone()

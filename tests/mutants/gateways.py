@@ -16,6 +16,11 @@ DIED = f"{PASSING}::test_a_commit_is_published_though_the_gateway_died_before_th
 HIDDEN = f"{TABLES}::test_of_a_rename_to_what_is_not_published_the_old_name_is_looked_at"
 AGAIN = f"{TABLES}::test_a_name_that_had_a_table_is_looked_at_again_where_a_replica_does_not_know_its_new_one"
 
+NAMES = "tests/unit/test_gateway_naming.py"
+ANSWERS = "tests/integration/test_gateway_answers.py"
+CONNECTIONS = "tests/integration/test_gateway_connections.py"
+WORKER = "tests/unit/test_worker_trouble.py"
+
 PUBLISHED = 'assert stage.is_published("a")'
 
 GATEWAYS = (
@@ -105,5 +110,59 @@ GATEWAYS = (
         15,
         f"{DEBTS}::test_a_commit_that_can_not_be_noted_is_refused_where_it_is_not_to_pass",
         "assert await stage.ask(committed(",
+    ),
+    Mutant(
+        "15-last-configuration-is-every-catalogs",
+        15,
+        f"{NAMES}::test_separators_of_every_configuration_of_a_prefix_are_remembered",
+        'assert separators.of("main|a")',
+    ),
+    Mutant(
+        "15-separators-are-of-any-prefix",
+        15,
+        f"{NAMES}::test_separators_of_every_configuration_of_a_prefix_are_remembered",
+        'assert separators.of("main|a")',
+    ),
+    Mutant(
+        "15-notification-is-no-change",
+        15,
+        f"{ANSWERS}::test_a_change_by_another_route_is_looked_at",
+        "assert [hint.subject for hint in made.inbox.taken] == [subject]",
+    ),
+    Mutant(
+        "15-restored-tables-are-no-change",
+        15,
+        f"{ANSWERS}::test_a_change_by_another_route_is_looked_at",
+        "assert [hint.subject for hint in made.inbox.taken] == [subject]",
+    ),
+    Mutant(
+        "15-guess-is-a-dead-letter",
+        15,
+        f"{WORKER}::test_a_name_that_the_catalogs_paths_can_not_say_has_the_other_name_looked_at_and_no_dead_letter",
+        "assert isinstance(outcome, Done)",
+    ),
+    Mutant(
+        "15-commit-is-sent-twice",
+        15,
+        f"{ANSWERS}::test_what_may_change_something_is_sent_once",
+        "count(COMMIT) == 1",
+    ),
+    Mutant(
+        "15-commit-takes-a-connection-that-was-idle",
+        15,
+        f"{CONNECTIONS}::test_a_commit_goes_over_no_connection_that_the_catalog_may_be_closing",
+        "assert seen.used == used",
+    ),
+    Mutant(
+        "15-target-is-any-text",
+        15,
+        "tests/integration/test_gateway_targets.py::test_a_target_that_is_no_path_goes_nowhere",
+        "assert answer.status in",
+    ),
+    Mutant(
+        "15-newest-body-makes-room",
+        15,
+        "tests/unit/test_body_memory.py::test_the_oldest_incomplete_body_makes_room",
+        "fast.add(8)",
     ),
 )

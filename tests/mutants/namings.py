@@ -10,8 +10,41 @@ SIMULATED = "tests/simulation/test_namings.py"
 
 FOUND_AGAIN = "tests/unit/test_publish_found_again.py"
 RENAMED = "tests/unit/test_publish_renamed.py"
+ALIASED = "tests/unit/test_publish_aliases.py"
+
+RIVALS = "tests/unit/test_publish_hint_rivals.py"
 
 NAMINGS = (
+    Mutant(
+        "09-number-is-a-hint",
+        9,
+        f"{RIVALS}::test_a_name_that_readers_take_for_another_has_no_hint[asyncio-3]",
+        "assert line.hint() is None",
+    ),
+    Mutant(
+        "01-head-that-nobody-shows-is-named",
+        1,
+        "tests/unit/test_reader_heads.py::test_what_the_service_names_as_snapshot_is_none_where_no_reader_shows_one",
+        "assert published is None",
+    ),
+    Mutant(
+        "01-uuid-has-two-spellings",
+        1,
+        "tests/unit/test_publish_told.py::test_a_uuid_may_be_spelled_otherwise[asyncio-without hyphens]",
+        '== ("dropped", uuid)',
+    ),
+    Mutant(
+        "09-hint-has-a-rival",
+        9,
+        f"{RIVALS}::test_there_is_no_hint_where_duckdb_would_open_another_file[asyncio]",
+        "assert line.hint() is None",
+    ),
+    Mutant(
+        "09-refresh-looks-for-no-rival",
+        9,
+        f"{RIVALS}::test_a_rival_that_comes_later_is_found_by_the_refresh[asyncio]",
+        "assert line.hint() is None",
+    ),
     Mutant(
         "07-heir-beside-is-overlooked",
         7,
@@ -71,6 +104,44 @@ NAMINGS = (
         8,
         f"{FORWARDED}::test_a_drop_told_of_one_table_gives_up_no_other",
         'n_a_main.ver")["state"] == "current"',
+    ),
+    Mutant(
+        "09-two-names-are-two-places",
+        9,
+        f"{ALIASED}::test_a_table_that_gets_another_name_of_its_directory_stays_live"
+        "[asyncio-inside-identifier-file:///lake/link]",
+        "assert self.guarded.harm == []",
+    ),
+    Mutant(
+        "09-copy-is-another-name",
+        9,
+        f"{ALIASED}::test_a_copy_of_the_directory_is_no_other_name_of_it[asyncio]",
+        'assert left.get("moved_to", {}).get("sfn_file_path") == ELSEWHERE + names[1]',
+    ),
+    Mutant(
+        "09-hint-goes-by-what-is-remembered",
+        9,
+        f"{ALIASED}::test_a_directory_that_says_it_moved_to_itself_is_repaired_without_a_commit[asyncio-identifier-True]",
+        "assert said == wanted",
+    ),
+    Mutant(
+        "09-heir-by-another-name-is-forwarded-to",
+        9,
+        f"{ALIASED}::test_a_table_may_be_renamed_and_get_another_name_of_its_directory_at_once[asyncio-uuid]",
+        'assert (await line.document_at(key))["state"] == "current"',
+    ),
+    Mutant(
+        "09-hint-made-meanwhile-stays",
+        9,
+        f"{ALIASED}::test_a_hint_that_is_made_while_a_second_table_comes_does_not_stay[asyncio]",
+        "assert said == wanted",
+    ),
+    Mutant(
+        "09-links-below-a-location-are-followed",
+        9,
+        "tests/unit/test_links.py::test_a_folder_below_the_location_that_is_a_link_is_refused"
+        "[metadata-metadata/version-hint.text-b/orders-replace]",
+        "with pytest.raises(Permanent)",
     ),
     Mutant(
         "09-branch-stays-behind",

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant, broken
 
 REPLICAS = "tests/simulation/test_replicas.py"
 AT_ONCE = "tests/simulation/test_replicas_at_once.py"
+TWIN = "tests/simulation/test_twin.py"
 
 SHARED = (
     Mutant(
@@ -109,6 +110,12 @@ SHARED = (
         8,
         f"{AT_ONCE}::test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may",
         'assert stage.states(names) == {"current": 2, "dropped": 1}',
+    ),
+    Mutant(
+        "08-shared-drops-count-twice-until-they-settle",
+        8,
+        f"{TWIN}::test_the_twin_keeps_what_every_inbox_promises[test_half_is_counted_before_the_drops_are_settled]",
+        "assert [await permitted(ground, claim) for claim in claims] == [True] * 3 + [False] * 5",
     ),
     Mutant(
         "09-shared-place-is-not-held",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.facades import FACADES
 from tests.mutants.gateways import GATEWAYS
 from tests.mutants.intents import INTENTS
+from tests.mutants.listings import LISTINGS
 from tests.mutants.mutant import Mutant, broken
 from tests.mutants.namings import NAMINGS
 from tests.mutants.shared import SHARED
@@ -18,6 +19,13 @@ PUBLISH_TOLD = "tests/unit/test_publish_told.py"
 ORDER = "tests/unit/test_publish_order.py"
 BESIDE = "tests/unit/test_publish_beside.py"
 SWEEP = "tests/unit/test_sweep.py"
+REFUSED = "tests/unit/test_publish_refused.py"
+QUIRKS = "tests/promises/test_store_quirks.py"
+TROUBLE = "tests/unit/test_worker_trouble.py"
+DENIALS = "tests/unit/test_denials.py"
+WAITS = "tests/promises/test_inbox_waits.py"
+LOSSES = "tests/simulation/test_losses.py"
+SPELLED = "tests/unit/test_publish_spelled.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
 
 
@@ -155,6 +163,24 @@ TABLE = (
         "assert line.hint() == said",
     ),
     Mutant(
+        "07-every-spelling-has-a-file",
+        7,
+        f"{SPELLED}::test_a_table_that_is_first_heard_of_under_another_spelling_has_the_listed_names_file",
+        "assert line.files() == of(0)",
+    ),
+    Mutant(
+        "07-names-that-are-alike-are-one-table",
+        7,
+        f"{SPELLED}::test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_listed_yet",
+        'assert line.document(OTHER, second.location)["guid"] == second.uuid',
+    ),
+    Mutant(
+        "07-a-drop-under-another-spelling-is-no-drop",
+        7,
+        f"{SPELLED}::test_a_drop_under_another_spelling_is_one_of_the_listed_name",
+        "assert line.files() == {}",
+    ),
+    Mutant(
         "08-told-drop-waits-for-nothing",
         8,
         f"{TOLD}::test_a_drop_waits_whether_another_event_says_more",
@@ -201,6 +227,24 @@ TABLE = (
         8,
         f"{DIRECTED}::test_events_of_drops_pass_no_more_than_the_brake_allows",
         'assert stage.states(names) == {"current": 5, "dropped": 3}',
+    ),
+    Mutant(
+        "08-half-of-the-tables-may-go",
+        8,
+        f"{LOSSES}::test_a_catalog_that_loses_all_tables_gives_up_less_than_half[by events-6]",
+        "assert dropped == (max(1, (count - 1) // 2) if told else 0)",
+    ),
+    Mutant(
+        "08-a-second-spelling-is-an-absence",
+        8,
+        f"{SWEEP}::test_a_table_that_is_listed_under_another_name_as_it_was_published_is_no_absence",
+        "assert (await world.swept()).calm",
+    ),
+    Mutant(
+        "08-what-came-back-stays-held",
+        8,
+        f"{SWEEP}::test_a_held_table_that_is_there_again_is_told_so_that_it_is_held_no_more",
+        "assert world.told == [back.identifier]",
     ),
     Mutant(
         "09-hint-before-document",
@@ -251,6 +295,24 @@ TABLE = (
         broken("foreign hint touched"),
     ),
     Mutant(
+        "10-writes-before-the-store-is-proven",
+        10,
+        f"{REFUSED}::test_a_refused_store_gets_no_file[asyncio-False]",
+        "it was written to before it was proven",
+    ),
+    Mutant(
+        "10-proof-passes-over-what-must-hold",
+        10,
+        f"{QUIRKS}::test_a_store_is_refused_with_a_reason_and_nothing_is_left_behind[asyncio-weak tags never match]",
+        "DID NOT RAISE",
+    ),
+    Mutant(
+        "10-what-was-deleted-comes-back",
+        10,
+        f"{QUIRKS}::test_a_store_is_proven_and_nothing_is_left_behind[asyncio-If-Match sees what was deleted]",
+        "assert proven == Guarantees",
+    ),
+    Mutant(
         "10-delete-without-condition",
         10,
         f"{SLEEPERS}::test_a_late_delete_meets_what_came_in_the_tombstones_place",
@@ -262,9 +324,52 @@ TABLE = (
         f"{DIRECTED}::test_trouble_of_a_catalog_spends_no_tables_budget",
         "assert row.attempt <= 1",
     ),
+    Mutant(
+        "11-what-is-denied-is-the-tables-trouble",
+        11,
+        f"{TROUBLE}::test_a_store_that_denies_everything_for_a_while_gives_no_table_up[asyncio]",
+        'assert set(await outcomes_for(made, 10 * SETTLED)) == {"released"}',
+    ),
+    Mutant(
+        "11-witness-that-is-denied-too-is-not-heard",
+        11,
+        f"{DENIALS}::test_the_begin_of_an_outage_that_has_not_reached_every_table_makes_no_dead_letter",
+        "assert reach(denials, elsewhere=False) is Reach.STORE",
+    ),
+    Mutant(
+        "11-denied-alone-holds-up-the-store",
+        11,
+        f"{TROUBLE}::test_a_table_that_alone_is_denied_becomes_a_dead_letter_and_stops_no_other[asyncio]",
+        "assert isinstance(the_only(await made.hear(OTHER)), Done)",
+    ),
+    Mutant(
+        "11-shortage-is-a-defect",
+        11,
+        f"{TROUBLE}::test_a_shortage_of_this_process_spends_no_tables_budget[asyncio-EMFILE]",
+        "assert isinstance(outcome, Released)",
+    ),
+    Mutant(
+        "11-one-hungry-table-holds-up-all",
+        11,
+        f"{TROUBLE}::test_a_table_that_alone_meets_a_shortage_holds_up_no_other[asyncio]",
+        'assert (kinds.count("retry"), kinds.count("dead")) == (2, 1)',
+    ),
+    Mutant(
+        "11-denied-is-left-for-hours",
+        11,
+        f"{TROUBLE}::test_a_table_that_is_denied_is_looked_at_again_soon[asyncio]",
+        "assert (outcome.reason, outcome.look_at) == (Reason.PERMANENT, made.clock.now() + RetryPolicy().cap)",
+    ),
+    Mutant(
+        "11-given-up-is-not-late",
+        11,
+        f"{WAITS}::test_a_table_that_is_given_up_waits_until_its_letter_is_closed[asyncio-memory-exhausted]",
+        'assert (await ground.inbox.figures()).oldest_due == {"prod": given_up}',
+    ),
     *FACADES,
     *GATEWAYS,
     *INTENTS,
+    *LISTINGS,
     *NAMINGS,
     *SHARED,
 )

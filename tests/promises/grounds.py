@@ -22,7 +22,6 @@ from sfn.store.gcs import GcsObjects, GcsTerms
 from sfn.store.local import LocalStore
 from sfn.store.memory import MemoryStore
 from sfn.store.pool import Pool
-from sfn.store.prove import MADE_UP
 from sfn.store.remote import RemoteStore, Service
 from sfn.store.s3 import MADE_UP as NO_ETAG
 from sfn.store.s3 import AddressBook, S3Objects, S3Terms
@@ -33,6 +32,8 @@ from tests.servers.gcs import GCS
 from tests.servers.gcs_deletes import ConditionalDeletes
 from tests.servers.s3 import REGION, ROOT, S3
 
+MADE_UP = "0" * 64
+"""A tag that no content has, for stores whose tags are digests."""
 EVERYTHING = Identity(keys=Keys(ROOT.access, ROOT.secret))
 """Who may do everything on S3."""
 BOOK = AddressBook()

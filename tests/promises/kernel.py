@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -24,7 +25,7 @@ _MACHINES = {
         {
             "write": 1, "flock": 73, "fsync": 74, "openat": 257, "mkdirat": 258, "unlinkat": 263, "renameat": 264,
             "linkat": 265, "mkdir": 83, "getdents64": 217, "pwrite64": 18, "fdatasync": 75, "clone3": 435,
-            "seccomp": 317,
+            "seccomp": 317, "openat2": 437,
         },
     ),
     "aarch64": (
@@ -32,7 +33,7 @@ _MACHINES = {
         {
             "write": 64, "flock": 32, "fsync": 82, "openat": 56, "mkdirat": 34, "unlinkat": 35, "renameat": 38,
             "linkat": 37, "mkdir": 34, "getdents64": 61, "pwrite64": 68, "fdatasync": 83, "clone3": 435,
-            "seccomp": 277,
+            "seccomp": 277, "openat2": 437,
         },
     ),
 }  # fmt: skip
@@ -71,6 +72,9 @@ def kill_at(step: Step) -> None:
 
 def refuse(step: Step, number: int) -> None:
     """From now on the kernel answers this thread's step with that error, without doing it."""
+    if step.call == "openat":
+        # As on a kernel that does not know it: each path is then opened by the older call.
+        _filter(Step("openat2"), _ERRNO | errno.ENOSYS)
     _filter(step, _ERRNO | number)
 
 

@@ -98,7 +98,14 @@ def outcomes(draw: st.DrawFn, claim: Claim, clock: HandClock) -> Outcome:
     found = Findings(
         Story(draw(st.none() | live), visited=True, held=draw(st.booleans()), short_lived=draw(st.booleans())),
         Memo(etag=draw(st.none() | st.just("v1"))),
-        asks=tuple(draw(st.lists(st.builds(Ask, names, st.none() | places), max_size=2))),
+        asks=tuple(
+            draw(
+                st.lists(
+                    st.builds(Ask, names, st.none() | places, st.none() | st.just(pointer(2)), st.booleans()),
+                    max_size=2,
+                )
+            )
+        ),
         stirs=draw(st.frozensets(places, max_size=2)),
         left=draw(st.frozensets(places, max_size=1)),
         not_before=draw(st.none() | pauses.map(lambda pause: now + pause)),

@@ -6,6 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from sfn.inbox.figures import MissingTables
 from sfn.inbox.letters import RELEASED
 from sfn.words import (
     Backward,
@@ -90,16 +91,16 @@ async def test_once_it_is_on_it_stays_on(ground: Ground) -> None:
 
 
 async def test_each_catalog_has_its_own(ground: Ground) -> None:
+    back = Step(Backward.OLDER, "u1", pointer(1))
     for claim in await claimed(ground, "prod"):
-        assert await permitted(ground, claim)
+        assert await permitted(ground, claim, back)
     claims = await claimed(ground)
     assert [await permitted(ground, claim) for claim in claims] == [True, True, False, False]
     (claim,) = [claim for claim in await claimed(ground, "prod", 5) if claim.subject == table("t4")]
-    assert await permitted(ground, claim)
+    assert await permitted(ground, claim, back)
 
 
 async def test_without_a_limit_ten_steps_pass_or_one_in_a_hundred(ground: Ground) -> None:
-    assert await ground.inbox.limit("prod") == 10
     assert await ground.inbox.limit(FEW) == 2
     live = Done(ground.after(HOUR), ground.done().findings)
     for start in range(0, 1200, 100):
@@ -107,6 +108,127 @@ async def test_without_a_limit_ten_steps_pass_or_one_in_a_hundred(ground: Ground
         for claim in await ground.claims(Slots(total=100, live=100, sweeps=0)):
             await ground.settle(claim, live)
     assert await ground.inbox.limit("prod") == 12
+
+
+async def live(ground: Ground, count: int, catalog: str = "prod") -> list[Claim]:
+    """Publish tables, each at a place of its own, and claim them again."""
+    names = tables(catalog, count)
+    for number, name in enumerate(names):
+        await ground.published(name, f"s3://lake/{catalog}/{number}", f"u{number}")
+    await ground.hint(*names)
+    return await ground.claims()
+
+
+async def gone(ground: Ground, claim: Claim) -> None:
+    """Settle a drop: the table has no live file any more."""
+    await ground.settle(claim, Done(ground.after(HOUR), Findings(Story(visited=True))))
+
+
+async def dropped(ground: Ground, claims: list[Claim]) -> int:
+    """Drop tables one after the other as far as that is allowed; how many."""
+    count = 0
+    for claim in claims:
+        if await permitted(ground, claim):
+            await gone(ground, claim)
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize(
+    ("count", "most"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (8, 3), (10, 4), (20, 9), (21, 10), (22, 10), (30, 10)]
+)
+async def test_half_of_the_tables_do_not_disappear_within_an_hour(ground: Ground, count: int, most: int) -> None:
+    """Two or more that are half of the tables are held: a catalog with a single table may lose it."""
+    claims = await live(ground, count)
+    assert await ground.inbox.limit("prod") == most
+    assert (await ground.inbox.brake("prod")).limit == most
+    assert await dropped(ground, claims) == most
+    brake = await ground.inbox.brake("prod")
+    assert (brake.limit, brake.live, brake.tripped) == (most, count - most, count > 1)
+
+
+async def test_half_is_counted_before_the_drops_are_settled(ground: Ground) -> None:
+    """Workers ask at the same time: a drop that was allowed counts once, whether its row has settled or not."""
+    claims = await live(ground, 8)
+    assert [await permitted(ground, claim) for claim in claims] == [True] * 3 + [False] * 5
+
+
+async def test_tables_that_disappear_one_by_one_within_an_hour_count_together(ground: Ground) -> None:
+    claims = await live(ground, 4)
+    assert await dropped(ground, claims[:1]) == 1
+    ground.clock.turn(HOUR / 2)
+    await ground.hint(*tables("prod", 4)[1:])
+    claims = [claim for claim in await ground.claims() if claim.subject != table("t0")]
+    assert not await permitted(ground, claims[0])
+
+
+async def test_tables_that_disappear_hours_apart_do_not(ground: Ground) -> None:
+    for number in range(4):
+        claims = await live(ground, 4) if not number else await ground.claims()
+        (claim,) = [claim for claim in claims if claim.subject == table(f"t{number}")]
+        assert await permitted(ground, claim)
+        await gone(ground, claim)
+        ground.clock.turn(HOUR)
+        await ground.hint(*tables("prod", 4)[number + 1 :])
+
+
+async def test_a_table_that_comes_and_goes_is_one_table(ground: Ground) -> None:
+    """It is dropped three times within the hour, and the other two are still there."""
+    claims = await live(ground, 3)
+    for number in range(3):
+        (claim,) = [claim for claim in claims if claim.subject == table("t0")]
+        assert await permitted(ground, claim, Step(Backward.DROP, f"u{number}", pointer(number)))
+        await gone(ground, claim)
+        await ground.published(table("t0"), "s3://lake/again", f"n{number}")
+        await ground.hint(table("t0"))
+        claims = await ground.claims()
+
+
+async def test_steps_back_are_no_tables_that_disappear(ground: Ground) -> None:
+    back = Step(Backward.OLDER, "u1", pointer(1))
+    assert [await permitted(ground, claim, back) for claim in await live(ground, 3)] == [True] * 3
+
+
+async def test_a_configured_limit_replaces_the_half(ground: Ground) -> None:
+    assert await dropped(ground, await live(ground, 3, FEW)) == 2
+
+
+async def test_a_release_begins_the_hour_again(ground: Ground) -> None:
+    claims = await live(ground, 4)
+    assert await dropped(ground, claims[:2]) == 1
+    held = Findings(claims[1].story, claims[1].memo)
+    await ground.settle(claims[1], Dead(Reason.HELD_DROP, "too many", held))
+    assert await ground.inbox.release("prod", ground.order()) == 1
+    (claim,) = await ground.claims()
+    assert claim.story.waived
+    await gone(ground, claim)
+    # Two tables are left: the next one may go, the last one may not.
+    await ground.inbox.renew(claims)
+    assert [await permitted(ground, claim) for claim in claims[2:]] == [True, False]
+
+
+async def missing(ground: Ground, claim: Claim) -> None:
+    """A look at a published table that the catalog does not show any more."""
+    assert isinstance(claim.subject, TableName)
+    assert claim.story.live is not None
+    story = Story(live=claim.story.live, visited=True, absent={claim.story.live.uuid or "": ground.now})
+    await ground.settle(claim, Done(ground.after(HOUR), Findings(story)))
+
+
+async def test_tables_that_are_missing_are_counted_from_the_first_look_on(ground: Ground) -> None:
+    began, claims = ground.now, await live(ground, 3)
+    assert (await ground.inbox.figures()).missing == {}
+    await missing(ground, claims[0])
+    ground.clock.turn(5)
+    await missing(ground, claims[1])
+    assert (await ground.inbox.figures()).missing == {"prod": MissingTables(2, began)}
+    # One is there again, the other one was dropped.
+    await ground.hint(*tables("prod", 2))
+    back, lost = sorted((claim for claim in await ground.claims()), key=lambda claim: str(claim.subject))
+    await ground.settle(back, Done(ground.after(HOUR), Findings(Story(live=back.story.live, visited=True))))
+    assert (await ground.inbox.figures()).missing == {"prod": MissingTables(1, ground.now)}
+    await ground.settle(lost, Done(ground.after(HOUR), Findings(Story(visited=True, absent=lost.story.absent))))
+    assert (await ground.inbox.figures()).missing == {}
 
 
 async def test_an_operator_lets_go_what_is_held_once(ground: Ground) -> None:

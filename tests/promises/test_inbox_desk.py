@@ -240,7 +240,7 @@ async def test_a_brake_tells_how_it_stands(ground: Ground) -> None:
     before = await ground.inbox.brake("few")
     assert (before.tripped, before.steps, before.limit) == (False, 0, 2)
     await ground.inbox.release("few", ground.order())
-    assert (await ground.inbox.brake("prod")).limit == 10
+    assert (await ground.inbox.brake("prod")).limit == 1
 
 
 @pytest.mark.parametrize("reason", [Reason.HELD_DROP, Reason.PERMANENT])

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from sfn.inbox.row import MOST_WITHHELD
 from sfn.words import (
     Ask,
     CatalogName,
@@ -48,9 +49,22 @@ def everything(at: datetime) -> Findings:
         renamed_to=RETURNS,
         refresh_at=at + timedelta(days=1),
         misses=2,
+        listed_as=STOCK,
     )
     memo = Memo(loaded.table, loaded.etag, {f"{AT}/a.ver": Held(b"\x00\xff", "t1"), f"{AT}/b.ver": None})
     return Findings(story, memo)
+
+
+@pytest.mark.parametrize("ended", [None, Reason.FOREIGN_FILE])
+async def test_what_another_spelling_was_told_is_told_of_the_row(ground: Ground, ended: Reason | None) -> None:
+    """Also of one that was given up: a plain ask would not bring it back."""
+    outcome = Done(ground.after(3600)) if ended is None else Dead(ended, "something lies there")
+    await ground.settled(RETURNS, outcome)
+    ask = Ask(RETURNS, floor=pointer(3), drop=True, purge=True)
+    await ground.settled(ORDERS, Done(ground.after(3600), Findings(asks=(ask,))))
+    claim = await ground.claim()
+    assert claim.subject == RETURNS
+    assert (claim.wish.floor, claim.wish.drop, claim.wish.purge) == (pointer(3), True, True)
 
 
 async def test_what_a_publish_found_is_known_to_the_next(ground: Ground) -> None:
@@ -266,6 +280,37 @@ async def test_a_sweep_is_known_to_the_claims_after_it(ground: Ground) -> None:
     swept = {str(claim.subject): claim.swept_at for claim in await ground.claims()}
     began = ground.after(-900)
     assert swept == {"prod": began, "prod:sales.orders": began, "other:sales.orders": None}
+
+
+async def test_a_sweep_does_not_count_for_what_it_could_not_list(ground: Ground) -> None:
+    await ground.inbox.put([Hint(CatalogName("prod"))])
+    withheld = frozenset({"closed", "a.closed"})
+    await ground.settle(await ground.claim(), Swept(ground.after(900), ground.now, calm=True, withheld=withheld))
+    unseen = [TableName("prod", ("closed",), "t"), TableName("prod", ("closed", "inner"), "t")]
+    unseen.append(TableName("prod", ("a", "closed"), "t"))
+    seen = [TableName("prod", ("a",), "closed"), TableName("prod", ("closed too",), "t"), ORDERS]
+    await ground.hint(*unseen, *seen)
+    swept = {claim.subject: claim.swept_at for claim in await ground.claims()}
+    assert swept == dict.fromkeys(unseen) | dict.fromkeys(seen, ground.now)
+
+
+async def test_a_sweep_that_lists_everything_again_counts_for_all(ground: Ground) -> None:
+    for withheld in (frozenset({""}), frozenset[str]()):
+        await ground.inbox.put([Hint(CatalogName("prod"))])
+        await ground.settle(await ground.claim(), Swept(ground.after(900), ground.now, calm=True, withheld=withheld))
+        await ground.hint(ORDERS)
+        claim = await ground.claim()
+        assert claim.swept_at == (None if withheld else ground.now)
+        await ground.settle(claim, Done(ground.after(3600)))
+        ground.clock.turn(60)
+
+
+async def test_so_many_withheld_namespaces_are_the_whole_catalog(ground: Ground) -> None:
+    await ground.inbox.put([Hint(CatalogName("prod"))])
+    withheld = frozenset(f"n{number}" for number in range(MOST_WITHHELD + 1))
+    await ground.settle(await ground.claim(), Swept(ground.after(900), ground.now, calm=True, withheld=withheld))
+    await ground.hint(ORDERS)
+    assert (await ground.claim()).swept_at is None
 
 
 async def test_a_pause_bounds_every_outcome(ground: Ground) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sfn.inbox.letters import Wanted
 from sfn.words import Ask, Dead, Findings, Later, Outcome, Reason, Released, Retry, Wish
 from tests.promises.inboxes import Ground, table
 
@@ -72,17 +73,33 @@ async def test_what_is_told_while_a_chore_runs_waits_since_then(ground: Ground) 
     assert (await ground.inbox.figures()).oldest_due == {"prod": told}
 
 
-@pytest.mark.parametrize("outcome", ["later", "dead", "held"])
+@pytest.mark.parametrize("outcome", ["later", "held"])
 async def test_what_waits_on_purpose_is_not_overdue(ground: Ground, outcome: str) -> None:
     outcomes: dict[str, Outcome] = {
         "later": Later(ground.after(600), "absent for 10 min first", Wish(drop=True)),
-        "dead": Dead(Reason.PERMANENT, "it can't be", look_at=ground.after(600)),
         "held": Dead(Reason.HELD_DROP, "the brake is on"),
     }
     await ground.settled(ORDERS, Released(ground.after(1), "its store is away"))
     ground.clock.turn(1)
     await ground.settle(await ground.claim(), outcomes[outcome])
     ground.clock.turn(300)
+    assert (await ground.inbox.figures()).oldest_due == {}
+
+
+@pytest.mark.parametrize("reason", [Reason.PERMANENT, Reason.EXHAUSTED, Reason.POISON, Reason.LOCATION_REFUSED])
+async def test_a_table_that_is_given_up_waits_until_its_letter_is_closed(ground: Ground, reason: Reason) -> None:
+    dead = Dead(reason, "it can't be", look_at=ground.after(600))
+    given_up = ground.now
+    await ground.settled(ORDERS, dead)
+    await ground.settled(STOCK, Dead(Reason.HELD_DROP, "the brake is on"))
+    ground.clock.turn(300)
+    await ground.settled(table("later"), Dead(reason, "nor can this", look_at=ground.after(600)))
+    assert (await ground.inbox.figures()).oldest_due == {"prod": given_up}
+    ground.clock.turn(300)
+    await ground.settle(await ground.claim(), ground.done())
+    assert (await ground.inbox.figures()).oldest_due == {"prod": ground.after(-300)}
+    letters = await ground.inbox.find(Wanted(), 0, 9)
+    await ground.inbox.discard([letter.id for letter in letters], ground.order())
     assert (await ground.inbox.figures()).oldest_due == {}
 
 

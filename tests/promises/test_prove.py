@@ -1,87 +1,86 @@
-"""The proof of a store's conditions: it accepts the good, names the weak, refuses the false, and loses no file."""
+"""The proof of a store's conditions: it accepts the good, names the weak, refuses the false, and touches no other file.
+
+What becomes of each known quirk is tried by `test_store_quirks`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
 import pytest
 from typing_extensions import override
 
-from sfn.errors import Permanent, Scope, Transient, Unsure
-from sfn.store import Gone, Guarantees, Moved
+from sfn.errors import DeniedNow, Scope, Transient, Unsure
+from sfn.store import Gone, Guarantees, Moved, prove
+from sfn.store.content import media_type
 from sfn.store.memory import MemoryStore
-from sfn.store.prove import MADE_UP, RESTORES, Proof, Proofs
+from sfn.store.objects import Kind, Refused
+from sfn.store.prove import PROBE, Proofs, Unfit, strong, unquoted
 from sfn.words import Held
-from tests.promises.grounds import ADAPTERS, Ground
+from tests.promises.grounds import ADAPTERS, MADE_UP, Ground
 
-KEY = "file:///warehouse/orders/metadata/_sfn/sales_orders_main.ver"
+FOLDER = "s3://lake/orders/metadata/_sfn"
+KEY = f"{FOLDER}/sales_orders_main.ver"
+GOOD = Guarantees(swap=True, conditional_delete=True)
+Event = Callable[[str, dict[str, bytes]], None]
 
 
-Event = Callable[[dict[str, bytes]], None]
-
-
-class OddStore:
-    """A store in memory that ignores conditions, and to which things happen.
+class OddStore(MemoryStore):
+    """A store in memory to which things happen.
 
     Attributes:
-        inner: where the files are.
-        asked: the verbs so far: "read", "create", "swap", "delete".
+        asked: the verbs so far, each with its key.
+        events: called before the n-th time that a verb is asked for, from 1, with the key and the files.
     """
 
-    def __init__(self, *ignored: str, events: Mapping[tuple[str, int], Event] | None = None) -> None:
-        """Events are called before the n-th time that a verb is asked for, from 1."""
-        self.inner = MemoryStore(conditional_delete="delete" not in ignored)
-        self.inner.files[KEY] = b"1"
-        self.asked: list[str] = []
-        self._ignored = ignored
-        self._events = events or {}
+    def __init__(self, **events: tuple[int, Event]) -> None:
+        super().__init__()
+        self.files[KEY] = b"live"
+        self.asked: list[tuple[str, str]] = []
+        self.events = events
 
+    @override
     async def read(self, key: str) -> Held | None:
-        self._enter("read")
-        return await self.inner.read(key)
+        self._enter("read", key)
+        return await super().read(key)
 
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
-        return await self.inner.part(key, start, most)
-
+    @override
     async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
-        verb = "create" if replacing is None else "swap"
-        self._enter(verb)
-        return await self.inner.write(key, body, await self.inner.read(key) if verb in self._ignored else replacing)
+        self._enter("create" if replacing is None else "swap", key)
+        return await super().write(key, body, replacing)
 
+    @override
     async def delete(self, key: str, expected: Held) -> Gone | Moved:
-        self._enter("delete")
-        return await self.inner.delete(key, expected)
+        self._enter("delete", key)
+        return await super().delete(key, expected)
 
-    async def list(self, prefix: str, limit: int) -> list[str]:
-        return await self.inner.list(prefix, limit)
+    async def discard(self, key: str) -> None:
+        self._enter("discard", key)
+        self.files.pop(key, None)
 
-    async def prove(self, key: str) -> Guarantees:
-        return await Proof().of(self, key)
-
-    def _enter(self, verb: str) -> None:
-        self.asked.append(verb)
-        event = self._events.get((verb, self.asked.count(verb)))
-        if event is not None:
-            event(self.inner.files)
+    def _enter(self, verb: str, key: str) -> None:
+        self.asked.append((verb, key))
+        when, event = self.events.get(verb, (0, fail))
+        if when == [asked for asked, _ in self.asked].count(verb):
+            event(key, self.files)
 
 
-def vanish(files: dict[str, bytes]) -> None:
-    del files[KEY]
-
-
-def become_another(files: dict[str, bytes]) -> None:
-    files[KEY] = b"2"
-
-
-def lose_request(_: dict[str, bytes]) -> None:
+def fail(_: str, __: dict[str, bytes]) -> None:
     raise Unsure(KEY, scope=Scope.STORE, expected="an answer", found="none")
 
 
-def lose_answer(files: dict[str, bytes]) -> None:
-    files[KEY] = b"1"
-    lose_request(files)
+def be_denied(_: str, __: dict[str, bytes]) -> None:
+    raise DeniedNow(KEY, scope=Scope.STORE, expected="permission", found="403")
+
+
+def lose_tag(_: str, __: dict[str, bytes]) -> None:
+    raise Unsure(KEY, scope=Scope.STORE, expected="a tag", found="none") from Refused(Kind.TAGLESS, "none")
+
+
+def proofs(*, unsafe: bool = False) -> Proofs:
+    return Proofs(made_up=MADE_UP, unsafe=unsafe)
 
 
 @pytest.fixture(params=list(ADAPTERS))
@@ -90,22 +89,17 @@ async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield ground
 
 
-@pytest.mark.parametrize("body", [b"1", b""])
-async def test_a_good_store_is_proven_on_a_file_that_stays_as_it_is(ground: Ground, body: bytes) -> None:
-    held = await ground.store.write(ground.key, body, None)
-    assert await ground.store.prove(ground.key) == Guarantees(swap=True, conditional_delete=True)
+async def test_a_good_store_is_proven_beside_a_file_that_stays_as_it_is(ground: Ground) -> None:
+    held = await ground.store.write(ground.key, b"1", None)
+    assert await ground.store.prove(ground.key) == GOOD
     assert await ground.store.read(ground.key) == held
     assert await ground.store.list(ground.folder, 10) == [ground.key]
 
 
-async def test_a_proof_needs_a_file_and_then_is_for_good(ground: Ground) -> None:
-    with pytest.raises(Transient) as unproven:
-        await ground.store.prove(ground.key)
-    assert unproven.value.scope is Scope.TABLE
-    assert await ground.store.list(ground.folder, 10) == []
-    await ground.store.write(ground.key, b"1", None)
+async def test_a_proof_needs_no_file_and_is_for_good(ground: Ground) -> None:
     proven = await ground.store.prove(ground.key)
-    assert await ground.store.prove(f"{ground.folder}never_written.ver") == proven
+    assert await ground.store.list(ground.folder, 10) == []
+    assert await ground.store.prove(f"{ground.folder}never_written.ver") == proven == GOOD
 
 
 async def test_no_stored_content_has_the_made_up_tag(ground: Ground) -> None:
@@ -115,85 +109,137 @@ async def test_no_stored_content_has_the_made_up_tag(ground: Ground) -> None:
     assert held.tag != ground.made_up
 
 
-@pytest.mark.parametrize("ignored", ["create", "swap"])
-async def test_a_store_that_ignores_a_condition_of_writing_is_refused(ignored: str) -> None:
-    store = OddStore(ignored)
-    proof = Proof()
-    for _ in range(2):
-        with pytest.raises(Permanent) as refused:
-            await proof.of(store, KEY)
-        assert refused.value.scope is Scope.STORE
-        assert "unsafe_unconditional_writes" in refused.value.remedy
-    assert store.inner.files == {KEY: b"1"}
-    assert "delete" not in store.asked
+async def test_a_proof_has_a_file_of_its_own_that_looks_like_a_document_and_is_none() -> None:
+    store = OddStore()
+    assert await proofs().of(store, KEY) == GOOD
+    assert store.files == {KEY: b"live"}
+    (probe,) = {key for _, key in store.asked}
+    assert probe.startswith(f"{FOLDER}/{PROBE}")
+    assert not probe.endswith(".ver")
+    assert media_type(probe) == media_type(KEY)
 
 
-@pytest.mark.parametrize("ignored", ["create", "swap"])
-async def test_an_operator_may_accept_such_a_store(ignored: str) -> None:
-    store = OddStore(ignored, "delete")
-    proven = await Proof(unsafe=True).of(store, KEY)
-    assert proven == Guarantees(swap=False, conditional_delete=False)
-    assert store.inner.files == {KEY: b"1"}
-    assert "delete" not in store.asked
-
-
-async def test_a_good_store_is_good_for_such_an_operator_too() -> None:
-    proven = await Proof(unsafe=True).of(OddStore(), KEY)
-    assert proven == Guarantees(swap=True, conditional_delete=True)
-
-
-async def test_a_store_that_deletes_regardless_gets_its_file_back_and_is_named() -> None:
-    store = MemoryStore(conditional_delete=False)
-    held = await store.write(KEY, b"1", None)
-    assert await store.prove(KEY) == Guarantees(swap=True, conditional_delete=False)
-    assert await store.read(KEY) == held
-    assert await store.delete(KEY, Held(b"1", "0" * 64)) == Gone()
-    assert await store.read(KEY) is None
-
-
-async def test_a_file_is_put_back_although_requests_are_lost() -> None:
-    lost: Mapping[tuple[str, int], Event] = {("create", 2): lose_request, ("create", 3): lose_request}
-    store = OddStore("delete", events=lost)
-    assert await store.prove(KEY) == Guarantees(swap=True, conditional_delete=False)
-    assert store.inner.files == {KEY: b"1"}
-
-
-async def test_a_file_is_put_back_although_the_answer_is_lost() -> None:
-    store = OddStore("delete", events={("create", 2): lose_answer})
-    with pytest.raises(Transient):
-        await store.prove(KEY)
-    assert store.inner.files == {KEY: b"1"}
-
-
-async def test_a_file_that_cannot_be_put_back_is_told_of() -> None:
-    store = OddStore("delete", events={("create", number): lose_request for number in range(2, 9)})
-    with pytest.raises(Unsure):
-        await store.prove(KEY)
-    assert store.asked.count("create") == 1 + RESTORES
+async def test_each_bucket_is_proven_once_and_by_itself() -> None:
+    store, known = OddStore(), proofs()
+    await known.of(store, KEY)
+    once = len(store.asked)
+    await known.of(store, f"{FOLDER}/another.ver")
+    assert len(store.asked) == once
+    await known.of(store, "s3://pond/orders/metadata/_sfn/x.ver")
+    assert len(store.asked) == 2 * once
 
 
 @pytest.mark.parametrize("verb", ["read", "create", "swap", "delete"])
-async def test_a_file_deleted_meanwhile_stays_deleted_and_accuses_nobody(verb: str) -> None:
-    store = OddStore(events={(verb, 1): vanish})
-    with pytest.raises(Transient) as unproven:
-        await store.prove(KEY)
-    assert unproven.value.scope is Scope.TABLE
-    assert store.inner.files == {}
+@pytest.mark.parametrize("when", [1, 2])
+async def test_a_proof_that_fails_leaves_nothing_behind_and_is_tried_again(verb: str, when: int) -> None:
+    store, known = OddStore(**{verb: (when, fail)}), proofs()
+    with pytest.raises(Unsure):
+        await known.of(store, KEY)
+    assert store.files == {KEY: b"live"}
+    known.check(KEY)
+    assert await known.of(store, KEY) == GOOD
 
 
-@pytest.mark.parametrize("verb", ["create", "swap", "delete"])
-async def test_a_file_replaced_meanwhile_is_left_alone(verb: str) -> None:
-    store = OddStore(events={(verb, 1): become_another})
-    assert await store.prove(KEY) == Guarantees(swap=True, conditional_delete=True)
-    assert store.inner.files == {KEY: b"2"}
+async def test_what_cannot_be_cleaned_away_hides_no_reason() -> None:
+    store = OddStore(create=(2, be_denied), discard=(1, fail))
+    with pytest.raises(DeniedNow):
+        await proofs().of(store, KEY)
 
 
-@pytest.mark.parametrize(("verb", "ignored"), [("create", ""), ("create", "delete"), ("delete", "")])
-async def test_a_file_deleted_and_written_meanwhile_is_left_alone(verb: str, ignored: str) -> None:
-    store = OddStore(ignored, events={(verb, 1): vanish, (verb, 2): become_another})
+@pytest.mark.parametrize(("event", "cleans"), [(be_denied, False), (fail, True)])
+async def test_what_was_not_written_is_not_cleaned_away(event: Event, *, cleans: bool) -> None:
+    store = OddStore(create=(1, event))
     with pytest.raises(Transient):
-        await store.prove(KEY)
-    assert store.inner.files == {KEY: b"2"}
+        await proofs().of(store, KEY)
+    assert ("discard" in {verb for verb, _ in store.asked}) is cleans
+
+
+async def test_a_store_that_hangs_is_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove, "CLEANED_WITHIN", 0.01)
+
+    class Hanging(OddStore):
+        @override
+        async def discard(self, key: str) -> None:
+            await anyio.sleep_forever()
+
+    with pytest.raises(Unsure):
+        await proofs().of(Hanging(create=(1, fail)), KEY)
+
+
+async def test_a_creation_whose_answer_was_lost_is_known_by_its_content() -> None:
+    """A request is sent once more on the way, and what it wrote at first then stands in its way."""
+
+    class Repeating(OddStore):
+        @override
+        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+            written = await super().write(key, body, replacing)
+            is_first = [verb for verb, _ in self.asked] == ["create"]
+            return await super().write(key, body, replacing) if is_first else written
+
+    assert await proofs().of(Repeating(), KEY) == GOOD
+
+
+async def test_what_a_missing_key_is_denied_with_is_no_creation() -> None:
+    """Without the permission to list, some services deny what is missing."""
+    store = OddStore(swap=(3, be_denied))
+    assert await proofs().of(store, KEY) == GOOD
+
+
+async def test_a_store_without_tags_is_refused_and_not_asked_for_ever() -> None:
+    known = proofs(unsafe=True)
+    with pytest.raises(Unfit, match="without an entity tag"):
+        await known.of(OddStore(create=(1, lose_tag)), KEY)
+    with pytest.raises(Unfit, match="without an entity tag"):
+        known.check(KEY)
+    assert await known.of(OddStore(), KEY) == GOOD
+    known.check(KEY)
+
+
+class Bare(OddStore):
+    """A store that takes a tag in one form alone, and gives it in another."""
+
+    def __init__(self, known: Proofs, form: str) -> None:
+        super().__init__()
+        self._known, self._form = known, form
+
+    @override
+    async def read(self, key: str) -> Held | None:
+        held = await super().read(key)
+        return None if held is None else Held(held.body, self._form % held.tag)
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        held = await super().write(key, body, self._taken(key, replacing))
+        return Held(held.body, self._form % held.tag) if isinstance(held, Held) else held
+
+    @override
+    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+        return await super().delete(key, self._taken(key, expected) or expected)
+
+    def _taken(self, key: str, held: Held | None) -> Held | None:
+        return None if held is None else Held(held.body, self._known.condition(key, held.tag))
+
+
+@pytest.mark.parametrize("form", ["%s", '"%s"', 'W/"%s"'])
+async def test_tags_are_written_as_the_store_takes_them(form: str) -> None:
+    known = proofs()
+    assert known.condition(KEY, form % "0a") == form % "0a"
+    assert await known.of(Bare(known, form), KEY) == GOOD
+    assert known.condition(KEY, form % "0a") == "0a"
+    assert known.condition("s3://pond/x.ver", form % "0a") == form % "0a"
+
+
+async def test_no_form_stays_that_does_not_help() -> None:
+    known = proofs()
+    with pytest.raises(Unfit, match="refuses to replace"):
+        await known.of(Bare(known, '"!%s"'), KEY)
+    assert known.condition(KEY, '"0a"') == '"0a"'
+
+
+def test_forms_of_a_tag() -> None:
+    tags = ['"0a"', 'W/"0a"', "0a"]
+    assert [unquoted(tag) for tag in tags] == ["0a", "0a", "0a"]
+    assert [strong(tag) for tag in tags] == ['"0a"', '"0a"', "0a"]
 
 
 class Silent(OddStore):
@@ -204,23 +250,39 @@ class Silent(OddStore):
         self.answers = anyio.Event()
 
     @override
-    async def read(self, key: str) -> Held | None:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
         await self.answers.wait()
-        return await super().read(key)
+        return await super().write(key, body, replacing)
 
 
 async def test_who_waits_for_the_proof_of_another_can_be_stopped_and_who_proves_cannot() -> None:
-    proofs, store, proven = Proofs(made_up=MADE_UP), Silent(), list[Guarantees]()
+    known, store, proven = proofs(), Silent(), list[Guarantees]()
 
     async def one() -> None:
-        proven.append(await proofs.of(store, KEY))
+        proven.append(await known.of(store, KEY))
 
     async with anyio.create_task_group() as proving:
         proving.start_soon(one)
         await anyio.wait_all_tasks_blocked()
         with anyio.move_on_after(0.01) as waiting:
-            await proofs.of(store, KEY)
+            await known.of(store, KEY)
         assert waiting.cancelled_caught
         proving.cancel_scope.cancel()
         store.answers.set()
-    assert proven == [Guarantees(swap=True, conditional_delete=True)]
+    assert proven == [GOOD]
+
+
+async def test_a_proof_that_fails_for_one_is_tried_by_the_next() -> None:
+    store, known = OddStore(create=(1, fail)), proofs()
+    failed: list[Exception] = []
+
+    async def one() -> None:
+        try:
+            await known.of(store, KEY)
+        except Transient as error:
+            failed.append(error)
+
+    async with anyio.create_task_group() as proving:
+        for _ in range(3):
+            proving.start_soon(one)
+    assert len(failed) == 1

@@ -46,6 +46,7 @@ class Checker:
         unheard_of: files that say `dropped` since nobody was known to have their table.
         is_known: whether the service knew at a time that a table is live, under this name or another.
         is_end_unheard: whether the service could not know at a time that a table lost a name.
+        listed: an identifier as the catalog lists it.
         there_since: since when a name's table was always at a place, by the catalog's own word; None if it is not.
         last: by reader: the highest rank that it saw.
         theirs: version hints of whoever else writes there, by key, which are to stay as they are.
@@ -74,6 +75,7 @@ class Checker:
     is_known: Callable[[str | None, tuple[str, ...], datetime], bool] = lambda _uuid, _identifier, _at: True
     is_end_unheard: Callable[[tuple[str, ...], str, datetime], bool] = lambda _identifier, _uuid, _at: False
     there_since: Callable[[tuple[str, ...], str], datetime | None] = lambda _identifier, _place: None
+    listed: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda identifier: identifier
     seen_at: dict[str, datetime] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -220,7 +222,7 @@ class Checker:
                 else ("directory", place, str(doc.guid))
             )
             self._saw((*reader, doc.catalog_id), doc.catalog_id, doc.guid, found.metadata_location, doc.written_at)
-            if identifier and doc.guid not in self.ranks.names.get((doc.catalog_id, identifier), ()):
+            if identifier and doc.guid not in self.ranks.names.get((doc.catalog_id, self.listed(identifier)), ()):
                 self.blame("wrong table by name", f"{place} {identifier}: {found}")
             if not identifier and place not in self.ranks.places[doc.guid]:
                 self.blame("wrong table by directory", f"{place}: {found}")
@@ -260,7 +262,7 @@ class Checker:
         """A reader saw a pointer: the catalog must have had it, and the reader must not have seen a later one."""
         had = self.ranks.order.get((catalog, uuid), {}).get(pointer)
         if reader[0] == "name" and not reader[3] and not self.told:
-            had = self.ranks.under.get((catalog, tuple(reader[2].split("."))), {}).get(pointer)
+            had = self.ranks.under.get((catalog, self.listed(tuple(reader[2].split(".")))), {}).get(pointer)
         if had is None:
             self.blame(f"lie: {reader[0]}", f"{reader} {pointer}")
             return

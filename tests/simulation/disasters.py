@@ -32,13 +32,12 @@ class Disasters:
         rng, setting = self.world.rng, self.world.setting
         start = rng.uniform(20, 150)
         length = rng.choice([20, 60] if setting.replicas else [20, 60, 200, 500])
-        if setting.outage == "blank":
-            self.world.truths[0].blank.append((start, start + length))
-            self.world.loop.call_later(start + 1, self._tell_of_everything)
-        elif setting.outage:
-            self.world.truths[0].down.append((start, start + length))
+        self._plan_outage(start, length)
         if setting.store_outage:
             self.world.weather.store_down.append((start, start + length))
+        for number in range(2 if setting.read_only else 0):
+            began = start + number * rng.uniform(60, 700)
+            self.world.weather.read_only.append((began, began + rng.choice([5, 60, 200, 500])))
         for _ in range(rng.choice([1, 2, 3]) if setting.inbox_full else 0):
             began = rng.uniform(5, setting.busy)
             self.world.weather.inbox_full.append((began, began + rng.choice([3, 20, 60])))
@@ -51,6 +50,16 @@ class Disasters:
             self.world.loop.create_task(self._clean())
         if rng.random() < OPERATED:
             self.world.loop.create_task(self._operate())
+
+    def _plan_outage(self, start: float, length: float) -> None:
+        outage, truth = self.world.setting.outage, self.world.truths[0]
+        if outage == "blank":
+            truth.blank.append((start, start + length))
+            self.world.loop.call_later(start + 1, self._tell_of_everything)
+        elif outage == "emptied":
+            self.world.losses.plan()
+        elif outage:
+            truth.down.append((start, start + length))
 
     def _plan_for_services(self, start: float) -> None:
         rng, loop, setting = self.world.rng, self.world.loop, self.world.setting

@@ -53,12 +53,13 @@ def _check_name(rest: _Rest, place: str, doc: dict[str, Any], one: Resting) -> N
     to it: whoever starts here is led to the table.
     """
     identifier = (*doc["namespace"], doc["name"])
-    heir = next((other for other in rest.tables if other.identifier == identifier and other is not one), None)
+    listed = rest.checker.listed(identifier)
+    heir = next((other for other in rest.tables if other.identifier == listed and other is not one), None)
     if heir is not None and rest.place_of(heir) == place:
         return
     found, what = rest.checker.resolve(place, identifier), f"{place} by name {identifier}"
     if isinstance(found, NameTaken):
-        had = len(rest.checker.ranks.names[one.catalog_id, identifier])
+        had = len(rest.checker.ranks.names[one.catalog_id, listed])
         if had < 2 or f" {'.'.join(one.identifier)}," not in found.found:
             rest.blame("a name that is said to be taken", f"{what}: {found}")
     elif heir is not None and doc["state"] == "renamed" and not _is_refused(rest, heir):
@@ -100,7 +101,7 @@ def _is_cut(rest: _Rest, doc: dict[str, Any]) -> bool:
 
 
 def _is_superseded(rest: _Rest, key: str, doc: dict[str, Any]) -> bool:
-    named = rest.checker.ranks.names[doc["catalog_id"], (*doc["namespace"], doc["name"])]
+    named = rest.checker.ranks.names[doc["catalog_id"], rest.checker.listed((*doc["namespace"], doc["name"]))]
     by_uuid = key.rpartition("/")[2].startswith(str(doc["guid"]))
     place = next(place for place in sorted(rest.checker.places) if key.startswith(f"{place}/"))
     beside = (uuid for uuid in named if uuid != doc["guid"] and place in rest.checker.ranks.places[uuid])

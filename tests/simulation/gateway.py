@@ -99,6 +99,10 @@ class Gateway:
         """See `sfn.gateway.proxy.Counted`."""
         self._node.service.count("forwarded" if status is not None else "not answered")
 
+    def unmapped_commit(self) -> None:
+        """See `sfn.gateway.proxy.Counted`."""
+        self._node.service.count("unmapped")
+
     def unnoted(self) -> None:
         """See `sfn.gateway.commits.Counted`."""
         self._node.service.count("unnoted")
@@ -118,10 +122,11 @@ class Wire:
         self._node, self._server = node, server
 
     async def send(self, request: Outgoing) -> Incoming:
-        where = f"{request.method} {request.target}"
+        target = request.target.decode()
+        where = f"{request.method} {target}"
         await self._node.step("before forward")
         self._node.maybe_fail(where)
-        asked = Request(request.method, request.target, await _whole(request.body))
+        asked = Request(request.method, target, await _whole(request.body))
         try:
             with anyio.fail_after(SILENCE):
                 reply = await self._server.take(asked)

@@ -29,6 +29,7 @@ BRANCHED: Files = {"branches": ("main", "r-*")}
 ALONGSIDE: Files = {"placement": Placement.ALONGSIDE}
 BELOW_ROOT: Files = {"placement": Placement.ROOT, "root": "s3://lake/sfn"}
 
+GROWING = {"create": 6.0, "commit": 3.0}
 PLAIN = _only("create", "commit", "drop", "recreate")
 RENAMES = _only("create", "commit", "rename", "swap", "blue_green")
 SHARED = _only("create", "commit", "drop", "recreate", "rename")
@@ -44,7 +45,11 @@ KINDS = {
     "shared": Setting(SHARED, places=2, shared=True),
     "catalogs": Setting(CATALOGS, names=3, places=3, catalogs=2),
     "blank": Setting(_only("create", "commit", "rename", "drop", "recreate"), outage="blank", max_drops=3),
+    "emptied": Setting(GROWING, names=10, places=10, outage="emptied", max_drops=None, steps=(6, 24)),
+    "any-case": Setting(any_case=True),
+    "any-case-uuid": Setting(LOST, any_case=True, inbox_lost=True, policies=(BY_UUID_NAMED,)),
     "down": Setting(outage="down", store_outage=True),
+    "read-only": Setting(read_only=True, busy=900.0),
     "uuid-down": Setting(OPERATIONS | BRANCHES, outage="down", store_outage=True, policies=(BY_UUID_NAMED | BRANCHED,)),
     "commits-down": Setting(outage="down", store_outage=True, policies=(COMMITS,)),
     "lost": Setting(LOST, inbox_lost=True),
@@ -97,6 +102,10 @@ KINDS |= {
     "replicas-told": replace(REPLICAS, operations=CONVERGING, told=BY_UUID, replicas=3),
     "replicas-swept": replace(REPLICAS, lost=0.8, replicas=3),
     "replicas-blank": replace(REPLICAS, operations=KINDS["blank"].operations, outage="blank", max_drops=3, replicas=3),
+    "replicas-any-case": replace(REPLICAS, operations=CATALOGS, any_case=True),
+    "replicas-emptied": replace(
+        REPLICAS, operations=GROWING, names=10, places=10, outage="emptied", max_drops=None, steps=(6, 24), busy=200
+    ),
     "replicas-down": replace(REPLICAS, outage="down", store_outage=True, busy=150),
     "replicas-poison": replace(REPLICAS, crashes=2),
 }

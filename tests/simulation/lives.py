@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def life_of(world: World, index: int) -> Life:
     """The operations of a catalog's users."""
     setting, catalog = world.setting, world.truths[index].name
-    names = [TableName(catalog, ("n",), letter) for letter in "abcdef"[: setting.names]]
+    names = [TableName(catalog, ("n",), letter) for letter in "abcdefghij"[: setting.names]]
     if setting.shared:
         names = [TableName(catalog, ("a_b",), "c"), TableName(catalog, ("a",), "b_c"), *names[:1]]
     if setting.gateway:

@@ -9,11 +9,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from sfn.catalog import Skip, Withheld
-from sfn.errors import Scope, Transient, Unsure
+from sfn.errors import Scope, Transient, Trouble, Unsure
 from sfn.inbox import Claimed
 from sfn.inbox.letters import RELEASED, Order
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.store import Gone, Guarantees, Moved
+from sfn.store.denials import DENIED_BY, Denials
 from sfn.words import (
     Accepted,
     Answer,
@@ -127,7 +128,8 @@ class SimulatedCatalog:
         return NotModified() if etag == known else Loaded(found, etag)
 
     async def listed(self, table: TableName) -> bool:
-        return isinstance(await self._answer(f"listed {table}", lambda at: self._truth.get(table, at)), Table)
+        found = await self._answer(f"listed {table}", lambda at: self._truth.get(table, at))
+        return isinstance(found, Table) and self._truth.listed(table) == table
 
     async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
         def listing(at: float) -> list[TableName]:
@@ -135,6 +137,22 @@ class SimulatedCatalog:
 
         self._node.service.kept.sweeping(self._node)
         for name in await self._answer("tables", listing):
+            yield name
+
+    async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        def listing(_: float) -> list[tuple[str, ...]]:
+            known = {name.namespace[:depth] for name in self._truth.history for depth in range(1, 3)}
+            return sorted(space for space in known if len(space) == len(parent) + 1 and space[:-1] == parent)
+
+        for space in await self._answer(f"namespaces {parent}", listing):
+            yield space
+
+    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        def listing(at: float) -> list[TableName]:
+            names = [name for name in sorted(self._truth.history) if name.namespace == namespace]
+            return [name for name in names if isinstance(self._truth.get(name, at), Table)]
+
+        for name in await self._answer(f"within {namespace}", listing):
             yield name
 
     async def _answer(self, call: str, ask: Callable[[float], T]) -> T:
@@ -153,6 +171,7 @@ class SimulatedStore:
 
     def __init__(self, node: Node) -> None:
         self._node, self._service = node, node.service
+        self._denials = Denials(node.service.loop.time)
 
     def at(self, location: str) -> SimulatedStore:
         return self
@@ -176,6 +195,7 @@ class SimulatedStore:
             return Moved()
         self._service.files.put(key, body, self._service.truth.catalog_id)
         self._service.count("written")
+        self._denials.permitted("write", key)
         await self._node.step(f"after write {key}")
         self._node.maybe_fail(key, Unsure)
         return _held(body)
@@ -189,6 +209,7 @@ class SimulatedStore:
                 return Moved()
             self._service.files.put(key, None, self._service.truth.catalog_id)
             self._service.count("deleted")
+            self._denials.permitted("delete", key)
         await self._node.step(f"after delete {key}")
         self._node.maybe_fail(key, Unsure)
         return Gone()
@@ -207,7 +228,17 @@ class SimulatedStore:
         now, weather = self._service.loop.time(), self._service.weather
         if any(start <= now < end for start, end in weather.store_down):
             raise Transient(key, scope=Scope.STORE, expected="an answer", found="none")
+        if verb in {"write", "delete"} and weather.is_read_only(key, now):
+            raise self._denied(verb, key, now)
         self._node.maybe_fail(key)
+
+    def _denied(self, verb: str, key: str, now: float) -> Trouble:
+        """A policy denies it here; as a real store does, it asks where the same was permitted before."""
+        witnesses = self._denials.denied(verb, key)
+        answers = [not self._service.weather.is_read_only(witness, now) for witness in witnesses]
+        kind, scope = DENIED_BY[self._denials.reach(verb, key, elsewhere=any(answers) if answers else None)]
+        self._service.count(f"denied {scope}")
+        return kind(key, scope=scope, expected=f"permission to {verb} here", found="a policy that denies it")
 
     def _held(self, key: str) -> Held | None:
         body = self._service.files.bodies.get(key)

@@ -21,9 +21,12 @@ class Setting:
         names: how many identifiers; two of them collide in their plain file names where places are shared.
         places: how many locations.
         catalogs: a second one registers tables of the first.
-        outage: the catalog is away for a while; "blank" answers 404 to everything.
+        outage: the catalog is away for a while; "blank" answers 404 to everything; "emptied" loses all
+            tables or half, at once or one by one, until its database is restored or they turn out to be dropped.
         inbox_lost: once.
+        max_drops: drops and steps back an hour that pass; None for what passes without a setting.
         crashes: leases that may run out in a row before a table counts as poison.
+        any_case: the catalogs take names in any case, and events spell them in any case.
         told: nobody can ask the catalogs, and no event is lost; "by uuid" events say whose they are and come in any
             order, "in order" they come as they happened and say no more than they must.
         gateway: clients reach the catalog through gateways, no event is sent and nothing swept; what becomes of commits
@@ -31,6 +34,7 @@ class Setting:
         inbox_full: it takes nothing for a while, now and then.
         cleaned: those who delete what a table does not know come by, again and again.
         away: once no service runs for so long that they may delete its files.
+        read_only: a policy denies every change to the store for a while, twice.
         slow_inbox: its disk hangs every now and then, for longer than a lease lasts.
         inboxes: how many services follow each catalog, each with an inbox of its own: it was installed twice.
         replicas: how many processes share an inbox in a database that all of them reach; 0 for two that share a file.
@@ -54,16 +58,18 @@ class Setting:
     busy: float = 400.0
     briefly: bool = False
     outage: str = ""
+    any_case: bool = False
     told: str = ""
     gateway: str = ""
     inbox_full: bool = False
     store_outage: bool = False
+    read_only: bool = False
     slow_inbox: bool = False
     cleaned: bool = False
     away: bool = False
     inbox_lost: bool = False
     conditional_delete: bool = True
-    max_drops: int = 10**6
+    max_drops: int | None = 10**6
     crashes: int = 10**6
     policies: tuple[Files, ...] = ({},)
 

@@ -198,6 +198,28 @@ def test_trouble_of_a_catalog_spends_no_tables_budget() -> None:
     assert stage.world.counts["retry"] == 0
 
 
+def test_a_store_that_is_read_only_for_a_while_gives_no_table_up() -> None:
+    """Rule 11: what a store denies to everybody is no table's fault; its end does not reach all folders at once."""
+    stage = Stage()
+    names = {"a": PLACE, "b": ELSEWHERE}
+
+    async def act() -> None:
+        for name, place in names.items():
+            stage.create(name, place)
+            await stage.hint(name)
+        await asyncio.sleep(60)
+        stage.world.weather.read_only.append((stage.world.time, stage.world.time + 400))
+        for _ in range(60):
+            for name in names:
+                stage.commit(name)
+                await stage.hint(name)
+            await asyncio.sleep(10)
+
+    assert stage.run(act) == []
+    assert stage.world.counts["dead"] == 0
+    assert stage.world.counts["denied store"] > 60
+
+
 def test_events_of_drops_pass_no_more_than_the_brake_allows() -> None:
     """Rule 8: of many tables that events say were dropped, so many are believed as the brake lets pass."""
     stage = Stage(setting=Setting(max_drops=3))

@@ -98,7 +98,7 @@ def test_who_could_not_renew_its_leases_still_has_what_nobody_took() -> None:
         working = stage.hold(f"before read {FILE}")
         await stage.begin(working)
         stage.kept.server.restart(LEASE + LOOK)
-        await asyncio.sleep(LEASE + 2 * LOOK)
+        await asyncio.sleep(LEASE + 3 * LOOK)
         row = stage.row("a")
         assert row is not None
         assert (row.attempt, row.crashes) == (1, 0)

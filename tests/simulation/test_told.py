@@ -159,8 +159,10 @@ def test_an_end_that_overtakes_its_tables_birth_still_ends_it() -> None:
     assert stage.run(act) == []
 
 
-def test_drops_that_are_told_of_pass_no_more_than_the_brake_allows() -> None:
-    stage = ToldStage(max_drops=3)
+@pytest.mark.parametrize("limit", [3, None])
+def test_drops_that_are_told_of_pass_no_more_than_the_brake_allows(limit: int | None) -> None:
+    """Without a setting fewer than half of the tables go: three of eight."""
+    stage = ToldStage(max_drops=limit)
     names = [f"t{number}" for number in range(8)]
 
     async def act() -> None:

@@ -48,7 +48,15 @@ class Files:
 
 
 class CatalogTruth:
-    """One catalog's history, as its primary knows it."""
+    """One catalog's history, as its primary knows it.
+
+    Attributes:
+        history: by name, its answers, each with since when.
+        blank: spells in which it finds nothing.
+        down: spells in which it does not answer.
+        any_case: it takes a name in any case, and lists one spelling.
+        lost: by table, the spell in which it is not found, as the catalog lost it: until its database is restored.
+    """
 
     def __init__(self, name: str, now: Callable[[], float]) -> None:
         self.name = name
@@ -57,6 +65,8 @@ class CatalogTruth:
         self.history: dict[TableName, list[tuple[float, Table | Missing | Unwritten]]] = defaultdict(list)
         self.blank: list[tuple[float, float]] = []
         self.down: list[tuple[float, float]] = []
+        self.lost: dict[TableName, tuple[float, float]] = {}
+        self.any_case = False
 
     def set(self, name: TableName, value: Table | Missing | Unwritten) -> None:
         """The catalog's answer for a name from now on."""
@@ -69,14 +79,20 @@ class CatalogTruth:
 
     def get(self, name: TableName, at: float | None = None) -> Table | Missing | Unwritten:
         """What a replica that has heard all until `at` answers; the primary by default."""
-        now = self._now()
-        if any(start <= now < end for start, end in self.blank):
+        now, name = self._now(), self.listed(name)
+        if any(start <= now < end for start, end in (*self.blank, self.lost.get(name, (now, now)))):
             return Missing()
         answer: Table | Missing | Unwritten = Missing()
         for since, value in self.history.get(name, ()):
             if since <= (now if at is None else at):
                 answer = value
         return answer
+
+    def listed(self, name: TableName) -> TableName:
+        """Return the name as the catalog lists it."""
+        if not self.any_case or name in self.history:
+            return name
+        return next((one for one in self.history if one.identifier.lower() == name.identifier.lower()), name)
 
     def true(self, name: TableName) -> Table | Missing | Unwritten:
         """What is so, whatever the catalog answers in a blank spell."""
@@ -94,7 +110,12 @@ class CatalogTruth:
                 break
             since, uuid = at, value.uuid
         blank = [end for start, end in self.blank if start <= self._now()]
-        return None if since is None else max([since, *blank])
+        _, found_at = self.lost.get(name, (0.0, 0.0))
+        return None if since is None or found_at > self._now() else max([since, found_at, *blank])
+
+    def restore(self) -> None:
+        """All tables that were lost are found again."""
+        self.lost = {name: (start, self._now()) for name, (start, _) in self.lost.items()}
 
     def live(self) -> dict[TableName, Table]:
         """All tables that truly exist."""

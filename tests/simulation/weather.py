@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field, replace
 
+from sfn.store.denials import SETTLED
 from tests.simulation.setting import Setting
 
 
@@ -20,6 +22,7 @@ class Weather:
         lagging: the chance that a lagging replica answers.
         conditional_delete: whether the store can delete on a condition.
         store_down: spells without a store.
+        read_only: spells in which a policy denies every change; each folder learns of it a while later.
         inbox_full: spells in which the inbox takes nothing.
         slow: the chance that a transaction of the inbox takes as long as its disk hangs; all others wait for it.
         cut: the chance that a statement to a shared inbox ends the connection.
@@ -36,12 +39,19 @@ class Weather:
     lagging: float = 0.25
     conditional_delete: bool = True
     store_down: list[tuple[float, float]] = field(default_factory=list)
+    read_only: list[tuple[float, float]] = field(default_factory=list)
     inbox_full: list[tuple[float, float]] = field(default_factory=list)
     slow: float = 0.0
     cut: float = 0.0
     unheard: float = 0.0
     calm: bool = False
     is_still: bool = False
+
+    def is_read_only(self, key: str, now: float) -> bool:
+        """Whether a file may not be written or deleted now."""
+        folder = key.rpartition("/")[0]
+        late = zlib.crc32(folder.encode()) / 2**32 * 0.9 * SETTLED
+        return any(start + late <= now < end + late for start, end in self.read_only)
 
 
 def weather_of(setting: Setting) -> Weather:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sfn.inbox.letters import Letter
-from sfn.words import Claim, Outcome, Subject
+from sfn.words import Claim, Dead, Outcome, Reason, Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,9 @@ class Tally:
         self._count(type(outcome).__name__.lower())
         told = getattr(outcome, "why", "") or getattr(outcome, "reason", "") or getattr(outcome, "error", "")
         self._say(f"  {claim.subject}: {type(outcome).__name__} {told}")
+        if isinstance(outcome, Dead) and outcome.reason is Reason.PERMANENT:
+            # Nothing in these worlds is denied to one table: what is denied is denied everywhere, and only for a while.
+            self._witness.blame("given up for the store", f"{claim.subject}: {outcome.detail}")
 
     def fenced(self, claim: Claim) -> None:
         self._count("fenced")

@@ -8,6 +8,7 @@ import random
 import traceback
 from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.simulation.knowledge import Knowledge
 from tests.simulation.life import REFUSED
 from tests.simulation.lives import life_of
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.losses import Losses
 from tests.simulation.node import Node, Service
 from tests.simulation.rest import Resting, at_rest
 from tests.simulation.served import CatalogServer
@@ -71,6 +73,10 @@ class World:
         self.truths = [CatalogTruth(f"cat{index}", self.loop.time) for index in range(setting.catalogs)]
         self.servers = [CatalogServer(self, index) for index in range(setting.catalogs)]
         self.checker = Checker(self.files, self.ranks, self.loop.now, [truth.catalog_id for truth in self.truths])
+        for truth in self.truths:
+            truth.any_case = setting.any_case
+        if setting.any_case:
+            self.checker.listed = lambda identifier: tuple(part.lower() for part in identifier)
         self.checker.is_live, self.checker.strict = self._is_live, setting.strict
         self.knowledge = Knowledge(self)
         self.checker.is_known, self.checker.there_since = self.knowledge.is_known, self.knowledge.there_since
@@ -80,6 +86,7 @@ class World:
         self.switched: set[str | None] = set()
         self.post = Post(self)
         self.checker.is_end_unheard = self.post.is_end_unheard
+        self.losses = Losses(self)
         self._looks: dict[Subject, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
     @property
@@ -121,8 +128,21 @@ class World:
 
     def deliver(self, catalog: int, hint: Hint, delay: float) -> None:
         """An event reaches one of the service's processes."""
+        if self.setting.any_case:
+            hint = self._respelled(hint)
         followers = [service for service in self.services if service.truth is self.truths[catalog]]
         self.loop.create_task(self.post.deliver(self.rng.choice(followers), hint, delay))
+
+    def _respelled(self, hint: Hint) -> Hint:
+        """An event as it comes from a client that spells names in its own way."""
+
+        def spelled(name: TableName) -> TableName:
+            namespace = tuple(level.upper() for level in name.namespace) if self.rng.random() < 0.5 else name.namespace
+            return replace(name, namespace=namespace, name=name.name.upper() if self.rng.random() < 0.5 else name.name)
+
+        subject = spelled(hint.subject) if isinstance(hint.subject, TableName) else hint.subject
+        self.count("respelled" if subject != hint.subject else "spelled")
+        return replace(hint, subject=subject, renamed_to=spelled(hint.renamed_to) if hint.renamed_to else None)
 
     def run(self) -> Report:
         """A random history: the busy time, then calm, refreshes and expiry, each with a look at everything."""
@@ -177,6 +197,8 @@ class World:
         self.say("calm")
         if self.setting.replicas:
             self.loop.create_task(self._look_on())
+        if self.setting.outage == "emptied":
+            await self.losses.end()
         if self.setting.outage == "blank":
             await asyncio.sleep(600)
             for service in self.services:
@@ -200,6 +222,8 @@ class World:
                 self.checker.blame(kind, what)
             if self.setting.gateway and service.kept.intents():
                 self.checker.blame("an intent for ever", f"{service.kept.intents()}")
+            if self.setting.outage == "emptied" and any(state == "held" for _, state in service.kept.tables()):
+                self.checker.blame("held for ever", f"{service.kept.tables()}")
             lost = {event for number, event in self.acknowledged if number == index} - service.kept.events()
             if lost and not self.setting.inbox_lost:
                 self.checker.blame("acknowledged and lost", f"{sorted(lost)}")
@@ -225,7 +249,7 @@ class World:
             cap=TERMS.retry.cap,
             crashes=self.setting.crashes,
             poison_pause=POISON_PAUSE,
-            max_drops={truth.name: self.setting.max_drops},
+            max_drops={} if self.setting.max_drops is None else {truth.name: self.setting.max_drops},
             told=frozenset({truth.name} if self.setting.told else ()),
         )
         return Service(
@@ -289,3 +313,4 @@ class World:
             if pointer not in self.post.told:
                 self.checker.blame("never told", f"{key} {pointer}")
         self.checker.changed(key, old, new, writer)
+        self.losses.changed(key, new)

@@ -23,6 +23,7 @@ from sfn.errors import (
     Stale,
     WrongTable,
 )
+from sfn.reader.blocking import NotATime
 from sfn.spark import starting
 from sfn.spark.iceberg import runtime
 from tests.spark.telling import refusal, told
@@ -146,13 +147,13 @@ def test_a_jar_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_arguments_that_have_no_such_form_are_told(spark: SparkSession, made: RealTable) -> None:
-    def said(**more: Any) -> str:  # noqa: ANN401 - any arguments
-        return refusal(ValueError, lambda: sfn.spark.read(spark, made.directory, **more))
+    def said(kind: type[Exception] = ValueError, **more: Any) -> str:  # noqa: ANN401 - any arguments
+        return refusal(kind, lambda: sfn.spark.read(spark, made.directory, **more))
 
     assert said(engine="icebreg").endswith("'icebreg'; did you mean iceberg?")
     assert said(ref="audit", as_of="v1").startswith("either ref or as_of, not both")
-    assert "a datetime with a time zone" in said(as_of=datetime(2026, 11, 25))  # noqa: DTZ001 - it is what is refused
-    assert "a snapshot's id, a time, an Ordinal" in said(as_of=True)
+    assert "a datetime with a time zone" in said(NotATime, as_of=datetime(2026, 11, 25))  # noqa: DTZ001 - it is what is refused
+    assert "a snapshot's id, a time, an Ordinal" in said(NotATime, as_of=True)
     assert said(row_filter="id >").startswith("a row_filter such as ")
 
 

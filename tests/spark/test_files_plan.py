@@ -10,7 +10,9 @@ import pytest
 from pyiceberg import types as iceberg
 from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
 from pyroaring import BitMap64
@@ -166,13 +168,39 @@ def test_a_vector_that_is_damaged_is_noticed() -> None:
         decoded(b"\0\0\0\4\xd1\xd3\x39\x64\0\0\0\0")
 
 
-def test_a_file_without_the_column_that_it_is_partitioned_by_is_refused(tmp_path: Path) -> None:
+def test_every_file_of_a_table_with_a_name_mapping_is_looked_into(tmp_path: Path) -> None:
     field = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})
-    pq.write_table(pa.table({"id": [1]}, schema=pa.schema([field])), tmp_path / "a.parquet")
-    path = f"file://{tmp_path}/a.parquet"
-    io = load_file_io({}, path)
-    footers.check(io, {path: {1}}, "m.json")
-    with pytest.raises(NotSupported, match="without the column that it is partitioned by"):
-        footers.check(io, {path: {1, 2}}, "m.json")
-    with pytest.raises(NotSupported, match="more than 100 commits"):
-        footers.check(io, {f"{path}{number}": set() for number in range(101)}, "m.json")
+    pq.write_table(pa.table({"id": [1]}, schema=pa.schema([field])), tmp_path / "own.parquet")
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "foreign.parquet")
+    own, foreign = (f"file://{tmp_path}/{name}.parquet" for name in ("own", "foreign"))
+    io = load_file_io({}, own)
+    footers.check(io, [], "m.json")
+    footers.check(io, [own, own], "m.json")
+    with pytest.raises(NotSupported, match=r"foreign\.parquet: .*a file without field ids"):
+        footers.check(io, [own, foreign], "m.json")
+    with pytest.raises(NotSupported, match="a name mapping, and more than 1,000 files"):
+        footers.check(io, [own] * 1_001, "m.json")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "constants"),
+    [(None, {2: "a"}), ({1: 40}, {2: "a"}), ({1: 40, 2: 0}, {2: "a"}), ({1: 40, 2: 40}, {})],
+)
+def test_only_the_size_of_a_column_shows_that_a_file_has_it(
+    sizes: dict[int, int] | None, constants: dict[int, str]
+) -> None:
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path="a",
+        file_format=FileFormat.PARQUET,
+        partition=Record("a", 3),
+        record_count=1,
+        file_size_in_bytes=100,
+        column_sizes=sizes,
+        value_counts={1: 1, 2: 1},
+    )
+    file.spec_id = 7
+    one = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=1, sequence_number=1, data_file=file)
+    fields = PartitionField(2, 1000, IdentityTransform(), "s"), PartitionField(1, 1001, BucketTransform(4), "b")
+    (found,) = planned([one], {}, {7: PartitionSpec(*fields)}).plain
+    assert found.constants == constants

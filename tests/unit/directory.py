@@ -41,8 +41,13 @@ class Directory:
     ) -> Path:
         """Write a metadata file; its other keys have `_` for `-`."""
         file = self.path / "metadata" / name
-        keys = {"format-version": 2, "table-uuid": uuid, "last-updated-ms": FIRST_ORDINAL}
+        keys: dict[str, Any] = {"format-version": 2, "table-uuid": uuid, "last-updated-ms": FIRST_ORDINAL}
         keys |= {key.replace("_", "-"): value for key, value in more.items()}
+        if "snapshots" not in more:
+            # Whatever a branch or tag names is there.
+            refs: dict[str, Any] = more.get("refs") or {}
+            named: set[Any] = {more.get("current_snapshot_id"), *(ref["snapshot-id"] for ref in refs.values())}
+            keys["snapshots"] = [{"snapshot-id": number} for number in sorted(named - {None, -1})]
         file.write_bytes(json.dumps(keys).encode() if body is None else body)
         return file
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from typing_extensions import override
 
 from sfn.catalog.memory import MemoryCatalog
+from sfn.catalog.spelling import Spellings
 from sfn.errors import Scope, Transient
 from sfn.inbox.memory import MemoryInbox
 from sfn.pointer import hintfile
@@ -49,15 +51,31 @@ class CountingCatalog(MemoryCatalog):
     Attributes:
         hidden: tables that are not found.
         unlisted: tables that no listing names.
+        listing_hides: tables that the listing of their namespace lacks.
+        listings: how many namespaces were listed, and how often what lies below one.
     """
 
-    loads = 0
+    loads = listings = 0
+    listing_hides: frozenset[TableName] = frozenset()
     hidden: frozenset[TableName] = frozenset()
     unlisted: frozenset[TableName] = frozenset()
 
     @override
     async def listed(self, table: TableName) -> bool:
         return table not in self.unlisted and await super().listed(table)
+
+    @override
+    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        self.listings += 1
+        async for name in super().within(namespace):
+            if name not in self.listing_hides:
+                yield name
+
+    @override
+    async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        self.listings += 1
+        async for space in super().namespaces(parent):
+            yield space
 
     @override
     async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
@@ -116,9 +134,10 @@ class Line:
     def __init__(self, policy: Policy | None = None) -> None:
         self.clock = HandClock()
         self.catalog, self.store = CountingCatalog("prod"), CountingStore()
-        self.inbox = MemoryInbox(TERMS, self.clock)
+        self.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 1000}), self.clock)
         self.policy = policy or Policy("c1", replica_lag=LAG, swept=False)
         self.outcomes: list[Outcome] = []
+        self.spellings = Spellings(self.catalog, self.clock)
         self.catalog.create_namespace("n")
 
     async def hear(self, *hints: Hint, seconds: float = 0) -> None:
@@ -147,7 +166,7 @@ class Line:
 
     async def publish(self, claim: Claim) -> None:
         """Publish what was claimed."""
-        ports = Ports(self.inbox, self.inbox, self.catalog, self.store, self.clock)
+        ports = Ports(self.inbox, self.inbox, self.catalog, self.store, self.clock, self.spellings)
         outcome = await publish(claim, ports, self.policy, jitter=0)
         assert await self.inbox.settle(claim, outcome, self.clock.now())
         self.outcomes.append(outcome)

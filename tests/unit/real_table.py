@@ -123,6 +123,12 @@ def _published(table: Table, snapshot_id: int) -> Directory:
     return place
 
 
+def published_table(table: Table) -> Directory:
+    """Publish the current state of `sales.orders`, as the service does; its directory."""
+    table.refresh()
+    return _published(table, _head(table))
+
+
 def _rows(number: int, day: str) -> pa.Table:
     return pa.table({"id": pa.array([number], pa.int64()), "day": [day]})
 

@@ -76,8 +76,8 @@ ODD: dict[str, tuple[Responder, Kind]] = {
     "a proxy's trouble": (reply(HTML, 502), Kind.UNANSWERED),
     "a redirect": (reply(b"", 302, location="https://login.example/?once=1"), Kind.NO_PLACE),
     "a redirect for good": (reply(b"", 308, location="http://127.0.0.1:1/"), Kind.NO_PLACE),
-    "nothing": (reply(b"", 400), Kind.UNFIT),
-    "a status that nobody knows": (reply(b"", 499), Kind.UNFIT),
+    "nothing": (reply(b"", 400), Kind.REJECTED),
+    "a status that nobody knows": (reply(b"", 499), Kind.REJECTED),
     "JSON nested too deeply": (reply(b'{"x":' + b"[" * 100_000, 403, content_type="application/json"), Kind.DENIED),
     "no UTF-8": (reply(b"<a>\xff</a>", 403, content_type="application/xml"), Kind.DENIED),
     "a code that is none": (reply(b"", 403, x_ms_error_code="for a log: x=1"), Kind.DENIED),
@@ -160,9 +160,9 @@ async def test_an_answer_that_makes_no_sense_is_none(server: Server, objects: Az
 
 async def test_what_has_no_tag_was_not_written(server: Server, objects: AzureObjects) -> None:
     server.answer = reply(b"", 201)
-    assert (await refusal(objects.put(KEY, b"{}", None, "0a-1"))).kind is Kind.UNANSWERED
+    assert (await refusal(objects.put(KEY, b"{}", None, "0a-1"))).kind is Kind.TAGLESS
     server.answer = reply(b"{}", 206, content_range="bytes 0-1/2")
-    assert (await refusal(objects.get(KEY, 10))).kind is Kind.UNANSWERED
+    assert (await refusal(objects.get(KEY, 10))).kind is Kind.TAGLESS
 
 
 async def test_no_connection_is_none() -> None:

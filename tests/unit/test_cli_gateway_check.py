@@ -28,9 +28,9 @@ def fixture_ground(tmp_path: Path) -> Ground:
 class Telling(MemoryCatalog):
     """A catalog that tells its clients something."""
 
-    def __init__(self, told: Mapping[str, str] | Transient) -> None:
+    def __init__(self, told: Mapping[str, str] | Transient, coding: str = "") -> None:
         super().__init__("prod")
-        self._advertised = told
+        self._advertised, self._coding = told, coding
 
     async def identity(self) -> str:
         return "an-id"
@@ -43,9 +43,14 @@ class Telling(MemoryCatalog):
             raise self._advertised
         return self._advertised
 
+    async def advertised_coding(self) -> str:
+        return self._coding
 
-async def found(settings: Settings, told: Mapping[str, str] | Transient, catalog: str = "prod") -> list[Finding]:
-    return [finding async for finding in advertised(catalog, Telling(told), settings)]
+
+async def found(
+    settings: Settings, told: Mapping[str, str] | Transient, catalog: str = "prod", coding: str = ""
+) -> list[Finding]:
+    return [finding async for finding in advertised(catalog, Telling(told, coding), settings)]
 
 
 def test_a_gateway_below_the_listener_has_its_address(ground: Ground) -> None:
@@ -83,6 +88,20 @@ async def test_a_catalog_that_leads_past_it_is_warned_of(ground: Ground) -> None
     assert "gateway.prod.upstream" in one.remedy
 
 
+@pytest.mark.parametrize("coding", ["br", "gzip, zstd"])
+async def test_a_catalog_that_names_itself_in_what_can_not_be_read_is_warned_of(ground: Ground, coding: str) -> None:
+    (one,) = await found(ground.load(CATALOG + GATEWAY), {"uri": "https://catalog.example/api"}, coding=coding)
+    assert one.severity is WARNING
+    assert one.text.endswith(f"encoded with {coding}, which the gateway can't read: clients are led past the gateway")
+    (one,) = await found(ground.load(CATALOG + GATEWAY), {}, coding=coding)
+    assert one.severity is OK
+
+
+async def test_one_that_compresses_what_can_be_read_is_fine(ground: Ground) -> None:
+    (one,) = await found(ground.load(CATALOG + GATEWAY), {"uri": "https://catalog.example/api"}, coding="GZIP, deflate")
+    assert one.severity is OK
+
+
 async def test_signers_are_listed(ground: Ground) -> None:
     signing, _ = await found(
         ground.load(CATALOG + GATEWAY), {"s3.signer.uri": "https://signer.example/v1", "prefix": "p"}
@@ -101,3 +120,35 @@ async def test_a_catalog_that_does_not_answer_is_an_error(ground: Ground) -> Non
 async def test_nothing_is_asked_of_a_catalog_without_a_gateway(ground: Ground) -> None:
     settings = ground.load(f'{CATALOG}[catalogs.dev]\nuri = "https://dev.example"\n{GATEWAY}')
     assert await found(settings, AWAY, "dev") == []
+
+
+MAPPED = '[gateway.g]\nupstream = "https://catalog.example/api"\ncatalogs = { %s }\n'
+
+
+@pytest.mark.parametrize(
+    ("keys", "prefix", "found_prefix", "remedy"),
+    [
+        ('analytics = "prod"', "5f0c2a9e", 'the prefix "5f0c2a9e"', 'catalogs = { "5f0c2a9e" = "prod" }'),
+        ('main = "prod"', "main%7Clake", 'the prefix "main|lake"', 'catalogs = { "main|lake" = "prod" }'),
+        ('main = "dev", b = "prod"', "main", 'the prefix "main"', 'catalogs = { "main" = "prod" }'),
+        ('main = "prod"', "", "no prefix", 'set gateway.g.catalog = "prod" in place of catalogs'),
+    ],
+)
+async def test_a_prefix_that_maps_to_no_catalog_or_another_is_named(
+    ground: Ground, keys: str, prefix: str, found_prefix: str, remedy: str
+) -> None:
+    dev = '[catalogs.dev]\nuri = "https://dev.example"\n' if "dev" in keys else ""
+    settings = ground.load(CATALOG + dev + MAPPED % keys)
+    (one,) = await found(settings, {"prefix": prefix} if prefix else {})
+    assert (one.where, one.severity) == ("gateway.g", WARNING)
+    assert one.text.startswith(f"prod gives us {found_prefix}, and gateway.g.catalogs has ")
+    assert remedy in one.remedy
+
+
+@pytest.mark.parametrize(
+    ("keys", "prefix"),
+    [('"main|lake" = "prod"', "main%7Clake"), ('"main|lake" = "prod"', "main|lake"), ('"a/b" = "prod"', "a/b/")],
+)
+async def test_a_prefix_that_maps_to_its_catalog_is_fine(ground: Ground, keys: str, prefix: str) -> None:
+    (one,) = await found(ground.load(CATALOG + MAPPED % keys), {"prefix": prefix})
+    assert one.severity is OK

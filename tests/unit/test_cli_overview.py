@@ -56,9 +56,14 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
             "sfn check",
         ),
         (
+            changed(breakers=[msgspec.structs.replace(SILENT, scope="process", name="")]),
+            "the process is in trouble since 11:56:40 UTC (3 min 20 s)",
+            "sfn check",
+        ),
+        (
             changed(dead_letters={"poison": 1, "exhausted": 2}),
             "3 dead letters: 2 exhausted, 1 poison",
-            "dead-letters list",
+            "dead-letters list --by-cause",
         ),
         (catalog(catalog_id=None), "prod: not reached yet", "sfn check"),
         (
@@ -68,13 +73,31 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         ),
         (
             catalog(brake=Brake(tripped=True, held=12, steps=0, limit=10)),
-            "prod: the brake holds 12 tables until somebody looks (more at once than the 10 that are let pass): their",
+            "prod: the brake holds 12 tables until somebody looks (no more than 10 may go within an hour): their",
             "release prod",
+        ),
+        (
+            catalog(live=5, missing=3, missing_since=NOON - timedelta(hours=9)),
+            "prod: 3 of its 5 tables are missing from the catalog since 03:00:00 UTC (9 h)",
+            "sfn reconcile --catalog prod",
         ),
         (catalog(brake=Brake(tripped=True, held=0, steps=12, limit=10)), "prod: the brake is on", "sfn release prod"),
         (catalog(oldest_due_at=NOON - LATE - timedelta(seconds=1)), "prod: late by 5 min 1 s", ""),
+        (
+            catalog(
+                tables=Tables(due=1, scheduled=0, retrying=1, leased=0, dead=3, held=0),
+                oldest_due_at=NOON - LATE - timedelta(seconds=1),
+            ),
+            "prod: late by 5 min 1 s, 2 tables in the queue, 3 given up",
+            "",
+        ),
         (swept(state="failed", error="it said no"), "prod: the last sweep failed: it said no", "sfn check"),
         (swept(withheld=["a", ""]), "prod: may not list 2 namespaces: a, (all)", "sfn check"),
+        (
+            swept(withheld=["b"], listing_failed=["b"], withheld_reason="status 500"),
+            "prod: could not list 1 namespace: b; nothing in them counts as dropped: status 500",
+            "sfn check",
+        ),
         (swept(failed=list("abcd")), "prod: could not look at 4 tables: a, b, c, …", "sfn check"),
     ],
 )
@@ -84,6 +107,14 @@ def test_what_needs_somebody_comes_with_the_command_that_helps(status: Status, w
     assert command in found.command
     first, second, *_ = plain(overview(status, URL, NOON)).splitlines()
     assert (first, second) == ("1 thing needs attention", f"  ! {found.what}")
+
+
+def test_a_single_table_that_somebody_dropped_is_said_and_alarms_nobody() -> None:
+    """It is missing until its drop is certain."""
+    status = catalog(live=5, missing=1, missing_since=NOON - timedelta(minutes=9))
+    assert attention(status, NOON) == []
+    said = "prod: 1 of its 5 tables is missing from the catalog since 11:51:00 UTC (9 min)"
+    assert f"{said}; a table counts as dropped later" in plain(overview(status, URL, NOON)).splitlines()
 
 
 def test_what_the_brake_holds_is_said_once() -> None:

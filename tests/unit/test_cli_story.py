@@ -56,6 +56,12 @@ def letter(reason: str) -> Letter:
             "",
         ),
         (
+            table(published=None, unpublished="spelling", listed_as="sales.orders"),
+            "is another spelling of sales.orders: the catalog lists it so, and that name has the files",
+            Tone.PLAIN,
+            "sfn status sales.orders",
+        ),
+        (
             without("missing"),
             "is not there: the catalog has no such table, nor is there a file of it",
             Tone.WARNING,

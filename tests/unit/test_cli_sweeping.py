@@ -102,6 +102,15 @@ def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
     ]
 
 
+def test_namespaces_that_could_not_be_listed_are_named_with_a_reason() -> None:
+    found = sweep(0, withheld=["a", "b"], listing_failed=["b"], withheld_reason="status 500")
+    assert plain(outcome({"prod": found})).splitlines()[1:] == [
+        "  may not list the namespace a",
+        "  could not list the namespace b",
+        "    b: status 500",
+    ]
+
+
 def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
     held = sweep(0, differed=[Difference("sales.orders", "held")], differed_total=1)
     new = sweep(0, differed=[Difference("sales.orders", "new")], differed_total=1)
@@ -113,6 +122,16 @@ def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
         "  TABLE         IS",
         "  sales.orders  new",
     ]
+
+
+def test_missing_tables_are_counted_with_the_time_since_when() -> None:
+    gone = [Difference("sales.a", "absent"), Difference("sales.b", "absent")]
+    lost = sweep(0, differed=gone, differed_total=2, missing=2)
+    since = NOON - timedelta(hours=9)
+    assert plain(outcome({"prod": lost}, (), {"prod": since})).splitlines()[1] == (
+        f"  2 tables are missing from the catalog since {since:%Y-%m-%d %H:%M:%S}Z"
+    )
+    assert plain(outcome({"prod": lost})).splitlines()[1].endswith(f"{lost.began_at:%Y-%m-%d %H:%M:%S}Z")
 
 
 def test_a_sweep_that_is_kept_apart_from_the_last_one_says_until_when() -> None:
@@ -155,6 +174,7 @@ def test_catalogs_that_are_told_of_by_events_are_compared_with_nothing(
     ("found", "well"),
     [
         (sweep(0, differed_total=3, withheld=["a"]), True),
+        (sweep(0, withheld=["a", "b"], listing_failed=["b"]), False),
         (sweep(0, failed=["a"]), False),
         (sweep(0, "stopped"), False),
     ],
@@ -264,3 +284,32 @@ def test_a_configuration_that_cannot_be_read_completes_nothing(tmp_path: Path, t
     for named in (file, None):
         context: Any = SimpleNamespace(params={"config": named})
         assert complete_catalog(context, "") == []
+
+
+DENIED, FULL = "expected permission to write here, found 403", "expected room for a small file, found ENOSPC"
+
+
+def caused(*causes: str) -> Reply:
+    found = [
+        msgspec.to_builtins(msgspec.structs.replace(LETTER, id=number, cause=cause))
+        for number, cause in enumerate(causes, start=1)
+    ]
+    return Reply(200, {"dead_letters": found, "next": None})
+
+
+def test_letters_are_chosen_by_a_part_of_their_cause(server: AdminServer, service: Service) -> None:
+    server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
+    found = bulk.pages(service, Filter(), "open", 0, "PERMISSION to write")
+    assert [letter.id for letter in found.dead_letters] == [1, 3]
+    assert server.asked[-1].path.endswith("limit=1000")
+    server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
+    found = bulk.pages(service, Filter(), "open", 1, "permission")
+    assert ([letter.id for letter in found.dead_letters], found.next) == ([1], 1)
+
+
+def test_letters_are_counted_by_their_cause_the_most_frequent_first(server: AdminServer, service: Service) -> None:
+    server.tell("GET /admin/v1/dead-letters", caused(FULL, DENIED, DENIED))
+    causes = bulk.by_cause(bulk.pages(service, Filter(), "open", 0).dead_letters)
+    assert [(one.cause, one.count, one.example) for one in causes] == [(DENIED, 2, 2), (FULL, 1, 1)]
+    grid = bulk.causes_grid(causes, LETTER.opened_at)
+    assert [(row[0], row[-1]) for row in grid.rows] == [("2", DENIED), ("1", FULL)]

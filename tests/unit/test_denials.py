@@ -1,11 +1,12 @@
-"""Whose trouble a missing permission is."""
+"""How far a refusal of a store reaches: one table, or everything."""
 
 from __future__ import annotations
 
 import pytest
 
-from sfn.errors import Scope
-from sfn.store.denials import KEPT, SETTLED, Denials
+from sfn.store.denials import ASKED, KEPT, SETTLED, STALE, WITNESSES, Denials, Reach
+
+A, B, C = (f"s3://b/{table}/metadata/_sfn/x.ver" for table in "abc")
 
 
 class Seconds:
@@ -28,63 +29,137 @@ def denials(seconds: Seconds) -> Denials:
     return Denials(seconds)
 
 
-def test_what_is_denied_everywhere_is_never_a_tables_trouble(denials: Denials, seconds: Seconds) -> None:
-    denials.permitted("write", "s3://b/before")
+def reach(denials: Denials, key: str = A, verb: str = "write", *, elsewhere: bool | None = None) -> Reach:
+    denials.denied(verb, key)
+    return denials.reach(verb, key, elsewhere=elsewhere)
+
+
+def test_a_refusal_is_the_stores_until_a_table_is_served(denials: Denials, seconds: Seconds) -> None:
+    denials.permitted("write", B)
+    seconds.now += 1
+    assert reach(denials) is Reach.STORE
+    seconds.now += 1
+    denials.permitted("write", B)
+    assert reach(denials) is Reach.TABLE
+
+
+def test_a_store_that_refuses_everything_never_reaches_one_table(denials: Denials, seconds: Seconds) -> None:
+    denials.permitted("write", B)
     for turn in range(100):
         seconds.now += SETTLED
-        assert denials.denied("write", f"s3://b/{turn % 3}") is Scope.STORE
+        assert reach(denials, (A, B, C)[turn % 3]) is Reach.STORE
 
 
-def test_what_is_permitted_elsewhere_long_after_is_denied_to_one_table(denials: Denials, seconds: Seconds) -> None:
-    assert denials.denied("write", "s3://b/a") is Scope.STORE
-    seconds.now += SETTLED
-    denials.permitted("write", "s3://b/b")
-    assert denials.denied("write", "s3://b/a") is Scope.STORE
-    seconds.now += SETTLED
-    assert denials.denied("write", "s3://b/a") is Scope.TABLE
+def test_the_answer_of_a_witness_decides_at_once(denials: Denials) -> None:
+    assert reach(denials, elsewhere=True) is Reach.TABLE
+    assert reach(denials, elsewhere=False) is Reach.STORE
 
 
-def test_the_end_of_a_mistake_that_has_not_reached_all_of_a_service_tells_nothing(
+def test_a_table_that_alone_is_refused_for_long_is_refused_for_good(denials: Denials, seconds: Seconds) -> None:
+    found = []
+    for _ in range(4):
+        found.append(reach(denials, elsewhere=True))
+        seconds.now += SETTLED
+    assert found == [Reach.TABLE, Reach.TABLE, Reach.LASTING, Reach.LASTING]
+
+
+def test_without_witnesses_others_that_are_served_tell_the_same(denials: Denials, seconds: Seconds) -> None:
+    found = []
+    for _ in range(4):
+        found.append(reach(denials))
+        seconds.now += SETTLED
+        denials.permitted("write", B)
+    assert found == [Reach.STORE, Reach.TABLE, Reach.LASTING, Reach.LASTING]
+
+
+def test_the_end_of_an_outage_that_has_not_reached_every_table_makes_no_dead_letter(
     denials: Denials, seconds: Seconds
 ) -> None:
-    denials.denied("write", "s3://b/a")
+    """The first table that is served again says nothing yet about one that is refused a while longer."""
+    reach(denials, elsewhere=False)
     seconds.now += 10 * SETTLED
-    denials.permitted("write", "s3://b/b")
-    assert denials.denied("write", "s3://b/a") is Scope.STORE
-    seconds.now += SETTLED - 1
-    assert denials.denied("write", "s3://b/a") is Scope.STORE
-    denials.permitted("write", "s3://b/a")
+    assert reach(denials, elsewhere=False) is Reach.STORE
+    seconds.now += 1
+    assert reach(denials, elsewhere=True) is Reach.TABLE
+    seconds.now += SETTLED - 2
+    assert reach(denials, elsewhere=True) is Reach.TABLE
+    denials.permitted("write", A)
+    assert reach(denials) is Reach.STORE
 
 
-def test_a_change_that_has_not_reached_all_of_a_service_tells_nothing(denials: Denials, seconds: Seconds) -> None:
-    denials.denied("write", "s3://b/a")
-    seconds.now += SETTLED - 1
-    denials.permitted("write", "s3://b/b")
+def test_the_begin_of_an_outage_that_has_not_reached_every_table_makes_no_dead_letter(
+    denials: Denials, seconds: Seconds
+) -> None:
+    assert reach(denials, elsewhere=True) is Reach.TABLE
     seconds.now += SETTLED
-    assert denials.denied("write", "s3://b/a") is Scope.STORE
+    assert reach(denials, elsewhere=True) is Reach.TABLE
+    for _ in range(10):
+        seconds.now += SETTLED / 2
+        assert reach(denials, elsewhere=False) is Reach.STORE
+    assert reach(denials, elsewhere=True) is Reach.TABLE
 
 
-def test_each_verb_is_judged_by_itself(denials: Denials, seconds: Seconds) -> None:
-    denials.denied("write", "s3://b/a")
+def test_an_attempt_that_asks_twice_is_one_refusal(denials: Denials, seconds: Seconds) -> None:
+    """Credentials that are refused are renewed, and the same is asked once more."""
+    reach(denials)
+    seconds.now += 60
+    denials.permitted("write", B)
+    seconds.now += 10
+    denials.denied("write", A)
+    seconds.now += 1
+    assert reach(denials) is Reach.TABLE
+
+
+def test_a_table_that_was_refused_long_ago_begins_anew(denials: Denials, seconds: Seconds) -> None:
+    reach(denials)
+    seconds.now += STALE + 1
+    denials.permitted("write", B)
+    seconds.now += 1
+    assert reach(denials) is Reach.STORE
+
+
+def test_no_answer_takes_nothing_back(denials: Denials, seconds: Seconds) -> None:
+    while reach(denials, elsewhere=True) is not Reach.LASTING:
+        seconds.now += SETTLED
     seconds.now += SETTLED
-    denials.permitted("read", "s3://b/b")
-    assert denials.denied("write", "s3://b/a") is Scope.STORE
+    assert reach(denials, elsewhere=None) is Reach.LASTING
+    assert reach(denials, elsewhere=False) is Reach.STORE
 
 
-def test_what_was_permitted_since_begins_anew(denials: Denials, seconds: Seconds) -> None:
-    denials.denied("write", "s3://b/a")
-    seconds.now += SETTLED
-    denials.permitted("write", "s3://b/a")
-    assert denials.denied("write", "s3://b/a") is Scope.STORE
+@pytest.mark.parametrize(
+    ("verb", "key"),
+    [
+        ("read", B),
+        ("write", "s3://b/b/metadata/version-hint.text"),
+        ("write", "s3://b/b/metadata/00001-x.metadata.json"),
+        ("write", A),
+    ],
+    ids=["another verb", "hints", "metadata files", "the same folder"],
+)
+def test_another_verb_or_kind_of_file_is_no_witness(denials: Denials, verb: str, key: str) -> None:
+    reach(denials)
+    denials.permitted(verb, key)
+    assert denials.denied("write", A) == []
+    assert denials.reach("write", A, elsewhere=None) is Reach.STORE
+
+
+def test_witnesses_are_the_last_that_were_served_and_not_refused_since(denials: Denials) -> None:
+    folders = [f"s3://b/{number}/metadata/_sfn/x.ver" for number in range(WITNESSES + 2)]
+    for key in folders:
+        denials.permitted("write", key)
+    assert denials.denied("write", A) == folders[: -ASKED - 1 : -1]
+    for key in folders[1:]:
+        denials.denied("write", key)
+    assert denials.denied("write", A) == []
+    denials.permitted("write", B)
+    assert denials.denied("write", A) == [B]
 
 
 def test_what_is_remembered_has_an_end(denials: Denials, seconds: Seconds) -> None:
     for number in range(KEPT + 1):
-        denials.denied("write", f"s3://b/{number}")
+        denials.denied("write", f"s3://b/{number}/x.ver")
     seconds.now += SETTLED
-    denials.permitted("write", "s3://b/elsewhere")
-    for number in (KEPT, 0):
-        assert denials.denied("write", f"s3://b/{number}") is Scope.STORE
+    assert reach(denials, "s3://b/0/x.ver", elsewhere=True) is Reach.TABLE
     seconds.now += SETTLED
-    assert denials.denied("write", "s3://b/0") is Scope.STORE
-    assert denials.denied("write", f"s3://b/{KEPT}") is Scope.TABLE
+    assert reach(denials, "s3://b/0/x.ver", elsewhere=True) is Reach.TABLE
+    assert denials.reach("write", f"s3://b/{KEPT}/x.ver", elsewhere=None) is Reach.STORE

@@ -14,7 +14,7 @@ import pytest
 from sfn.errors import SfnError, TooManyFiles, Unreachable, Unsafe
 from sfn.facade import beneath
 from sfn.facade.beneath import Beneath
-from sfn.facade.openat2 import opened
+from sfn.openat2 import opened
 from tests.promises.stores import NOBODY, told
 
 SECRET = b"secret of the machine"

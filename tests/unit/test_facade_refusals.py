@@ -14,6 +14,7 @@ from sfn.errors import (
     LocationRefused,
     Malformed,
     MalformedMetadata,
+    NamedOtherwise,
     NotFound,
     NotInstalled,
     NotPermitted,
@@ -36,7 +37,7 @@ def made(kind: type[SfnError]) -> SfnError:
         return kind("x", NO_NAMESPACE, expected="a", found="b")
     if issubclass(kind, Rejected):
         return kind("x", status=400, expected="a", found="b")
-    if issubclass(kind, Trouble) and not issubclass(kind, LocationRefused):
+    if issubclass(kind, Trouble) and not issubclass(kind, LocationRefused | NamedOtherwise):
         return kind("x", scope=Scope.STORE, expected="a", found="b")
     return kind("x", expected="a", found="b")
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
+from functools import partial
 
 import pytest
 
 from sfn.gateway.client import _UPWARDS
 from sfn.gateway.fields import Front, front, to_catalog, to_client, value
-from sfn.gateway.rewrite import configuration, signers
+from sfn.gateway.rewrite import configuration, location, opened, signers
 
 SEEN = Front("https", "sfn.example:8443", "/catalog/prod")
+
+zipped = partial(gzip.compress, mtime=0)
+"""The same bytes in each run: the names of tests have them."""
 
 
 def test_what_speaks_of_one_connection_ends_with_it() -> None:
@@ -136,10 +142,82 @@ def test_an_address_is_the_catalogs_however_it_is_spelled(uri: str, upstream: st
 
 def test_what_needs_no_change_is_passed_on_to_the_letter() -> None:
     body = b'{ "overrides" : {"namespace-separator":"%2E"}, "endpoints": ["GET v1"] }'
-    assert configuration(body, "http://catalog", "http://sfn") == (body, "%2E")
+    assert configuration(body, "http://catalog", "http://sfn") == (body, "%2E", "")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"\xff", b'{"defaults": 1}', b"[" * 100_000])
 def test_what_is_no_configuration_is_no_configuration(body: bytes) -> None:
     found = configuration(body, "http://catalog", "http://sfn")
-    assert found is None or found == (body, None)
+    assert found is None or found == (body, None, "")
+
+
+def deflated(body: bytes, form: int) -> bytes:
+    made = zlib.compressobj(wbits=form)
+    return made.compress(body) + made.flush()
+
+
+@pytest.mark.parametrize(
+    ("codings", "sent"),
+    [
+        ([], b"{}"),
+        ([b"identity"], b"{}"),
+        ([b"gzip"], zipped(b"{}")),
+        ([b"x-gzip"], zipped(b"{") + zipped(b"}")),
+        ([b"deflate"], zlib.compress(b"{}")),
+        ([b"deflate"], deflated(b"{}", -15)),
+        ([b"deflate", b"gzip"], zipped(zlib.compress(b"{}"))),
+    ],
+)
+def test_a_compressed_configuration_is_read(codings: list[bytes], sent: bytes) -> None:
+    assert opened(sent, codings, 10) == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("codings", "sent"),
+    [
+        ([b"br"], b"{}"),
+        ([b"zstd"], b"{}"),
+        ([b"gzip"], b"{}"),
+        ([b"gzip"], zipped(b"{}")[:-1]),
+        ([b"gzip"], zipped(b"{}") + b"more"),
+        ([b"gzip"], zipped(b"x" * 11)),
+        ([b"gzip"], zipped(b"x" * 10) + zipped(b"x")),
+        ([b"gzip", b"gzip"], zipped(zipped(b"x" * 100_000))),
+    ],
+)
+def test_one_that_can_not_be_read_or_is_too_long_is_not(codings: list[bytes], sent: bytes) -> None:
+    assert opened(sent, codings, 10) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        ("http://catalog:8181/api/v1/x?a=b#c", "https://sfn/catalog/prod/v1/x?a=b#c"),
+        ("HTTP://CATALOG:8181/api", "https://sfn/catalog/prod"),
+        ("//catalog:8181/api/v1/x", "https://sfn/catalog/prod/v1/x"),
+        ("/api/v1/x/", "https://sfn/catalog/prod/v1/x/"),
+        ("/catalog/prod/api/v1/x", "https://sfn/catalog/prod/v1/x"),
+        ("https://sfn/catalog/prod/api/v1/x", "https://sfn/catalog/prod/v1/x"),
+        ("https://sfn/catalog/prod/v1/x", "https://sfn/catalog/prod/v1/x"),
+        ("https://sfn/api/v1/x", "https://sfn/catalog/prod/v1/x"),
+        # Elsewhere, outside of what the gateway stands before, or relative to what was asked for.
+        ("http://elsewhere/api/v1/x", None),
+        ("https://catalog:8181/api/v1/x", None),
+        ("http://catalog:8181/apiary", None),
+        ("/login", None),
+        ("x/", None),
+        ("?a", None),
+        ("http://[", None),
+        ("http://catalog:port/api", None),
+        ("\u00e9", None),
+        ("", None),
+    ],
+)
+def test_a_redirect_to_the_catalog_leads_to_us(value: str, seen: str | None) -> None:
+    found = location(value.encode("latin-1"), "http://catalog:8181/api", "https://sfn/catalog/prod")
+    assert found.decode("latin-1") == (value if seen is None else seen)
+
+
+def test_a_redirect_to_a_path_leads_below_ours() -> None:
+    assert location(b"/v1/x/", "http://catalog", "https://sfn/catalog/prod") == b"https://sfn/catalog/prod/v1/x/"
+    assert location(b"/v1/x/", "http://catalog", "https://sfn") == b"https://sfn/v1/x/"

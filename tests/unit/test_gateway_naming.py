@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.gateway.naming import MOST_TABLES, Unnamed, levels, tables
+from sfn.gateway.naming import MOST_TABLES, Separators, Unnamed, levels, tables
 from sfn.gateway.recognise import Change, Kind
 from sfn.words import TableName
 
@@ -20,7 +20,11 @@ TRANSACTION = Change(Kind.TRANSACTION, "")
 
 def named(change: Change, content: object = None, separator: str | None = "%1F") -> tuple[TableName, ...]:
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return tables(change, body, "prod", separator)
+    return tables(change, body, "prod", known(separator))
+
+
+def known(separator: str | None) -> list[str]:
+    return [] if separator is None else [separator]
 
 
 def of(namespace: list[str], name: str) -> dict[str, object]:
@@ -71,6 +75,7 @@ def test_a_transaction_names_each_of_its_tables_once() -> None:
         (RENAME, {"source": of(["a"] * 65, "t"), "destination": of(["a"], "u")}),
         (TRANSACTION, {"table-changes": [{"identifier": of(["n"], str(i))} for i in range(MOST_TABLES + 1)]}),
         (Change(Kind.NAMESPACE, "", "n"), None),
+        (Change(Kind.RESTORE, "w"), None),
         (Change(Kind.COMMIT, "", "n", "%FF"), None),
         (Change(Kind.COMMIT, "", "n", "%00"), None),
     ],
@@ -103,19 +108,56 @@ def test_what_can_not_be_told_may_be_any_table(change: Change, content: object) 
 def test_a_namespace_is_read_as_any_catalog_may_read_it(
     segment: str, separator: str | None, read: list[list[str]]
 ) -> None:
-    assert levels(segment, separator) == read
+    assert levels(segment, known(separator)) == read
 
 
-@pytest.mark.parametrize("segment", ["a%7Cb", "a%24b", "a%3ab", "a%2Fb"])
+@pytest.mark.parametrize("segment", ["a%7Cb", "a%24b", "a%3ab", "a%2Fb", "a$b", "a::b"])
 def test_what_may_stand_between_levels_of_a_catalog_that_has_not_said_is_not_guessed(segment: str) -> None:
     with pytest.raises(Unnamed):
-        levels(segment, None)
+        levels(segment, [])
+
+
+@pytest.mark.parametrize(
+    ("segment", "separators", "read"),
+    [
+        ("x%2Ey", ["%1F", "%2E"], [["x.y"], ["x", "y"]]),
+        ("x%2Fy", ["%2E", "%2F"], [["x/y"], ["x", "y"]]),
+        ("x%3A%3Ay", ["%2E", "%3A%3A"], [["x::y"], ["x", "y"]]),
+        ("x%1Fy.z", ["%1F", "%2E"], [["x", "y.z"]]),
+        ("x.y", ["%1F"], [["x.y"]]),
+    ],
+)
+def test_a_namespace_is_read_in_each_way_that_some_configuration_allows(
+    segment: str, separators: list[str], read: list[list[str]]
+) -> None:
+    assert levels(segment, separators) == read
+    assert levels(segment, separators[::-1]) == read
+
+
+def test_separators_of_every_configuration_of_a_prefix_are_remembered() -> None:
+    separators = Separators()
+    separators.learn("main%7Ca", "%2E")
+    separators.learn("main|a", None)
+    separators.learn("catalogs/b", "%2F")
+    assert separators.of("main|a") == {"%2E", "%1F"}
+    assert separators.of("catalogs%2Fb") == {"%2F"}
+    assert separators.of("of-nobody") == frozenset()
+
+
+def test_separators_that_a_catalog_makes_up_take_no_more_than_some_memory() -> None:
+    separators = Separators()
+    for number in range(2_000):
+        separators.learn(f"{number}", None)
+        separators.learn("one", f"{number}")
+    assert separators.of("0") == frozenset()
+    assert separators.of("1999") == {"%1F"}
+    assert separators.of("one") == {f"{number}" for number in range(1_992, 2_000)}
 
 
 @given(st.sampled_from(Kind), st.text(), st.text(), st.binary(), st.sampled_from([None, "%1F", "%2E", "."]))
 def test_nothing_else_is_raised(kind: Kind, namespace: str, table: str, body: bytes, separator: str | None) -> None:
     try:
-        found = tables(Change(kind, "", namespace, table), body, "prod", separator)
+        found = tables(Change(kind, "", namespace, table), body, "prod", known(separator))
     except Unnamed:
         return
     assert all(name.namespace and name.name for name in found)

@@ -36,6 +36,8 @@ def test_a_status_tells_what_is_known(statuses: list[int], *, known: bool, news:
 @pytest.mark.parametrize(
     ("change", "named", "told"),
     [
+        (Change(Kind.NOTIFICATION, "", "n", "t"), (OLD,), [Hint(OLD, "g", floor=HERE)]),
+        (Change(Kind.RESTORE, "w"), (), [Hint(CatalogName("prod"), "g")]),
         (Change(Kind.CREATE, "", "n"), (OLD,), [Hint(OLD, "g", floor=HERE, birth=Birth.CREATE)]),
         (Change(Kind.REGISTER, "", "n"), (OLD,), [Hint(OLD, "g", floor=HERE, birth=Birth.REGISTER)]),
         (Change(Kind.COMMIT, "", "n", "t"), (OLD,), [Hint(OLD, "g", floor=HERE)]),

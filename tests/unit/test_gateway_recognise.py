@@ -20,6 +20,7 @@ PREFIXES = ["", "prod", "main%7Cwarehouse", "catalogs/main", "projects/p/catalog
         ("POST", "namespaces/n/tables/t", Kind.COMMIT, ("n", "t")),
         ("DELETE", "namespaces/n/tables/t", Kind.DROP, ("n", "t")),
         ("POST", "namespaces/n/tables/t/unregister", Kind.UNREGISTER, ("n", "t")),
+        ("POST", "namespaces/n/tables/t/notifications", Kind.NOTIFICATION, ("n", "t")),
         ("POST", "tables/rename", Kind.RENAME, (None, None)),
         ("POST", "transactions/commit", Kind.TRANSACTION, (None, None)),
         ("DELETE", "namespaces/n", Kind.NAMESPACE, ("n", None)),
@@ -37,6 +38,13 @@ def test_a_change_is_known_behind_any_prefix(
     assert recognise(method, before + path) == Change(kind, prefix, *names)
     assert recognise(method, f"{before}{path}/") == Change(kind, prefix, *names)
     assert recognise(method, f"{before}{path}".replace("/", "//")) == Change(kind, prefix, *names)
+
+
+def test_tables_of_a_warehouse_that_come_back_are_known_by_lakekeepers_path() -> None:
+    path = "/management/v1/warehouse/0199-a/deleted-tabulars/undrop"
+    assert recognise("POST", path) == Change(Kind.RESTORE, "0199-a")
+    assert recognise("GET", path) is None
+    assert recognise("POST", "/management/v1/warehouse/0199-a/deleted-tabulars") is None
 
 
 @pytest.mark.parametrize(

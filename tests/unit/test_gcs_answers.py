@@ -46,8 +46,8 @@ WRITES: dict[tuple[int, str], tuple[Kind, str]] = {
     (403, "userRateLimitExceeded"): (Kind.THROTTLED, ""),
     (429, "userRateLimitExceeded"): (Kind.THROTTLED, ""),
     (429, "quotaExceeded"): (Kind.THROTTLED, ""),
-    (400, "invalidArgument"): (Kind.UNFIT, ""),
-    (400, "required"): (Kind.UNFIT, ""),
+    (400, "invalidArgument"): (Kind.REJECTED, ""),
+    (400, "required"): (Kind.REJECTED, ""),
     (413, "uploadTooLarge"): (Kind.UNFIT, ""),
     (408, "uploadBrokenConnection"): (Kind.UNANSWERED, ""),
     (500, "internalError"): (Kind.UNANSWERED, ""),
@@ -55,7 +55,7 @@ WRITES: dict[tuple[int, str], tuple[Kind, str]] = {
     (504, "gatewayTimeout"): (Kind.UNANSWERED, ""),
     (501, "notImplemented"): (Kind.INCAPABLE, ""),
     (403, "neverHeardOf"): (Kind.DENIED, ""),
-    (418, "neverHeardOf"): (Kind.UNFIT, ""),
+    (418, "neverHeardOf"): (Kind.REJECTED, ""),
 }
 READS: dict[tuple[int, str], tuple[Kind, str]] = {
     (404, "NoSuchKey"): (Kind.MISSING, ""),
@@ -77,7 +77,7 @@ ODD: dict[str, tuple[Responder, Kind]] = {
     "a page": (reply(HTML, 403), Kind.DENIED),
     "a proxy's trouble": (reply(HTML, 502), Kind.UNANSWERED),
     "a redirect": (reply(b"", 302, location="https://login.example/?once=1"), Kind.NO_PLACE),
-    "nothing": (reply(b"", 400), Kind.UNFIT),
+    "nothing": (reply(b"", 400), Kind.REJECTED),
     "an error of OAuth's shape": (reply({"error": "invalid_request"}, 401), Kind.UNKNOWN),
     "an error without reasons": (reply({"error": {"code": 403, "status": "PERMISSION_DENIED"}}, 403), Kind.DENIED),
     "an error with no reason at all": (reply({"error": {"errors": []}}, 403), Kind.DENIED),

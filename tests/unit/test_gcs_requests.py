@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import AsyncIterator, Mapping
 from email import message_from_bytes
@@ -62,11 +63,18 @@ async def test_no_more_of_an_object_is_taken_than_was_asked_for(server: Server, 
     assert len((await objects.get(KEY, 100)).body) == 100
 
 
-async def test_what_was_uploaded_compressed_comes_as_it_is(server: Server, objects: GcsObjects) -> None:
-    server.object = found(b"\x1f\x8bcompressed", content_encoding="gzip")
-    assert (await objects.get(KEY, 100)).body == b"\x1f\x8bcompressed"
+async def test_a_part_of_an_object_that_is_stored_compressed_comes_as_it_is(
+    server: Server, objects: GcsObjects
+) -> None:
+    server.object = found(b"\x1f\x8bcompressed", 206, content_encoding="gzip")
     assert await objects.part(KEY, 0, 100) == b"\x1f\x8bcompressed"
-    assert [asked.headers["accept-encoding"] for asked in server.requests] == ["gzip", "gzip"]
+    assert [asked.headers["accept-encoding"] for asked in server.requests] == ["gzip"]
+
+
+async def test_a_whole_object_is_asked_for_uncompressed_and_decompressed(server: Server, objects: GcsObjects) -> None:
+    server.object = found(gzip.compress(b"{}"), content_encoding="gzip")
+    assert (await objects.get(KEY, 100)).body == b"{}"
+    assert [asked.headers["accept-encoding"] for asked in server.requests] == ["identity"]
 
 
 async def test_a_part_is_a_range(server: Server, objects: GcsObjects) -> None:

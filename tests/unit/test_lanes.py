@@ -190,3 +190,16 @@ def test_what_fails_anew_is_away_since_then() -> None:
     assert (back.name, back.since) == ("prod", NOW)
     assert made.success(LANE, until, stored=False) == []
     assert made.trouble(LANE, Scope.CATALOG, until + SECOND, None, "no route").since == until + SECOND
+
+
+def test_a_shortage_of_the_process_holds_up_every_lane() -> None:
+    others = [LANE, Lane("other", "s3://else", Urgency.CHORE), Lane("other", "", Urgency.SWEEP)]
+    made = lanes(*others)
+    at = made.trouble(LANE, Scope.PROCESS, NOW, None).until
+    assert [free(made, lane) for lane in others] == [0, 0, 0]
+    assert [free(made, lane, at) for lane in others] == [1, 1, 1]
+    made.started(LANE)
+    assert [free(made, lane, at) for lane in others] == [0, 0, 1]
+    made.ended(LANE)
+    made.success(others[1], at, stored=False)
+    assert free(made, at=at) == 2

@@ -92,8 +92,19 @@ async def test_a_file_that_is_gone_is_trouble_of_that_table(database: Database, 
 async def test_one_file_that_can_not_be_read_is_its_tables_trouble(database: Database, catalog: LibraryCatalog) -> None:
     second_table(database, database.home.as_uri())
     for _ in range(2):
-        assert (await trouble_of(catalog, OTHER)).scope is Scope.TABLE
         assert isinstance(await catalog.load(ORDERS, None), Loaded)
+        assert (await trouble_of(catalog, OTHER)).scope is Scope.TABLE
+
+
+async def test_a_file_that_can_not_be_read_is_the_catalogs_trouble_until_another_was_read(
+    database: Database, catalog: LibraryCatalog
+) -> None:
+    """A service that starts while nothing can be read must not spend the budget of each table."""
+    second_table(database, database.home.as_uri())
+    for _ in range(2):
+        assert (await trouble_of(catalog, OTHER)).scope is Scope.CATALOG
+    assert isinstance(await catalog.load(ORDERS, None), Loaded)
+    assert (await trouble_of(catalog, OTHER)).scope is Scope.TABLE
 
 
 async def test_where_none_can_be_read_any_more_it_is_the_catalogs(database: Database, catalog: LibraryCatalog) -> None:

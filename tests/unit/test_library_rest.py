@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from aiohttp import web
 
+from sfn.catalog import Withheld
 from sfn.catalog.library import LibraryCatalog
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import Loaded, Missing, NotModified, TableName, Unwritten
@@ -127,3 +128,57 @@ async def test_a_catalog_without_nested_namespaces_has_none(server: Server, cata
 
     server.other = answer
     assert [one async for one in catalog.tables()] == [ORDERS]
+
+
+def listing(*namespaces: str, tables: Responder | None = None, names: tuple[str, ...] = ("other",)) -> Responder:
+    """Lists these namespaces, and in each the tables of these names; `tables` answers of `sales` instead."""
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        parts = request.path.split("/")[3:]
+        if not parts:
+            found = [] if "parent" in request.query_string else [[name] for name in namespaces]
+            return await reply({"namespaces": found})(request)
+        if len(parts) == 3:
+            return await complaint("BaseException", 404)(request)
+        here = reply({"identifiers": [{"namespace": [parts[0]], "name": name} for name in names]})
+        return await (tables if tables is not None and parts[0] == "sales" else here)(request)
+
+    return respond
+
+
+async def test_a_404_of_another_type_counts_once_no_listing_names_the_table(
+    server: Server, catalog: LibraryCatalog
+) -> None:
+    server.other = listing("sales")
+    assert await catalog.load(ORDERS, None) == Missing()
+    server.other = listing("sales", names=("orders",))
+    assert (await trouble_of(catalog)).scope is Scope.TABLE
+
+
+async def test_a_namespace_that_is_missing_by_another_type_must_not_be_listed(
+    server: Server, catalog: LibraryCatalog
+) -> None:
+    server.other = listing("other", tables=complaint("BaseException", 404))
+    assert await catalog.load(ORDERS, None) == Missing()
+    assert not await catalog.listed(ORDERS)
+    server.other = listing("sales", tables=complaint("BaseException", 404))
+    assert (await trouble_of(catalog)).scope is Scope.TABLE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        complaint("InternalServerError", 500),
+        reply(b"<html>", content_type="text/html"),
+        reply({}),
+        reply({"identifiers": None}),
+    ],
+    ids=["500", "a page", "no list", "null"],
+)
+async def test_a_namespace_that_fails_is_withheld_and_all_others_are_walked(
+    server: Server, catalog: LibraryCatalog, answer: Responder
+) -> None:
+    server.other = listing("aa", "sales", "zz", tables=answer)
+    found = [one async for one in catalog.tables()]
+    assert [one.identifier for one in found if isinstance(one, TableName)] == ["aa.other", "zz.other"]
+    assert [one.namespace for one in found if isinstance(one, Withheld)] == [("sales",)]

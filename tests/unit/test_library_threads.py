@@ -174,3 +174,18 @@ async def test_after_trouble_no_object_of_pyiceberg_is_trusted_any_more() -> Non
         await catalog.listed(ORDERS)
         assert used[-1] not in before
     assert used[-1] in closed
+
+
+async def test_a_listing_that_hangs_is_trouble_of_its_namespace_while_the_catalog_lists_others() -> None:
+    let_go = threading.Event()
+
+    def answer(_: NoopCatalog, verb: str) -> Any:  # noqa: ANN401 - as of `Plan`
+        if verb == "tables":
+            let_go.wait(2 * SOON)
+        return []
+
+    async with planned(answer, request_timeout=SHORT) as catalog:
+        with pytest.raises(Transient) as caught:
+            await catalog.listed(ORDERS)
+        let_go.set()
+    assert caught.value.scope is Scope.TABLE

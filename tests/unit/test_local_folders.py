@@ -14,7 +14,7 @@ import pytest
 
 from sfn.errors import Permanent, Scope, Transient
 from sfn.store import Gone, Moved
-from sfn.store.folder import TEMPORARY, Folder, content
+from sfn.store.folder import LOCK, READ, TEMPORARY, Folder, content
 from sfn.store.local import LocalFiles, LocalStore
 from sfn.store.unsynced import Unsynced
 from sfn.words import Held
@@ -37,6 +37,7 @@ SOME = Held(b"1", "0" * 64)
         "file:///a/b\0.ver",
         "file:///a/\ud800.ver",
         f"file:///a/{TEMPORARY}",
+        f"file:///a/{LOCK}",
     ],
 )
 def test_a_key_that_is_no_plain_path_is_refused(key: str) -> None:
@@ -219,26 +220,29 @@ def forbidden() -> Iterator[Path]:
         ("list", "closed/"),
     ],
 )
-def test_what_is_forbidden_is_the_tables_trouble(forbidden: Path, verb: str, place: str) -> None:
+def test_the_first_refusal_is_the_stores_trouble(forbidden: Path, verb: str, place: str) -> None:
     """Where no root is configured. `test_local_root.py` has the others."""
     key = f"file://{forbidden}/{place}"
     troubles = told(touch_as_nobody, "file://", [(verb, key)])
-    assert troubles == [("Permanent", Scope.TABLE, key, f"EACCES ({os.strerror(errno.EACCES)})")]
+    assert troubles == [("DeniedNow", Scope.STORE, key, f"EACCES ({os.strerror(errno.EACCES)})")]
 
 
 @pytest.mark.parametrize(
-    ("limit", "value", "kind", "number"),
-    [(resource.RLIMIT_FSIZE, 1000, "Permanent", errno.EFBIG), (resource.RLIMIT_NOFILE, 0, "Transient", errno.EMFILE)],
+    ("limit", "value", "kind", "scope", "number"),
+    [
+        (resource.RLIMIT_FSIZE, 1000, "Permanent", Scope.STORE, errno.EFBIG),
+        (resource.RLIMIT_NOFILE, 0, "Transient", Scope.PROCESS, errno.EMFILE),
+    ],
 )
-def test_a_limit_of_the_process_is_the_stores_trouble(
-    tmp_path: Path, limit: int, value: int, kind: str, number: int
+def test_a_limit_of_the_process_is_no_tables_trouble(
+    tmp_path: Path, limit: int, value: int, kind: str, scope: Scope, number: int
 ) -> None:
     trouble = told(write_within, limit, value, f"file://{tmp_path}/a.ver")
-    assert trouble == (kind, Scope.STORE, f"{errno.errorcode[number]} ({os.strerror(number)})")
+    assert trouble == (kind, scope, f"{errno.errorcode[number]} ({os.strerror(number)})")
     assert names_in(tmp_path) == []
 
 
 def test_a_file_that_is_longer_than_it_says_is_read_whole() -> None:
     version = Path("/proc/version")
     assert version.stat().st_size == 0
-    assert content(str(version)) == version.read_bytes()
+    assert content(os.open(version, READ)) == version.read_bytes()

@@ -5,20 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.errors import DeniedHere, DeniedNow, Scope, Transient, Trouble
 from sfn.store.local import LocalFiles
+from sfn.store.root import SETTLED
 from sfn.words import Held
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import NOBODY, told, touch_as_nobody
 
-TABLE, STORE = ("Permanent", Scope.TABLE), ("Transient", Scope.STORE)
+TABLE, STORE, UNCLEAR = ("DeniedNow", Scope.TABLE), ("Transient", Scope.STORE), ("DeniedNow", Scope.STORE)
 OPEN = Step("openat")
 PREPARE = Step("openat", argument=(2, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC))
+FORBIDDEN = [errno.EACCES, errno.EPERM, errno.EROFS]
 VERBS = ["read", "write", "delete", "list"]
 
 
@@ -55,8 +58,15 @@ def in_closed(verb: str) -> tuple[str, str]:
     return verb, "/closed/" if verb == "list" else "/closed/a.ver"
 
 
-def test_a_forbidden_table_below_a_root_in_order_is_that_tables_trouble(root: Path) -> None:
-    assert troubles(root, *map(in_closed, VERBS)) == [TABLE] * 4
+def test_a_forbidden_table_is_the_stores_trouble_while_no_other_is_served(root: Path) -> None:
+    assert troubles(root, *map(in_closed, VERBS)) == [UNCLEAR] * 4
+
+
+def test_a_forbidden_table_is_that_tables_trouble_once_another_is_served(root: Path) -> None:
+    (root / "open" / "a.ver").write_bytes(b"1")
+    served = [("read", "/open/a.ver"), ("list", "/open/"), ("write", "/open/b.ver")]
+    forbidden = [in_closed(verb) for verb in ("read", "list", "write")]
+    assert troubles(root, *served, *forbidden) == [*[None] * 3, *[TABLE] * 3]
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o222, 0o333, 0o444, 0o111])
@@ -73,8 +83,8 @@ def test_a_root_that_lies_in_a_forbidden_folder_is_the_stores_trouble(root: Path
 def test_the_right_to_write_in_the_root_itself_is_not_needed(root: Path) -> None:
     """Somebody else may make the tables' folders."""
     root.chmod(0o555)
-    touches = [("write", "/open/a.ver"), *map(in_closed, VERBS)]
-    assert troubles(root, *touches) == [None, *[TABLE] * 4]
+    touches = [("write", "/open/a.ver"), in_closed("write")]
+    assert troubles(root, *touches) == [None, TABLE]
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
@@ -98,18 +108,65 @@ def test_credentials_that_have_expired_are_the_stores_trouble(tmp_path: Path, nu
     assert files.read(key) == held
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
-def test_a_file_that_may_not_be_made_below_a_root_in_order_is_the_tables_trouble(tmp_path: Path, number: int) -> None:
-    files, key = LocalFiles(f"file://{tmp_path}"), f"file://{tmp_path}/a.ver"
-    trouble = trouble_of(PREPARE, number, lambda: files.write(key, b"1", None))
-    assert (type(trouble), trouble.scope, trouble.where) == (Permanent, Scope.TABLE, key)
+TOUCHED: Mapping[str, Callable[[LocalFiles, str], object]] = {
+    "read": lambda files, home: files.read(f"{home}/a.ver"),
+    "part": lambda files, home: files.part(f"{home}/00001-a.metadata.json", 0, 9),
+    "list": lambda files, home: files.list(f"{home}/", 9),
+    "write": lambda files, home: files.write(f"{home}/b.ver", b"1", None),
+    "delete": lambda files, home: files.delete(f"{home}/b.ver", files.read(f"{home}/b.ver") or Held(b"", "")),
+}
+OF_ITS_PLACE = [*FORBIDDEN, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN]
 
 
-@pytest.mark.parametrize("location", ["file://", "file:///"])
-def test_the_whole_machine_is_nobodys_root(tmp_path: Path, location: str) -> None:
-    files, key = LocalFiles(location), f"file://{tmp_path}/a.ver"
+def two_tables(tmp_path: Path) -> tuple[LocalFiles, list[str], list[float]]:
+    """A store of two tables that were served, the places of both, and its clock."""
+    homes, clock = [f"file://{tmp_path}/{name}" for name in ("a", "b")], [1000.0]
+    files = LocalFiles(f"file://{tmp_path}", seconds=lambda: clock[0])
+    for home in homes:
+        folder = Path(home.removeprefix("file://"))
+        folder.mkdir()
+        (folder / "a.ver").write_bytes(b"1")
+        (folder / "00001-a.metadata.json").write_bytes(b"1")
+        for verb in TOUCHED:
+            TOUCHED[verb](files, home)
+    files.write(f"{homes[0]}/b.ver", b"1", None)
+    return files, homes, clock
+
+
+@pytest.mark.parametrize("number", OF_ITS_PLACE, ids=errno.errorcode.get)
+@pytest.mark.parametrize("verb", TOUCHED)
+def test_what_is_refused_everywhere_is_the_stores_trouble(tmp_path: Path, number: int, verb: str) -> None:
+    files, (home, _), clock = two_tables(tmp_path)
+    for _ in range(2):
+        trouble = trouble_of(OPEN, number, partial(TOUCHED[verb], files, home))
+        assert (isinstance(trouble, Transient), trouble.scope) == (True, Scope.STORE)
+        clock[0] += 2 * SETTLED
+
+
+@pytest.mark.parametrize("number", [*FORBIDDEN, errno.ENOSPC, errno.EDQUOT], ids=errno.errorcode.get)
+def test_what_is_refused_in_one_folder_alone_is_its_tables_trouble(tmp_path: Path, number: int) -> None:
+    """The first step of the write alone is refused: the witness, asked right after it, is served."""
+    files, (home, _), clock = two_tables(tmp_path)
+    kinds = []
+    for _ in range(4):
+        trouble = trouble_of(Step("mkdirat"), number, lambda: files.write(f"{home}/new/b.ver", b"1", None))
+        kinds.append((type(trouble), trouble.scope))
+        clock[0] += SETTLED
+    now, lasting = (DeniedNow, DeniedHere) if number in FORBIDDEN else (Transient, Transient)
+    assert kinds == [(kind, Scope.TABLE) for kind in (now, now, lasting, lasting)]
+
+
+def test_a_read_only_file_system_lets_no_witness_be_written(tmp_path: Path) -> None:
+    """Its folders can still be opened and locked."""
+    files, (home, _), _ = two_tables(tmp_path)
+    trouble = trouble_of(PREPARE, errno.EROFS, lambda: files.write(f"{home}/c.ver", b"1", None))
+    assert (type(trouble), trouble.scope) == (DeniedNow, Scope.STORE)
+
+
+def test_the_whole_machine_has_no_root_that_could_be_forbidden(tmp_path: Path) -> None:
+    files, key = LocalFiles("file://"), f"file://{tmp_path}/a.ver"
     trouble = trouble_of(OPEN, errno.EACCES, lambda: files.write(key, b"1", None))
-    assert (type(trouble), trouble.scope, trouble.where) == (Permanent, Scope.TABLE, key)
+    assert (type(trouble), trouble.scope, trouble.where) == (DeniedNow, Scope.STORE, key)
 
 
 def trouble_of(step: Step, number: int, call: Callable[[], object]) -> Trouble:

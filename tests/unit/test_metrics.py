@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.openmetrics import parser
 
 from sfn.errors import Scope
-from sfn.inbox.figures import STATES, Figures
+from sfn.inbox.figures import STATES, Figures, MissingTables
 from sfn.telemetry import gauges
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.work import REASONS, UNDECODABLE
@@ -30,6 +30,7 @@ EXPOSED = {
     "sfn_breaker_open": ("name", "scope"),
     "sfn_brake_tripped": ("catalog",),
     "sfn_build_info": ("python", "version"),
+    "sfn_bodies_refused_total": ("of",),
     "sfn_catalog_reached": ("catalog",),
     "sfn_dead_letters": ("catalog", "reason"),
     "sfn_events_received_total": ("dialect", "result"),
@@ -39,6 +40,7 @@ EXPOSED = {
     "sfn_gateway_seconds_bucket": ("gateway", "kind", "le"),
     "sfn_gateway_seconds_count": ("gateway", "kind"),
     "sfn_gateway_seconds_sum": ("gateway", "kind"),
+    "sfn_gateway_unmapped_total": ("gateway",),
     "sfn_gateway_unnoted_total": ("gateway",),
     "sfn_held_tables": ("catalog",),
     "sfn_inbox_answers": (),
@@ -50,6 +52,8 @@ EXPOSED = {
     "sfn_ingest_commit_seconds_count": (),
     "sfn_ingest_commit_seconds_sum": (),
     "sfn_lease_expirations_total": (),
+    "sfn_missing_tables": ("catalog",),
+    "sfn_oldest_missing_age_seconds": ("catalog",),
     "sfn_oldest_pending_age_seconds": ("catalog",),
     "sfn_open_intents": ("catalog",),
     "sfn_pending_tables": ("catalog", "state"),
@@ -70,6 +74,7 @@ EXPOSED = {
     "sfn_sweep_last_duration_seconds": ("catalog",),
     "sfn_sweep_last_end_timestamp_seconds": ("catalog",),
     "sfn_sweep_last_tables": ("catalog",),
+    "sfn_sweep_last_withheld": ("catalog",),
     "sfn_sweeps_total": ("catalog", "outcome"),
 }
 
@@ -208,6 +213,7 @@ async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Met
         letters={("was", "permanent"): 2, ("had been", "permanent"): 3, ("", "undecodable"): 7},
         tripped=frozenset({"was"}),
         intents={"was": 2, "had been": 1},
+        missing={"was": MissingTables(2, now - timedelta(seconds=30)), "had been": MissingTables(1, now)},
     )
     breakers = [open_breaker(Scope.CATALOG, "was")]
     page = await read(Standing(figures, reached=["was"], breakers=breakers).scrape(metrics, clock))
@@ -215,6 +221,8 @@ async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Met
     assert page.of("sfn_oldest_pending_age_seconds", "catalog") == {("",): 50}
     assert page.of("sfn_dead_letters", "catalog", "reason") == {("", "permanent"): 5, ("", "undecodable"): 7}
     assert page.of("sfn_open_intents", "catalog") == {("",): 3}
+    assert page.of("sfn_missing_tables", "catalog") == {("",): 3}
+    assert page.of("sfn_oldest_missing_age_seconds", "catalog") == {("",): 30}
     assert page.of("sfn_publications_total", "catalog") == {("",): 2}
     assert page.of("sfn_sweep_last_tables", "catalog") == {("",): 5}
     assert page.of("sfn_breaker_open", "scope", "name") == {("catalog", ""): 1}
@@ -230,6 +238,7 @@ async def test_the_inboxs_figures_are_told_as_they_are(metrics: Metrics, clock: 
         letters={("prod", "held-drop"): 11, ("dev", "foreign-file"): 1},
         tripped=frozenset({"prod"}),
         intents={"dev": 5},
+        missing={"prod": MissingTables(12, clock.now() - timedelta(minutes=3))},
     )
     page = await read(Standing(figures, reached=["prod"], ready=False).scrape(metrics, clock))
     assert page.of("sfn_pending_tables", "catalog", "state") == dict(figures.tables)
@@ -238,6 +247,8 @@ async def test_the_inboxs_figures_are_told_as_they_are(metrics: Metrics, clock: 
     assert page.of("sfn_held_tables", "catalog") == {("prod",): 11}
     assert page.of("sfn_brake_tripped", "catalog") == {("prod",): 1}
     assert page.of("sfn_open_intents", "catalog") == {("dev",): 5}
+    assert page.of("sfn_missing_tables", "catalog") == {("prod",): 12}
+    assert page.of("sfn_oldest_missing_age_seconds", "catalog") == {("prod",): 180}
     assert page.of("sfn_catalog_reached", "catalog") == {("prod",): 1}
     assert (page.value("sfn_ready"), page.value("sfn_inbox_answers")) == (0, 1)
 
@@ -255,9 +266,11 @@ async def test_a_breaker_is_open_until_something_succeeded(metrics: Metrics, clo
         # Whose store is not known yet, and one that was configured once.
         open_breaker(Scope.STORE, "prod"),
         open_breaker(Scope.STORE, "s3://secret-bucket"),
+        open_breaker(Scope.PROCESS, ""),
     ]
     page = await read(Standing(breakers=breakers).scrape(metrics, clock))
     assert page.of("sfn_breaker_open", "scope", "name") == {
+        ("process", ""): 1,
         ("catalog", "prod"): 1,
         ("store", "lake"): 1,
         ("store", ""): 1,
@@ -268,13 +281,14 @@ async def test_a_breaker_is_open_until_something_succeeded(metrics: Metrics, clo
 async def test_a_lagging_sweep_shows(metrics: Metrics, clock: HandClock) -> None:
     sweeps, now = metrics.work.sweeps, clock.now()
     sweeps.ended("prod", "swept")
-    sweeps.complete("prod", Swept(now, now, calm=True, tables=1000, differing=3), now, 12.5)
+    sweeps.complete("prod", Swept(now, now, calm=True, tables=1000, differing=3, withheld=frozenset("ab")), now, 12.5)
     page = await read(Standing().scrape(metrics, clock))
     assert page.of("sfn_sweeps_total", "catalog", "outcome") == {("prod", "swept"): 1}
     assert page.of("sfn_sweep_last_end_timestamp_seconds", "catalog") == {("prod",): now.timestamp()}
     assert page.of("sfn_sweep_last_duration_seconds", "catalog") == {("prod",): 12.5}
     assert page.of("sfn_sweep_last_tables", "catalog") == {("prod",): 1000}
     assert page.of("sfn_sweep_last_differing", "catalog") == {("prod",): 3}
+    assert page.of("sfn_sweep_last_withheld", "catalog") == {("prod",): 2}
     assert page.of("sfn_sweep_interval_seconds", "catalog") == {("prod",): 900, ("dev",): 60}
 
 

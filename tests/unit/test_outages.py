@@ -6,11 +6,12 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from sfn.errors import Scope, Transient
-from sfn.words import Lane, Urgency
+from sfn.words import Lane, TableName, Urgency
 from sfn.work.lanes import Lanes
 from sfn.work.outages import Outages
 from tests.promises.inboxes import HandClock
 
+TABLE = TableName("prod", ("sales",), "orders")
 LANE = Lane("prod", "file:///lake", Urgency.LIVE)
 
 
@@ -29,7 +30,7 @@ class Away:
 
     def works(self) -> None:
         """One attempt succeeds."""
-        self.outages.success(LANE, stored=True)
+        self.outages.success(LANE, TABLE, stored=True)
 
 
 def told(records: list[EventDict]) -> list[tuple[object, ...]]:
@@ -80,3 +81,29 @@ def test_a_store_does_not_hide_behind_its_catalog() -> None:
         ("info", "catalog works again", "prod"),
         ("info", "store works again", "file:///lake"),
     ]
+
+
+def test_a_shortage_of_the_process_is_told_once_a_minute_and_when_it_is_over() -> None:
+    away = Away()
+    with capture_logs() as records:
+        for _ in range(30):
+            away.fails(Scope.PROCESS)
+        away.works()
+    assert told(records) == [
+        ("warning", "process short of resources", ""),
+        ("info", "process works again", ""),
+    ]
+
+
+def test_a_shortage_is_one_tables_own_where_others_were_served_since_its_last() -> None:
+    away = Away()
+    shortage = Transient("it", scope=Scope.PROCESS, expected="memory", found="none")
+    assert away.outages.shortage(TABLE, shortage).scope is Scope.PROCESS
+    away.clock.turn(1)
+    assert away.outages.shortage(TABLE, shortage).scope is Scope.PROCESS
+    away.works()
+    assert away.outages.shortage(TABLE, shortage).scope is Scope.PROCESS
+    away.clock.turn(1)
+    away.outages.success(LANE, TableName("prod", ("sales",), "other"), stored=True)
+    away.clock.turn(1)
+    assert away.outages.shortage(TABLE, shortage).scope is Scope.TABLE

@@ -15,8 +15,7 @@ FAMILIES = {
     "file": ("file",),
     "s3": ("s3", "s3a", "s3n"),
     "gs": ("gs", "gcs"),
-    "abfss": ("abfs", "abfss"),
-    "wasbs": ("wasb", "wasbs"),
+    "abfss": ("abfs", "abfss", "wasb", "wasbs"),
 }
 FORBIDDEN = "\\?#\x7f\ud800\udfff" + "".join(map(chr, range(0x20)))
 
@@ -48,7 +47,11 @@ class Place:
         scheme = draw.draw(st.sampled_from(FAMILIES[self.family]))
         starts = [f"{scheme}://{self.authority}", f"{scheme.upper()}://{self.authority}"]
         if self.family == "file":
-            starts += ["file:", "FILE:", ""]
+            starts += ["file:", "FILE:", "", "file://localhost"]
+        if self.family == "abfss":
+            container, _, host = self.authority.partition("@")
+            hosts = [host, host.upper(), host.replace(".dfs.", ".blob."), host.replace(".dfs.", ".Blob.")]
+            starts += [f"{scheme}://{container}@{one}" for one in hosts]
         return draw.draw(st.sampled_from(starts)) + self.path + "/" * draw.draw(st.integers(0, 2))
 
 
@@ -62,11 +65,13 @@ segments = st.text(
 ).filter(is_plain)
 paths = st.lists(segments, min_size=1, max_size=4).map(tuple)
 buckets = st.from_regex(r"[a-z0-9][a-z0-9.-]{1,8}", fullmatch=True)
-containers = st.builds("{}@{}.dfs.core.windows.net".format, buckets, buckets)
+# An account may be called as the service is.
+accounts = st.from_regex(r"[a-z0-9]{3,8}", fullmatch=True) | st.just("blob")
+containers = st.builds("{}@{}.dfs.core.windows.net".format, buckets, accounts)
 places = (
     st.builds(Place, st.just("file"), st.just(""), paths)
     | st.builds(Place, st.sampled_from(["s3", "gs"]), buckets, paths)
-    | st.builds(Place, st.sampled_from(["abfss", "wasbs"]), containers, paths)
+    | st.builds(Place, st.just("abfss"), containers, paths)
 )
 nonsense = st.text(max_size=12) | st.text("/:.%2eEfF\\?#@s3a\n ~", max_size=12)
 
@@ -100,6 +105,17 @@ def test_what_is_not_refused_is_fit_to_be_written_to(text: str) -> None:
     assert (authority == "") == (scheme == "file:")
     assert all(segment and is_plain(segment) for segment in path)
     assert not set(place) & set(FORBIDDEN)
+
+
+def test_an_account_that_is_called_as_its_service_keeps_its_name() -> None:
+    assert canonical("wasbs://c@blob.blob.core.windows.net/t") == "abfss://c@blob.dfs.core.windows.net/t"
+    assert canonical("abfss://c@dfs.z7.blob.storage.azure.net/t") == "abfss://c@dfs.z7.dfs.storage.azure.net/t"
+
+
+def test_a_bucket_is_taken_as_it_is_written() -> None:
+    """Only hosts have no case."""
+    assert canonical("s3a://Lake/t") == "s3://Lake/t"
+    assert canonical("gcs://Lake/t") == "gs://Lake/t"
 
 
 def test_a_path_with_two_slashes_is_a_path_and_no_host() -> None:

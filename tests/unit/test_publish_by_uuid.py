@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sfn.inbox.memory import MemoryInbox
 from sfn.pointer import hintfile
 from sfn.pointer.naming import UUID, Whose
 from sfn.pointer.site import Site
@@ -204,3 +205,20 @@ async def test_the_newest_file_of_a_name_ends_only_after_the_older_ones() -> Non
     line.clock.turn(TERMS.lease.total_seconds())
     await line.work(3600)
     assert [line.of(table)["state"] for table in (first, second)] == ["dropped", "dropped"]
+
+
+async def test_a_file_that_is_called_by_another_spelling_of_the_uuid_makes_room_for_the_right_one() -> None:
+    line = ByUuid()
+    table = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    assert table.uuid is not None
+    (key,) = line.files
+    spelled = table.uuid.replace("-", "")
+    former = key.replace(table.uuid, spelled)
+    # As a version left it that took every spelling as it came.
+    line.store.files[former] = line.store.files.pop(key).replace(table.uuid.encode(), spelled.encode())
+    line.inbox = MemoryInbox(TERMS, line.clock)
+    after = line.laid(line.catalog.commit(A))
+    await line.hear(Hint(A), seconds=60)
+    line.says(table, A, after)
+    assert json.loads(line.store.files[former])["state"] == "dropped"

@@ -6,9 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from typing_extensions import override
 
-from sfn.words import Dead, Done, Hint, Reason
-from tests.unit.publishing import AT, A, B, Line, key_of
+from sfn.errors import Permanent, Scope
+from sfn.pointer import hintfile
+from sfn.pointer.site import Placement
+from sfn.publish.policy import Policy
+from sfn.store import Guarantees, Moved
+from sfn.words import Dead, Done, Held, Hint, Reason
+from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, CountingStore, Line, key_of
 
 pytestmark = pytest.mark.anyio
 DAY = timedelta(days=1).total_seconds()
@@ -71,3 +77,72 @@ async def test_a_refused_location_gives_up_no_table(refused: str) -> None:
     line.catalog.commit(A, location=AT)
     await line.hear(Hint(A), seconds=3600)
     assert isinstance(line.outcomes[-1], Done)
+
+
+class Provable(CountingStore):
+    """A store that is refused, or not.
+
+    Attributes:
+        proved: the keys beside which a proof was asked for.
+        written: the keys that were written.
+        unfit: why it is refused; None where it is not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proved, self.written = list[str](), list[str]()
+        self.unfit: Permanent | None = None
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        self.written.append(key)
+        assert self.proved, "it was written to before it was proven"
+        return await super().write(key, body, replacing)
+
+    @override
+    async def prove(self, key: str) -> Guarantees:
+        self.proved.append(key)
+        if self.unfit is not None:
+            raise self.unfit
+        return await super().prove(key)
+
+
+def provable(line: Line) -> Provable:
+    """Give a line a store that tells of its proofs, with the files of the one before."""
+    store = Provable()
+    store.files, line.store = line.store.files, store
+    return store
+
+
+@pytest.mark.parametrize("live", [False, True])
+async def test_a_refused_store_gets_no_file(*, live: bool) -> None:
+    line = Line()
+    line.catalog.create(A)
+    if live:
+        await line.hear(Hint(A), seconds=20)
+        line.catalog.commit(A)
+    store, before = provable(line), dict(line.store.files)
+    store.unfit = Permanent("lake", scope=Scope.STORE, expected="a store that keeps conditions", found="another")
+    await line.inbox.put([Hint(A)])
+    line.clock.turn(20)
+    (claim,) = (await line.inbox.claim(EVERYTHING)).claims
+    with pytest.raises(Permanent):
+        await line.publish(claim)
+    assert store.written == []
+    assert store.files == before
+
+
+@pytest.mark.parametrize(("placement", "folder"), [(Placement.INSIDE, "metadata/_sfn"), (Placement.ALONGSIDE, "_sfn")])
+async def test_a_store_is_proven_where_files_of_ours_may_lie(placement: Placement, folder: str) -> None:
+    """Also where the version hint is the first file that a process writes: a policy may grant that name alone."""
+    line = Line(Policy("c1", replica_lag=LAG, swept=False, placement=placement))
+    line.catalog.create(A)
+    store = provable(line)
+    await line.hear(Hint(A), seconds=20)
+    assert hintfile.key(AT) in store.written
+    del store.files[hintfile.key(AT)]
+    store.proved.clear()
+    store.written.clear()
+    await line.work(line.policy.refresh_after.total_seconds() + 3600)
+    assert hintfile.key(AT) in store.written
+    assert {key.rpartition("/")[0] for key in store.proved} == {f"{AT}/{folder}"}

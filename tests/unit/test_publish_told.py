@@ -224,9 +224,14 @@ async def test_a_commit_of_a_table_whose_birth_is_never_told_is_a_dead_letter_in
     assert isinstance(line.outcomes[-1], Done)
 
 
-async def test_a_uuid_may_be_spelled_in_capitals() -> None:
-    line = ToldLine()
-    table = replace(line.create(A), uuid="ABCDEF00-0000-0000-0000-000000000000")
+@pytest.mark.parametrize(
+    "spelling",
+    ["ABCDEF00-0000-0000-0000-000000000000", "abcdef00000000000000000000000000", "urn:uuid:{}"],
+    ids=["capitals", "without hyphens", "as a URN"],
+)
+async def test_a_uuid_may_be_spelled_otherwise(spelling: str) -> None:
+    line, uuid = ToldLine(), "abcdef00-0000-0000-0000-000000000000"
+    table = replace(line.create(A), uuid=spelling.format(uuid))
     await line.tell(A, line.lay(table), Birth.CREATE, seconds=60)
-    await line.hear(Hint(A, drop=True, uuid="abcdef00-0000-0000-0000-000000000000"), seconds=60)
-    assert (line.document(A)["state"], line.document(A)["guid"]) == ("dropped", table.uuid)
+    await line.hear(Hint(A, drop=True, uuid=spelling.format(uuid)), seconds=60)
+    assert (line.document(A)["state"], line.document(A)["guid"]) == ("dropped", uuid)

@@ -47,7 +47,7 @@ _SCHEMA = Schema(
     NestedField(4, "weight", DoubleType(), required=True),
     NestedField(5, "day", DateType()),
     NestedField(6, "amount", DecimalType(9, 2), required=True),
-    NestedField(7, "key", FixedType(5), required=True),
+    NestedField(7, "key", DecimalType(20, 0), required=True),
     NestedField(8, "id", UUIDType()),
     NestedField(9, "sizes", MapType(40, IntegerType(), 41, LongType()), required=True),
     NestedField(10, "bounds", MapType(42, IntegerType(), 43, BinaryType())),
@@ -57,7 +57,7 @@ _SCHEMA = Schema(
 )
 """Each way in which values are written."""
 _SYNC = bytes(range(16))
-_LEAST = Record(True, -1, None, 0.5, None, Decimal("0.01"), b"fixed", None, {}, None, {}, None, [])
+_LEAST = Record(True, -1, None, 0.5, None, Decimal("0.01"), Decimal(1 << 60), None, {}, None, {}, None, [])
 _MOST = Record(
     False,
     2**31 - 1,
@@ -65,7 +65,7 @@ _MOST = Record(
     -2.5,
     20_000,
     Decimal("-1234567.89"),
-    b"\xff\x80\x00\x01\x02",
+    Decimal(-(1 << 40)),
     UUID(int=7),
     {1: 2**63 - 1, 300: -(2**63)},
     {1: b"", 70_000: b"n" * 200},
@@ -118,6 +118,12 @@ def test_no_part_of_a_file_passes_but_at_the_end_of_a_block() -> None:
     for length in set(range(len(MAGIC), len(_WHOLE))) - ends:
         with pytest.raises(ValueError, match=f"goes on after the end, in {length} bytes|2 values in . bytes"):
             check(_WHOLE[:length])
+
+
+def test_values_of_fixed_length_are_refused_as_writers_differ() -> None:
+    kind = Schema(NestedField(1, "key", FixedType(5)))
+    with pytest.raises(NotImplementedError, match=r"a partition by values of type fixed\[5\]"):
+        check(container([(1, b"\2fixed")], kind=kind))
 
 
 def in_lists(block: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -194,12 +194,34 @@ def test_so_many_foreign_commits_are_looked_through_and_no_more(
         sfn.resolve(place.path, as_of=text(65))
 
 
-@pytest.mark.parametrize("as_of", ["", "now", "20231114", "20231399T000000000", "20231114T221320000Z"])
-def test_a_time_that_is_none_is_the_callers_mistake(place: Directory, as_of: str) -> None:
-    with pytest.raises(ValueError, match=r"form YYYYMMDDTHHMMSSmmm|month"):
-        sfn.resolve(place.path, as_of=as_of)
-    with pytest.raises(ValueError, match="time zone"):
-        sfn.resolve(place.path, as_of=datetime(2026, 1, 1))  # noqa: DTZ001 - that is the mistake
+@pytest.mark.parametrize(
+    "as_of",
+    [
+        *("", "now", "20231114", "2023-11-14", "20231399T000000000", "2023-13-01T00:00Z", "x" * 1_000),
+        *(True, 1.5, -1, 10**18, date(2026, 1, 1), timedelta(1), b"x", [1], object()),
+        *(datetime(2026, 1, 1), "2026-01-01T00:00", "20260101 0000"),  # noqa: DTZ001 - that is the mistake
+        *(datetime.max.replace(tzinfo=timezone(timedelta(hours=-14))), "0001-01-01T00:00+14:00"),
+    ],
+)
+def test_what_is_no_time_is_explained_in_a_type_error(place: Directory, as_of: Any) -> None:  # noqa: ANN401
+    for ask in (sfn.resolve, sfn.read):
+        with pytest.raises(TypeError, match=r"time zone|in the years 1 to 9999") as refused:
+            ask(place.path, as_of=as_of)
+        assert isinstance(refused.value, ValueError)
+        assert len(str(refused.value)) < 400
+
+
+def test_a_time_may_be_said_in_several_forms(place: Directory) -> None:
+    first, second, *_ = sfn.history(place.path)
+    expected = sfn.resolve(place.path, as_of=text(3))
+    assert expected.document.ordinal == second.ordinal != first.ordinal
+    said = second.at.isoformat()
+    forms: list[Any] = [
+        *(second, second.ordinal, str(second.ordinal), second.at, said, said.replace("+00:00", "Z"), f"{text(3)}Z"),
+        *(second.at.astimezone(timezone(timedelta(hours=5))), said.replace("T", " ")),
+    ]
+    for form in forms:
+        assert sfn.resolve(place.path, as_of=form) == expected
 
 
 def logged(tmp_path: Path, naming: Naming, *times: int) -> Directory:

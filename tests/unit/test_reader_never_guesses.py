@@ -45,6 +45,7 @@ class Failing(LocalFiles):
     """Files of which one can't be read."""
 
     def __init__(self, key: str, error: type[Unreadable]) -> None:
+        super().__init__()
         self._key, self._error = key, error
 
     @override

@@ -73,6 +73,7 @@ class Refreshed(LocalFiles):
     """Files of which the service renews one right after the first look at it."""
 
     def __init__(self, file: Path, successor: Document) -> None:
+        super().__init__()
         self._file, self._successor = file, successor
 
     @override

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.catalog.metadata import Unintelligible
+from sfn.catalog.metadata import LAST_MILLISECOND, Unintelligible
 from sfn.catalog.rest import answers
 from sfn.catalog.rest.answers import Config, Page
 from sfn.words import Table
@@ -119,7 +120,7 @@ def test_a_table_is_read_whole() -> None:
             "release-2": {"snapshot-id": 8, "type": "branch", "max-ref-age-ms": 1},
             "audit": {"snapshot-id": 9, "type": "branch"},
         },
-        current_snapshot_id=8,
+        current_snapshot_id=7,
         snapshots=[{"snapshot-id": 7}],
     )
     assert read(body) == Table(
@@ -137,16 +138,32 @@ def test_a_table_is_read_whole() -> None:
 @pytest.mark.parametrize(
     ("refs", "current", "head"),
     [
-        ({"main": {"snapshot-id": 7}}, 8, 7),
+        ({"main": {"snapshot-id": 7}}, 7, 7),
+        ({"main": {"snapshot-id": 7}}, 8, None),
+        ({"main": {"snapshot-id": 7}}, None, None),
+        ({"main": {"snapshot-id": 7}}, -1, None),
+        ({"audit": {"snapshot-id": 7}}, -1, None),
         ({"audit": {"snapshot-id": 7}}, 8, 8),
         ({}, None, None),
         (None, -1, None),
         (None, 8, 8),
+        (None, 0, 0),
         ({"main": {"snapshot-id": -1}}, None, None),
     ],
 )
-def test_the_head_is_that_of_main(refs: object, current: int | None, head: int | None) -> None:
+def test_the_head_is_that_of_main_and_none_where_main_is_not_current(
+    refs: object, current: int | None, head: int | None
+) -> None:
     assert read(table(refs=refs, current_snapshot_id=current)).snapshot_id == head
+
+
+@pytest.mark.parametrize("updated", [-1, -(10**15), 1_700_000_000_000_000, 2**62])
+def test_a_time_that_can_be_none_keeps_nobody_from_the_table(updated: int) -> None:
+    log = [{"metadata-file": "s3://b/t/1.json", "timestamp-ms": at} for at in (updated, None, "x", 1.5)]
+    found = read(table(last_updated_ms=updated, metadata_log=log))
+    assert found.last_updated_ms == 0
+    assert len(found.log_times) == len(found.metadata_log) == 4
+    assert all(0 <= at <= LAST_MILLISECOND for at in found.log_times)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +228,7 @@ def test_a_table_without_a_metadata_file_is_none(pointer: str | None) -> None:
 
 @pytest.mark.parametrize(
     "metadata",
-    [{"location": ""}, {"location": None}, {"last_updated_ms": -1}, {"last_updated_ms": 10**15}, {"table_uuid": ""}],
+    [{"location": ""}, {"location": None}, {"last_updated_ms": None}, {"last_updated_ms": "1"}, {"table_uuid": ""}],
     ids=str,
 )
 def test_impossible_metadata_is_unintelligible(metadata: dict[str, object]) -> None:
@@ -268,3 +285,78 @@ def test_no_error_quotes_the_body() -> None:
     with pytest.raises(Unintelligible) as caught:
         answers.read_table(b'{"metadata": "s3cret", "metadata-location": 5}')
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ({}, Config()),
+        ({"defaults": None, "overrides": None}, Config()),
+        ({"endpoints": [None, 7, "GET /v1/x"]}, Config(vends=False)),
+        ({"defaults": {"rest-page-size": 200, "s3.path-style-access": True, "x": None, "y": [1], "z": 0.5}}, Config()),
+        ({"overrides": {"prefix": 7}}, Config(prefix="7")),
+        ({"overrides": {"prefix": None, "uri": ""}}, Config()),
+        ({"defaults": {"prefix": "a"}, "overrides": {"prefix": ""}}, Config(prefix="a")),
+        ({"defaults": {"header.X-N": 1}}, Config(defaults={"X-N": "1"})),
+    ],
+)
+def test_a_configuration_with_values_that_are_no_texts_is_read(body: object, found: Config) -> None:
+    assert replace(answers.read_config(msgspec.json.encode(body)), told={}) == found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"hello": "world"},
+        {"error": {"message": "no", "type": "x", "code": 500}},
+        {"defaults": []},
+        {"overrides": {"prefix": ["a"]}},
+        {"overrides": {"uri": False}},
+        {"defaults": {"namespace-separator": 0.5}},
+        {"defaults": {"header.X": {}}},
+        None,
+    ],
+)
+def test_a_configuration_without_what_is_needed_of_it_is_none(body: object) -> None:
+    with pytest.raises(Unintelligible):
+        answers.read_config(msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize(
+    ("said", "lasts"),
+    [
+        (60, 60.0),
+        ("70", 70.0),
+        (None, None),
+        (0, None),
+        (-1, None),
+        (0.001, None),
+        ("soon", None),
+        (True, None),
+        ("inf", None),
+    ],
+)
+def test_a_lifetime_that_is_none_is_not_known(said: object, lasts: float | None) -> None:
+    assert answers.read_token(msgspec.json.encode({"access_token": "t", "expires_in": said})).lasts == lasts
+
+
+@pytest.mark.parametrize(
+    ("identifiers", "found", "odd"),
+    [
+        ([], 0, 0),
+        (None, 0, 0),
+        ([{"namespace": ["a"], "name": "t", "id": 1}], 1, 0),
+        ([None, {"namespace": ["a"], "name": "t"}, "t", {"name": "u"}, {"namespace": None, "name": "u"}], 1, 4),
+    ],
+)
+def test_entries_of_another_shape_are_left_out_and_counted(identifiers: object, found: int, odd: int) -> None:
+    page = answers.read_tables(msgspec.json.encode({"identifiers": identifiers, "more": 1}))
+    assert (len(page.items), page.odd, page.next) == (found, odd, None)
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "found", "odd"), [(None, 0, 0), ([["a"], None, [], "b", ["c", 1]], 1, 4), ([["a"], ["a"]], 2, 0)]
+)
+def test_namespaces_of_another_shape_are_left_out_and_counted(namespaces: object, found: int, odd: int) -> None:
+    page = answers.read_namespaces(msgspec.json.encode({"namespaces": namespaces, "next-page-token": "x"}))
+    assert (len(page.items), page.odd, page.next) == (found, odd, "x")

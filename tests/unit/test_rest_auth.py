@@ -146,7 +146,7 @@ async def test_no_token_is_the_catalogs_trouble(server: Server, opened: Open, ca
 
 
 async def test_the_credential_is_not_shown_however_often_a_token_was_renewed(server: Server, opened: Open) -> None:
-    mint = Mint()
+    mint = Mint(3600)
     server.token = mint.respond
     catalog = opened(server, credential=f"me:{PRIVATE}")
 

@@ -6,6 +6,7 @@ import logging
 import traceback
 
 import pytest
+from aiohttp import web
 from structlog.testing import capture_logs
 
 from sfn.catalog.rest import RestCatalog
@@ -134,3 +135,34 @@ async def test_a_load_of_a_large_table_gives_its_grants_alone(server: Server, op
     grants = await opened(server).grants(ORDERS)
     assert not isinstance(grants, Missing)
     assert [grant.prefix for grant in grants] == ["s3://lake/orders"]
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_a_table_that_is_gone_by_another_type_of_error_gives_no_grants_once_nothing_lists_it(
+    server: Server, opened: Open, is_listed: bool
+) -> None:
+    names = [{"namespace": ["sales"], "name": "orders"}] if is_listed else []
+    gone = complaint("BaseException", 404)
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        return await (reply({"identifiers": names}) if request.path.endswith("/tables") else gone)(request)
+
+    server.other = respond
+    server.config = listing(LOAD)
+    catalog = opened(server)
+    if is_listed:
+        assert (await trouble_of(catalog)).scope is Scope.TABLE
+    else:
+        assert await catalog.grants(ORDERS) == Missing()
+
+
+async def test_grants_are_asked_for_without_a_query_that_the_catalog_refuses(
+    server: Server, opened: Open, vending: Vending
+) -> None:
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        refusal = complaint("BadRequestException", 400)
+        return await (refusal if "snapshots" in request.query_string else vending.respond)(request)
+
+    server.other = respond
+    server.config = listing(LOAD)
+    assert await opened(server).grants(ORDERS)

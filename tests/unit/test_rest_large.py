@@ -63,7 +63,7 @@ MANY_PROPERTIES = (b'"properties":{', block(properties()), b'"owner":"me"}')
 
 def large(*members: tuple[bytes, bytes, bytes]) -> Responder:
     """A table's answer of about `SIZE` bytes, of metadata with those members; what is needed of it lies around them."""
-    whole = json.dumps(table(metadata_log=_LOG, refs={"main": {"snapshot-id": 7}})).encode()
+    whole = json.dumps(table(metadata_log=_LOG, refs={"main": {"snapshot-id": 7}}, current_snapshot_id=7)).encode()
     head, tail = whole.split(b'"location"')
     times = SIZE // len(members) // 2**20
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from itertools import count
 from urllib.parse import parse_qs
 
+import anyio
 import pytest
 from aiohttp import web
 
 from sfn.catalog import Skip, Withheld
+from sfn.catalog import health as health_module
+from sfn.catalog.health import IN_A_ROW, PROBES, TIGHT, Health
 from sfn.catalog.rest import RestCatalog
-from sfn.errors import Scope, Transient, Trouble
+from sfn.catalog.rest import listing as listing_module
+from sfn.catalog.rest.asking import REMEMBERED
+from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import TableName
-from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, reply
+from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply
 
 Namespaces = Mapping[str, list[list[str]]]
 """By parent, levels joined by `|`."""
@@ -119,10 +125,13 @@ async def test_a_missing_namespace_lists_nothing(server: Server, opened: Open) -
         reply(b"<html>", 404, content_type="text/html"),
         complaint("NoSuchTableException", 404),
         complaint("NotFoundException", 404),
-        reply({"identifiers": None}),
+        reply({"identifiers": "none"}),
+        reply({"hello": "world"}),
+        reply({"error": {"message": "", "type": "x", "code": 500}}),
+        reply(b"null"),
         reply(b"", 500),
     ],
-    ids=["html", "table", "warehouse", "shape", "500"],
+    ids=["html", "table", "warehouse", "shape", "another API", "an error", "null", "500"],
 )
 async def test_any_other_answer_is_trouble_and_never_an_empty_listing(
     server: Server, opened: Open, refusal: Responder
@@ -165,12 +174,11 @@ async def test_a_namespace_whose_children_may_not_be_listed_is_withheld(server: 
     assert (tables, [one.namespace for one in withheld]) == (["a.t", "b.t"], [("a",)])
 
 
-async def test_a_catalog_whose_namespaces_may_not_be_listed_is_withheld_as_a_whole(
-    server: Server, opened: Open
-) -> None:
+async def test_a_walk_fails_when_the_outermost_namespaces_may_not_be_listed(server: Server, opened: Open) -> None:
     server.other = complaint("ForbiddenException", 403)
-    tables, withheld = await seen(opened(server))
-    assert (tables, [one.namespace for one in withheld]) == ([], [()])
+    with pytest.raises(Permanent) as caught:
+        await seen(opened(server))
+    assert caught.value.scope is Scope.TABLE
 
 
 async def test_nothing_is_asked_about_what_nobody_wants(server: Server, opened: Open) -> None:
@@ -183,11 +191,276 @@ async def test_nothing_is_asked_about_what_nobody_wants(server: Server, opened: 
     assert sorted(server.asked) == sorted(asked + [f"/v1/namespaces/{space}/tables?pageToken=" for space in spaces])
 
 
-@pytest.mark.parametrize("status", [401, 429, 500])
-async def test_other_trouble_fails_the_walk_at_once(server: Server, opened: Open, status: int) -> None:
-    server.other = catalog_of({"": [["a"], ["b"], ["c"]]}, {"t:b": reply(b"", status)})
+FAILURES: dict[str, Responder] = {
+    "401": reply(b"", 401),
+    "429": reply(b"", 429),
+    "500": complaint("InternalServerError", 500),
+    "503": reply(b"later", 503),
+    "404 of a web server": reply(b"<html>", 404, content_type="text/html"),
+    "a page": reply(b"<html>", content_type="text/html"),
+    "null": reply(b"null"),
+    "half a document": reply(b'{"identifiers": [{"name'),
+    "a redirect": reply(b"", 307, location="/elsewhere"),
+    "the same token": reply({"identifiers": [], "next-page-token": "same"}),
+    "a null entry": reply({"identifiers": [None, {"namespace": ["b"], "name": "u"}]}),
+    "an entry without a name": reply({"identifiers": [{"namespace": ["b"]}, {"namespace": ["b"], "name": "u"}]}),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+async def test_a_namespace_that_fails_is_withheld_and_all_others_are_walked(
+    server: Server, opened: Open, case: str
+) -> None:
+    tree = {"": [["a"], ["b"], ["c"]], "b": [["b", "x"]]}
+    server.other = catalog_of(tree, {"t:b": FAILURES[case]})
+    tables, withheld = await seen(opened(server))
+    expected = ["a.t", "b.x.t", "c.t"] if case not in {"401", "429"} else ["a.t", "c.t"]
+    assert tables == sorted(expected + (["b.u"] if "entry" in case else []))
+    assert [one.namespace for one in withheld] == [("b",)]
+    assert "/namespaces/b/tables" in withheld[0].why
+    # A redirect stays until somebody changes something.
+    assert withheld[0].is_failure == (case != "a redirect")
+
+
+@pytest.mark.parametrize("case", ["500", "401"])
+async def test_a_first_namespace_that_fails_hides_no_other(server: Server, opened: Open, case: str) -> None:
+    server.other = catalog_of({"": [["a"], ["b"]]}, {"t:a": FAILURES[case], "n:a": FAILURES[case]})
+    tables, withheld = await seen(opened(server))
+    assert (tables, [one.namespace for one in withheld]) == (["b.t"], [("a",)])
+
+
+async def test_namespaces_whose_children_fail_are_withheld(server: Server, opened: Open) -> None:
+    server.other = catalog_of({"": [["a"], ["b"]]}, {"n:a": FAILURES["500"]})
+    tables, withheld = await seen(opened(server))
+    assert (tables, [one.namespace for one in withheld]) == (["a.t", "b.t"], [("a",)])
+
+
+@pytest.mark.parametrize("failing", [1, IN_A_ROW - 1, 3 * IN_A_ROW])
+async def test_many_namespaces_that_fail_in_a_row_hide_no_other(server: Server, opened: Open, failing: int) -> None:
+    names = ["a", *(f"m{number:02}" for number in range(failing)), "z"]
+    special = {f"t:{name}": FAILURES["503"] for name in names[1:-1]}
+    server.other = catalog_of({"": [[name] for name in names]}, special)
+    tables, withheld = await seen(opened(server))
+    assert (tables, len(withheld)) == (["a.t", "z.t"], failing)
+
+
+@pytest.mark.parametrize("namespaces", [1, 3, 100])
+async def test_a_catalog_that_lists_no_namespace_at_all_fails_the_walk_soon(
+    server: Server, opened: Open, namespaces: int
+) -> None:
+    names = [f"m{number:03}" for number in range(namespaces)]
+    server.other = catalog_of({"": [[name] for name in names]}, {f"t:{name}": FAILURES["503"] for name in names})
+    with pytest.raises(Transient):
+        await seen(opened(server))
+    assert sum("/tables" in path for path in server.asked) <= IN_A_ROW + PROBES
+
+
+async def test_a_catalog_that_fails_in_the_middle_of_a_walk_fails_the_walk_soon(server: Server, opened: Open) -> None:
+    names = [f"m{number:03}" for number in range(100)]
+    listing, asked = catalog_of({"": [[name] for name in names]}), 0
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal asked
+        asked += request.path.endswith("/tables")
+        return await (listing if asked <= 5 or request.path == "/v1/namespaces" else FAILURES["503"])(request)
+
+    server.other = respond
+    with pytest.raises(Transient):
+        await seen(opened(server))
+    assert asked <= 5 + IN_A_ROW + 1
+
+
+@pytest.mark.parametrize("case", ["503", "401"])
+@pytest.mark.parametrize("bad", [IN_A_ROW, 5 * IN_A_ROW])
+async def test_many_first_namespaces_that_fail_hide_no_other(server: Server, opened: Open, bad: int, case: str) -> None:
+    names = [*(f"m{number:02}" for number in range(bad)), "x", "y", "z"]
+    special = {f"t:{name}": FAILURES[case] for name in names[:bad]}
+    server.other = catalog_of({"": [[name] for name in names]}, special)
+    tables, withheld = await seen(opened(server))
+    assert (tables, len(withheld)) == (["x.t", "y.t", "z.t"], bad)
+
+
+async def test_few_namespaces_that_hang_are_as_many_that_fail() -> None:
+    health = Health(lambda _: listing_of(), tuple)
+    slow = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
+    assert not await health.is_down(slow, 60.0)
+    assert await health.is_down(slow, 60.0), "two that hang, and none that answered"
+
+
+async def test_after_minutes_of_slow_failures_a_walk_waits_less_for_each_page() -> None:
+    health = Health(lambda _: listing_of("t"), tuple)
+    slow = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
+    health.answered(("a",))
+    for _ in range(4):
+        assert not await health.is_down(slow, 50.0)
+    assert health.patience == TIGHT
+
+
+async def listing_of(*entries: object) -> AsyncGenerator[object]:
+    """A listing, which fails where there is nothing."""
+    for one in entries:
+        yield one
+    if not entries:
+        raise Transient("there", scope=Scope.TABLE, expected="a listing", found="none")
+
+
+async def test_an_outage_fails_the_walk_at_once(server: Server, opened: Open) -> None:
+    listing, listed = catalog_of({"": [["a"], ["b"], ["c"]]}), 0
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal listed
+        listed += request.path.endswith("/tables")
+        return await (listing if listed < 2 else reply(b"", 401))(request)
+
+    server.other = respond
     found: list[str] = []
     with pytest.raises(Trouble) as caught:
         await walked(opened(server), found)
     assert found == ["a.t"]
-    assert caught.value.scope is (Scope.TABLE if status == 500 else Scope.CATALOG)
+    assert caught.value.scope is Scope.CATALOG
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_namespaces_are_walked_though_the_outermost_are_not_listed_whole(
+    server: Server, opened: Open, *, whole: bool
+) -> None:
+    listing = catalog_of({"": [["a"], ["b"]]})
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        query = parse_qs(request.query_string, keep_blank_values=True)
+        if request.path == "/v1/namespaces" and "parent" not in query:
+            more = {} if whole else {"next-page-token": "2"}
+            first = reply({"namespaces": [["a"], ["b"], *([None] if whole else [])]} | more)
+            return await (FAILURES["500"] if query["pageToken"] == ["2"] else first)(request)
+        return await listing(request)
+
+    server.other = respond
+    found: list[str] = []
+    with pytest.raises(Transient):
+        await walked(opened(server), found)
+    assert found == ["a.t", "b.t"]
+
+
+@pytest.mark.parametrize("page", [{}, {"identifiers": None}, {"next-page-token": None}, {"nextPageToken": ""}])
+async def test_a_list_that_is_left_out_is_empty(server: Server, opened: Open, page: object) -> None:
+    listing = catalog_of({"": [["a"], ["b"], ["c"]]}, {"t:b": reply(page), "n:b": reply({})})
+    server.other = listing
+    assert await seen(opened(server)) == (["a.t", "c.t"], [])
+    assert not await opened(server).listed(TableName("lake", ("b",), "t"))
+
+
+async def test_an_entry_that_comes_twice_is_listed_once(server: Server, opened: Open) -> None:
+    twice = [{"namespace": ["a"], "name": "t"}] * 2
+    server.other = catalog_of({"": [["a"], ["a"]]}, {"t:a": reply({"identifiers": twice})})
+    assert await walked(opened(server)) == ["a.t"]
+
+
+async def test_tokens_without_end_that_bring_nothing_new_are_no_listing(
+    server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing_module, "FRUITLESS", 10)
+    numbers = count()
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        body = {"identifiers": [{"namespace": ["sales"], "name": "t"}], "next-page-token": str(next(numbers))}
+        return await reply(body)(request)
+
+    server.other = respond
+    with pytest.raises(Transient) as caught:
+        await opened(server).listed(ORDERS)
+    assert "10 pages without a new entry" in caught.value.found
+    assert len(server.asked) == 12
+
+
+def refusing(parameter: str, listing: Responder, status: int = 400) -> Responder:
+    """Refuses whatever asks by that parameter."""
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        query = parse_qs(request.query_string, keep_blank_values=True)
+        refusal = complaint("BadRequestException", status, f"{parameter} must not be sent")
+        return await (refusal if parameter in query else listing)(request)
+
+    return respond
+
+
+@pytest.mark.parametrize("status", [400, 406, 422, 501])
+async def test_a_catalog_that_refuses_pages_is_asked_once_more_for_all(
+    server: Server, opened: Open, status: int
+) -> None:
+    tree = {"": [["a"], ["b"]], "a": [["a", "x"]]}
+    server.other = refusing("pageToken", catalog_of(tree), status)
+    catalog = opened(server, page_size=100)
+    assert sorted(await walked(catalog)) == ["a.t", "a.x.t", "b.t"]
+    assert sum("pageToken" in path for path in server.asked) == 2, "once of namespaces and once of tables"
+    assert "/v1/namespaces?parent=a%1Fx" in server.asked
+
+
+async def test_a_stray_refusal_of_pages_does_not_switch_them_off(
+    server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = catalog_of({"": [["a"]]})
+    server.other = refusing("pageToken", listing)
+    catalog = opened(server)
+    assert await walked(catalog) == ["a.t"]
+    server.other = listing
+    server.requests.clear()
+    assert await walked(catalog) == ["a.t"]
+    assert not any("pageToken" in path for path in server.asked)
+    pass_by(REMEMBERED + 1, monkeypatch)
+    assert await walked(catalog) == ["a.t"]
+    assert server.asked[-1] == "/v1/namespaces?parent=a&pageToken="
+
+
+async def test_a_refusal_that_has_nothing_to_do_with_pages_stays_one(server: Server, opened: Open) -> None:
+    refusal = complaint("BadRequestException", 400)
+    server.other = catalog_of({"": [["a"], ["b"]]}, {"t:a": refusal})
+    tables, withheld = await seen(opened(server))
+    assert (tables, [one.namespace for one in withheld]) == (["b.t"], [("a",)])
+    assert not withheld[0].is_failure
+
+
+async def test_a_catalog_that_wants_pages_again_is_asked_for_them(server: Server, opened: Open) -> None:
+    listing = catalog_of({"": [["a"]]})
+    server.other = refusing("pageToken", listing)
+    catalog = opened(server)
+    assert await walked(catalog) == ["a.t"]
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        query = parse_qs(request.query_string, keep_blank_values=True)
+        return await (listing if "pageToken" in query else complaint("BadRequestException", 400))(request)
+
+    server.other = respond
+    assert await walked(catalog) == ["a.t"]
+
+
+@pytest.mark.parametrize("levels", [("a",), ("a", "x"), ("a", "x", "y")])
+async def test_a_namespace_that_is_missing_by_another_type_of_error_must_not_be_listed_above(
+    server: Server, opened: Open, levels: tuple[str, ...]
+) -> None:
+    gone = complaint("BaseException", 404)
+    space = "|".join(levels)
+    special = {f"t:{space}": gone, f"n:{space}": gone}
+    server.other = catalog_of({"": [["b"]]}, special)
+    assert not await opened(server).listed(TableName("lake", levels, "t"))
+    server.other = catalog_of({"|".join(levels[:-1]): [list(levels)]}, special)
+    with pytest.raises(Transient):
+        await opened(server).listed(TableName("lake", levels, "t"))
+
+
+async def test_a_namespace_that_hangs_after_slow_failures_is_not_waited_for(
+    server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_module, "SLOW_ALTOGETHER", 0.0)
+    monkeypatch.setattr(health_module, "TIGHT", 0.2)
+    let_go = anyio.Event()
+
+    async def hang(request: web.BaseRequest) -> web.StreamResponse:
+        await let_go.wait()
+        return await reply({})(request)
+
+    server.other = catalog_of({"": [["a"], ["b"], ["c"]]}, {"t:b": hang})
+    with anyio.fail_after(20):
+        tables, withheld = await seen(opened(server))
+        let_go.set()
+    assert (tables, [one.namespace for one in withheld]) == (["a.t", "c.t"], [("b",)])
+    assert "within 0.2 s, as other namespaces took long" in withheld[0].why

@@ -14,7 +14,7 @@ from sfn.catalog.refusal import Refusal
 from sfn.catalog.rest import RestSettings, paths
 from sfn.catalog.rest.directions import route
 from sfn.catalog.rest.refusals import Reply
-from sfn.errors import Permanent, Scope, Trouble
+from sfn.errors import NamedOtherwise, Permanent, Scope, Trouble
 from sfn.words import Loaded, NotModified, TableName, Unwritten
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
 
@@ -79,6 +79,18 @@ async def test_what_cannot_be_said_is_not_asked(
         await opened(server).load(TableName("lake", namespace, name), None)
     assert caught.value.scope is Scope.TABLE
     assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("namespace", "instead"), [(("a.b",), ("a", "b")), (("a", "b.c"), ("a", "b", "c")), (("a.",), ("a", ""))]
+)
+async def test_a_name_that_holds_the_separator_is_told_apart_from_the_one_that_its_path_names(
+    server: Server, opened: Open, namespace: tuple[str, ...], instead: tuple[str, ...]
+) -> None:
+    server.config = configured({"namespace-separator": "%2E"})
+    with pytest.raises(NamedOtherwise) as caught:
+        await opened(server).load(TableName("lake", namespace, "t"), None)
+    assert caught.value.instead == instead
 
 
 @pytest.mark.parametrize(("warehouse", "query"), [(None, ""), ("s3://b/w h", "?warehouse=s3%3A%2F%2Fb%2Fw%20h")])

@@ -9,9 +9,10 @@ import pytest
 from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog
+from sfn.catalog.rest.oauth2 import DOUBTED_EVERY
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import Loaded
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, pass_by, reply, table
+from tests.unit.rest_server import ORDERS, PRIVATE, Mint, Open, Responder, Server, complaint, pass_by, reply, table
 
 MANY = 32
 REFUSED = reply(b"", 401)
@@ -136,3 +137,69 @@ async def test_a_token_that_is_not_answered_is_the_catalogs_trouble_at_once(serv
         await catalog.load(ORDERS, None)
     assert caught.value.scope is Scope.CATALOG
     assert (asked_for_tokens(server), server.configured) == (2, 1)
+
+
+FORBIDDEN = complaint("ForbiddenException", 403, "Invalid access token")
+
+
+def knowing(*, valid: set[str], other: Responder = FORBIDDEN) -> Responder:
+    """Answers a table to who brings a valid token, and something else to all others."""
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        token = request.headers["authorization"].removeprefix("Bearer ")
+        return await (reply(table()) if token in valid else other)(request)
+
+    return respond
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [FORBIDDEN, reply({"error_code": "403", "message": "Invalid access token."}, 403), reply(b"", 501)],
+    ids=["403", "403 of another shape", "501"],
+)
+async def test_a_token_of_unknown_lifetime_is_renewed_once_for_all_after_a_403(
+    server: Server, opened: Open, refusal: Responder
+) -> None:
+    mint, valid = Mint(), {"token1"}
+    server.token, server.other = after(0.1, mint.respond), knowing(valid=valid, other=refusal)
+    catalog = opened(server, credential=PRIVATE)
+    await catalog.load(ORDERS, None)
+    valid.clear()
+    valid.add("token2")
+    assert await loaded_by_many(catalog) == {(Loaded, None): MANY}
+    assert len(mint.forms) == 2
+
+
+async def test_a_real_denial_asks_for_few_tokens(server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    mint = Mint()
+    server.token, server.other = mint.respond, FORBIDDEN
+    catalog = opened(server, credential=PRIVATE)
+    for _ in range(3):
+        assert await loaded_by_many(catalog) == {(Transient, Scope.TABLE): MANY}
+    assert len(mint.forms) == 2
+    pass_by(DOUBTED_EVERY + 1, monkeypatch)
+    assert await loaded_by_many(catalog) == {(Transient, Scope.TABLE): MANY}
+    assert len(mint.forms) == 3
+
+
+async def test_a_token_whose_end_is_known_is_not_renewed_after_a_403(server: Server, opened: Open) -> None:
+    mint = Mint(3600)
+    server.token, server.other = mint.respond, FORBIDDEN
+    assert await loaded_by_many(opened(server, credential=PRIVATE)) == {(Transient, Scope.TABLE): MANY}
+    assert len(mint.forms) == 1
+
+
+async def test_a_denial_stays_one_while_no_token_is_to_be_had(server: Server, opened: Open) -> None:
+    catalog = opened(server, credential=PRIVATE)
+    await catalog.load(ORDERS, None)
+    server.token, server.other = FAILED, FORBIDDEN
+    assert await loaded_by_many(catalog) == {(Transient, Scope.TABLE): MANY}
+
+
+async def test_a_lifetime_of_nothing_asks_for_no_token_with_each_request(server: Server, opened: Open) -> None:
+    mint = Mint(0)
+    server.token = mint.respond
+    catalog = opened(server, credential=PRIVATE)
+    for _ in range(3):
+        await catalog.load(ORDERS, None)
+    assert len(mint.forms) == 1

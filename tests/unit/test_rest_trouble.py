@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog
 from sfn.errors import Permanent, Scope, Transient, Trouble
-from sfn.words import Missing, TableName
+from sfn.words import Loaded, Missing, TableName
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, reply, running, table
 
 OK = reply({"defaults": {}, "overrides": {}})
@@ -112,7 +113,8 @@ async def test_one_reply_is_the_tables_trouble_while_the_catalog_has_a_configura
     error = await trouble_of(opened(server, request_timeout=0.5, token=PRIVATE))
     assert (type(error), error.scope, error.retry_after) == (kind, Scope.TABLE, retry_after)
     assert f"{server.uri}/v1/namespaces/sales/tables/orders" in error.where
-    assert server.configured == 2
+    # Of a 404 in Iceberg's shape a listing is asked for as well, and fails.
+    assert server.configured == (3 if case in {"404 of the warehouse", "404 of a view"} else 2)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -150,6 +152,8 @@ CONFIGS: dict[str, tuple[Responder, type[Trouble]]] = {
     "400": (complaint("BadRequestException", 400), Permanent),
     "a page": (reply(HTML, content_type="text/html"), Transient),
     "another API": (reply({"hello": "world"}), Transient),
+    "a prefix that is no text": (reply({"overrides": {"prefix": ["a"]}}), Transient),
+    "a header that is no text": (reply({"overrides": {"header.x": True}}), Transient),
     "an override that leads nowhere": (reply({"overrides": {"uri": "ftp://elsewhere"}}), Permanent),
     "a slow body": (slow, Transient),
 }
@@ -197,6 +201,90 @@ async def test_a_missing_ca_file_is_the_catalogs_trouble(server: Server, opened:
 async def test_only_icebergs_own_404_says_that_there_is_no_table(server: Server, opened: Open, name: str) -> None:
     server.other = complaint(name, 404)
     assert await opened(server).load(ORDERS, None) == Missing()
+
+
+def gone_by(kind: str | None, status: int = 404, code: object = None, *, listed: bool) -> Responder:
+    """A catalog that does not find the table `orders`, and lists it or not."""
+    error = {"message": "gone", "type": kind, "code": status if code is None else code}
+    missing = reply({"error": {key: value for key, value in error.items() if value is not None}}, status)
+    names = [{"namespace": ["sales"], "name": name} for name in (["orders"] if listed else []) + ["other"]]
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        return await (missing if request.path.endswith("/orders") else reply({"identifiers": names}))(request)
+
+    return respond
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "code"),
+    [
+        ("BaseException", 404, 404),
+        ("EntityNotFoundException", 404, 404),
+        ("NoSuchTabularException", 404, 404),
+        ("NotFoundException", 404, 404),
+        ("NoSuchViewException", 404, 404),
+        ("RESTException", 404, "404"),
+        ("", 404, 404),
+        (None, 404, 404),
+        ("NoSuchTableException", 400, 400),
+    ],
+)
+async def test_a_404_of_another_type_counts_once_no_listing_names_the_table(
+    server: Server, opened: Open, kind: str | None, status: int, code: object
+) -> None:
+    server.other = gone_by(kind, status, code, listed=False)
+    assert await opened(server).load(ORDERS, None) == Missing()
+    server.other = gone_by(kind, status, code, listed=True)
+    trouble = await trouble_of(opened(server))
+    assert trouble.scope is Scope.TABLE
+    assert "its namespace lists it" in trouble.found
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"message": "Table not found", "status_code": 404}, 404),
+        ({"error_code": "TABLE_DOES_NOT_EXIST", "message": "no"}, 404),
+        ({"error": "no"}, 404),
+        ({"error": {"message": "no", "type": "BaseException", "code": 500}}, 404),
+        ({"error": {"message": "no", "type": "BaseException"}}, 404),
+        ({"error": {"message": "no", "type": "BaseException", "code": "gone"}}, 404),
+        ({"error": {"message": "no", "type": "BadRequestException", "code": 400}}, 400),
+        ({"error": {"message": "no", "type": "NoSuchTableException", "code": 403}}, 403),
+        ({"error": {"message": "no", "type": "NoSuchTableException", "code": 500}}, 500),
+    ],
+)
+async def test_what_is_no_404_of_iceberg_is_no_absence_whatever_is_listed(
+    server: Server, opened: Open, body: object, status: int
+) -> None:
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        answer = reply(body, status) if request.path.endswith("/orders") else reply({"identifiers": []})
+        return await answer(request)
+
+    server.other = respond
+    assert (await trouble_of(opened(server))).scope is Scope.TABLE
+
+
+@pytest.mark.parametrize("status", [400, 406, 422, 501])
+async def test_a_catalog_that_refuses_the_query_for_refs_is_asked_once_more_without(
+    server: Server, opened: Open, status: int
+) -> None:
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        refusal = complaint("BadRequestException", status, "unknown parameter snapshots")
+        return await (refusal if "snapshots" in request.query_string else reply(table()))(request)
+
+    server.other = respond
+    catalog = opened(server)
+    for _ in range(3):
+        assert isinstance(await catalog.load(ORDERS, None), Loaded)
+    orders = "/v1/namespaces/sales/tables/orders"
+    assert server.asked == [f"{orders}?snapshots=refs", *[orders] * 3]
+
+
+async def test_a_table_that_is_refused_with_and_without_refs_stays_refused(server: Server, opened: Open) -> None:
+    server.other = complaint("BadRequestException", 400)
+    assert isinstance(await trouble_of(opened(server)), Permanent)
+    assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -267,3 +355,27 @@ async def test_many_that_fail_at_once_ask_for_the_configuration_together(server:
                 group.start_soon(trouble_of, catalog)
     assert server.configured == 1
     assert re.search("no whole answer in time", (await trouble_of(catalog)).found)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_compressed_answer_is_read_no_further_than_its_limit(server: Server, opened: Open, status: int) -> None:
+    server.other = reply(gzip.compress(bytes(2**24)), status, content_encoding="gzip")
+    error = await trouble_of(opened(server, body_limit=1000))
+    assert error.scope is Scope.TABLE
+    assert ("1000 bytes" in error.expected) == (status == 200)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_no_redirect_is_followed(server: Server, opened: Open, status: int) -> None:
+    async with running() as elsewhere:
+        server.other = reply(b"", status, location=f"{elsewhere.uri}/v1/x")
+        error = await trouble_of(opened(server, token=PRIVATE))
+        assert (type(error), elsewhere.requests) == (Permanent, [])
+    assert "set uri to where it leads" in error.remedy
+
+
+async def test_an_encoding_that_no_gateway_could_read_either_is_named(server: Server, opened: Open) -> None:
+    server.config = reply({"defaults": {}, "overrides": {}}, content_encoding="br")
+    with pytest.raises(Transient, match="an answer in an encoding that nobody asked for") as caught:
+        await opened(server).load(ORDERS, None)
+    assert "led past the gateway" in caught.value.remedy

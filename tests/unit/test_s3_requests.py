@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 import pytest
 from typing_extensions import override
 
-from sfn.errors import Scope, Transient, Unsure
+from sfn.errors import DeniedNow, Scope, Transient, Unsure
 from sfn.store import Gone, Moved
 from sfn.store.objects import Found, Kind, Refused
 from sfn.store.pool import BODY_LIMIT, Pool, Reply
@@ -25,13 +25,15 @@ class Overheard(Pool):
     """Connections to nowhere.
 
     Attributes:
-        replies: what each method is answered with.
+            replies: what each method is answered with.
+        listing: what a listing is answered with.
         asked: methods and what they were asked with.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.replies: dict[str, Reply] = {}
+        self.listing = Reply(500, {}, b"")
         self.asked: list[tuple[str, Mapping[str, str]]] = []
 
     @override
@@ -39,7 +41,7 @@ class Overheard(Pool):
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
     ) -> Reply:
         self.asked.append((method, headers))
-        return self.replies[method]
+        return self.listing if "list-type" in url else self.replies[method]
 
 
 @pytest.fixture
@@ -91,7 +93,7 @@ async def test_an_answer_without_a_tag_is_none(pool: Overheard, objects: S3Objec
     verbs = (objects.get(KEY, 100), objects.put(KEY, b"{}", None, "0a-1"), objects.put(KEY, b"{}", TAG, "0a-1"))
     for verb in verbs:
         refused = await refusal(verb)
-        assert (refused.kind, refused.found) == (Kind.UNANSWERED, "an answer that has no ETag")
+        assert (refused.kind, refused.found) == (Kind.TAGLESS, "an answer that has no ETag")
 
 
 @pytest.mark.parametrize("tag", ["", "*", " ", '"a b"', f"{TAG}\n", '"\xe9"'])
@@ -128,3 +130,115 @@ async def test_what_was_remembered_without_a_tag_is_stale(pool: Overheard, store
     pool.replies["GET"] = Reply(404, {}, b"<Error><Code>NoSuchKey</Code></Error>")
     assert await store.delete(KEY, Held(b"1", tag)) == Gone()
     assert {method for method, _ in pool.asked} == {"GET"}
+
+
+LISTED = "<ListBucketResult><IsTruncated>{more}</IsTruncated>{names}</ListBucketResult>"
+
+
+class Regional(Pool):
+    """Connections to Amazon, where one bucket is in one region.
+
+    Args:
+        answer: how the other regions answer.
+
+    Attributes:
+        urls: that were asked.
+    """
+
+    def __init__(self, answer: Reply) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+        self._answer = answer
+
+    @override
+    async def exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
+    ) -> Reply:
+        self.urls.append(url)
+        return Reply(200, {"ETag": TAG}, b"{}") if "af-south-1" in url else self._answer
+
+
+def elsewhere(status: int, code: str, *, region: str = "", header: str = "") -> Reply:
+    text = f"<Error><Code>{code}</Code>{f'<Region>{region}</Region>' if region else ''}</Error>"
+    return Reply(status, {"x-amz-bucket-region": header} if header else {}, text.encode())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        elsewhere(301, "PermanentRedirect", header="af-south-1"),
+        elsewhere(307, "TemporaryRedirect", header="af-south-1"),
+        elsewhere(400, "IllegalLocationConstraintException", header="af-south-1"),
+        elsewhere(400, "AuthorizationHeaderMalformed", header="af-south-1"),
+        elsewhere(400, "AuthorizationHeaderMalformed", region="af-south-1"),
+    ],
+)
+async def test_a_bucket_of_another_region_is_asked_there(answer: Reply) -> None:
+    pool = Regional(answer)
+    objects = S3Objects(S3Terms(identity=None, region="us-west-2"), pool, BOOK)
+    assert (await objects.get(KEY, 100)).tag == TAG
+    assert (await objects.get(KEY, 100)).tag == TAG
+    hosts = ["us-west-2", "af-south-1", "af-south-1"]
+    assert pool.urls == [f"https://lake.s3.{region}.amazonaws.com/sales/metadata/_sfn/orders.ver" for region in hosts]
+
+
+@pytest.mark.parametrize(
+    ("answer", "found", "remedy"),
+    [
+        (elsewhere(307, "TemporaryRedirect", header="us-west-2"), "in the region us-west-2", 'region = "us-west-2"'),
+        (elsewhere(301, "PermanentRedirect"), "PermanentRedirect", 'region = "REGION"'),
+        (elsewhere(400, "IllegalLocationConstraintException"), "IllegalLocation", 'region = "REGION"'),
+        (elsewhere(301, "PermanentRedirect", header="x.evil.example/"), "PermanentRedirect", 'region = "REGION"'),
+        (Reply(307, {"Location": "http://evil.example/"}, b""), "status 307", ""),
+    ],
+)
+async def test_a_redirect_that_leads_nowhere_names_the_region_and_the_remedy(
+    answer: Reply, found: str, remedy: str
+) -> None:
+    pool = Regional(answer)
+    objects = S3Objects(S3Terms(identity=None, region="us-west-2"), pool, BOOK)
+    refused = await refusal(objects.get(KEY, 100))
+    assert refused.kind is Kind.NO_PLACE
+    assert found in refused.found
+    assert remedy in refused.remedy
+    assert len(pool.urls) == 1
+
+
+@pytest.mark.parametrize("status", [304, 412, 409])
+async def test_a_write_that_changes_nothing_is_a_lost_race(pool: Overheard, store: RemoteStore, status: int) -> None:
+    body = b"" if status == 304 else b"<Error><Code>PreconditionFailed</Code></Error>"
+    pool.replies |= {"PUT": Reply(status, {}, body), "GET": Reply(200, {"ETag": TAG}, b"2")}
+    assert await store.write(KEY, b"3", None) == Moved()
+    assert await store.write(KEY, b"3", Held(b"1", TAG)) == Moved()
+
+
+async def test_an_error_is_one_whatever_its_status(pool: Overheard, objects: S3Objects) -> None:
+    error = Reply(200, {"ETag": TAG}, b"<Error><Code>PreconditionFailed</Code></Error>")
+    pool.replies |= {"PUT": error, "DELETE": error}
+    for verb in (objects.put(KEY, b"{}", None, "0a-1"), objects.delete(KEY, TAG)):
+        assert (await refusal(verb)).kind is Kind.MOVED
+
+
+async def test_a_file_of_the_proof_is_deleted_without_a_condition(pool: Overheard, store: RemoteStore) -> None:
+    pool.replies["DELETE"] = Reply(204, {}, b"")
+    await store.discard(KEY)
+    [(_, headers)] = pool.asked
+    assert "if-match" not in headers
+
+
+async def test_a_missing_part_may_be_denied_to_who_may_list(pool: Overheard, store: RemoteStore) -> None:
+    listing = Reply(200, {}, LISTED.format(more="false", names="").encode())
+    denied = Reply(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
+    pool.listing, pool.replies["GET"] = listing, denied
+    assert await store.part(KEY, 0, 10) is None
+    pool.listing = denied
+    with pytest.raises(DeniedNow):
+        await store.part(KEY, 0, 10)
+
+
+@pytest.mark.parametrize(("more", "following"), [("true", ""), ("True", ""), ("false", None)])
+async def test_a_listing_that_breaks_off_is_told_from_a_whole_one(
+    pool: Overheard, objects: S3Objects, more: str, following: str | None
+) -> None:
+    pool.listing = Reply(200, {}, LISTED.format(more=more, names="").encode())
+    assert (await objects.page("s3://lake/sales/", 10, None)).next == following

@@ -22,6 +22,7 @@ def test_a_gateway_needs_no_more_than_its_catalog(ground: Ground) -> None:
     settings = ground.load(CATALOG + GATEWAY)
     gateway = settings.gateway["prod"]
     assert (gateway.upstream, gateway.host, gateway.on_inbox_failure) == ("https://catalog.example/api", None, "pass")
+    assert gateway.idle == timedelta(milliseconds=500)
     assert (gateway.timeout, gateway.connections, gateway.body_limit) == (timedelta(minutes=10), 256, 1 << 20)
 
 

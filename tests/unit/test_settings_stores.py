@@ -33,7 +33,7 @@ def test_every_key_goes_with_a_service() -> None:
         (S3, "s3"),
         ("s3a://bucket/wh", "s3"),
         (AZURE, "abfss"),
-        ("wasbs://c@account.blob.core.windows.net", "wasbs"),
+        ("wasbs://c@account.blob.core.windows.net", "abfss"),
         ("gcs://bucket", "gs"),
         ("/warehouse", "file"),
         ("file:/warehouse", "file"),
@@ -49,7 +49,7 @@ def test_each_kind_of_url_has_its_service(ground: Ground, prefix: str, scheme: s
     [
         (section("/warehouse", "region = 'x'"), "region: expected no such key with the prefix file:///warehouse"),
         (section("/warehouse", "region = 'x'"), "it goes with s3:"),
-        (section(S3, "sas_token = 'x'"), "remove it; it goes with abfss: and wasbs:"),
+        (section(S3, "sas_token = 'x'"), "remove it; it goes with abfss:"),
         (section(GCS, "path_style = true"), "path_style: expected no such key"),
         (section(S3, "access_key_id = 'x'"), "secret_access_key: expected a value, as access_key_id is set"),
         (section(S3, "access_key_id = 'x'"), "set it there or as SFN_STORES__LAKE__SECRET_ACCESS_KEY"),
@@ -67,3 +67,10 @@ def test_keys_that_do_not_fit_are_named(ground: Ground, text: str, said: str) ->
 def test_no_secret_of_a_store_shows(ground: Ground) -> None:
     settings = ground.load(section(S3, "access_key_id = 'x'", "secret_access_key = 'abracadabra'"))
     assert "abracadabra" not in repr(settings)
+
+
+def test_links_lead_into_folders_of_this_machine(ground: Ground) -> None:
+    settings = ground.load(section("/warehouse", "links_to = ['/mnt/disk2/']"))
+    assert settings.stores["lake"].links_to == ("file:///mnt/disk2",)
+    assert "links_to: expected folders of this machine" in ground.problem(section("/w", "links_to = ['s3://lake/w']"))
+    assert "it goes with file:" in ground.problem(section(S3, "links_to = ['/mnt/disk2']"))

@@ -16,6 +16,7 @@ from sfn.inbox.sqlite.dead import DeadLetters
 from sfn.inbox.sqlite.desk import Desk
 from sfn.inbox.sqlite.intents import IntentTable
 from sfn.inbox.sqlite.ledger import Ledger
+from sfn.inbox.sqlite.roster import RosterQueries
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.sqlite.schema import MIGRATIONS, VERSION
 from sfn.inbox.terms import Terms
@@ -110,7 +111,7 @@ def steps(path: Path, look: Callable[[Desk, DeadLetters], object]) -> int:
 
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         rows, dead = Rows(db), DeadLetters(db)
-        brake, intents = BrakeTable(db, Terms()), IntentTable(db, lambda _: False)
+        brake, intents = BrakeTable(db, Terms(), RosterQueries(rows)), IntentTable(db, lambda _: False)
         desk = Desk(db, rows, dead, brake, intents, transaction=nullcontext, put=lambda _, __: Accepted(0, 0))
         db.set_progress_handler(count, 1)
         look(desk, dead)

@@ -150,6 +150,19 @@ async def test_a_hint_of_ours_that_is_behind_is_told() -> None:
     assert (await walked(world)).differences == []
 
 
+async def test_a_hint_of_ours_where_there_should_be_none_is_told() -> None:
+    world = await line(A)
+    before = world.catalog.current(A)
+    assert before is not None
+    log = (before.metadata_location,)
+    world.catalog.amend(A, replace(before, metadata_location=f"{AT}/metadata/3.metadata.json", metadata_log=log))
+    await world.hear(Hint(A), seconds=1)
+    rewrite(world, hint_was=("3",))
+    world.store.files[hintfile.key(AT)] = b"3"
+    found = await difference(world)
+    assert (found.kind, found.detail[-20:]) == (Kind.HINT_BEHIND, "there should be none")
+
+
 @pytest.mark.parametrize("body", [None, b"somebody-elses"])
 async def test_a_hint_that_is_not_ours_to_write_is_none_of_our_business(body: bytes | None) -> None:
     world = await line(A)

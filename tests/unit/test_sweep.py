@@ -125,7 +125,60 @@ async def test_a_row_with_a_letter_is_told_of_each_pointer_once(world: World, re
     assert row.told == pointers[-1]
 
 
-@pytest.mark.parametrize("reason", list(Reason))
+async def test_a_held_table_that_is_there_again_is_told_so_that_it_is_held_no_more(world: World) -> None:
+    """Its catalog got its database back: nobody has to release what did not happen."""
+    world.inbox.allow(1)
+    back, gone, lost = (world.create(name) for name in ("back", "gone", "lost"))
+    for table in (back, gone, lost):
+        await world.published(table, Reason.HELD_DROP)
+    for table in (gone, lost):
+        world.catalog.drop(table)
+    assert not (await world.swept()).calm
+    assert world.told == [back.identifier]
+    assert world.differed == {"sales.gone": "held", "sales.lost": "held"}
+
+
+async def test_a_held_table_that_is_there_again_with_a_commit_that_was_told_is_told_once_more(world: World) -> None:
+    """Its event came while the table was missing, and changed nothing."""
+    table = world.create("t")
+    await world.published(table, Reason.HELD_DROP, missing=world.tables[table].uuid)
+    pointer = world.commit(table)
+    for told in (["sales.t"], ["sales.t"]):
+        await world.swept()
+        assert world.told == told
+        for claim in await world.ground.claims():
+            await world.ground.settle(claim, Dead(Reason.HELD_DROP, "again", Findings(claim.story, claim.memo)))
+    row = await world.ground.row(table)
+    assert row is not None
+    assert row.told == pointer
+
+
+async def test_a_table_that_is_listed_under_another_name_as_it_was_published_is_no_absence(world: World) -> None:
+    """A row under a name that the catalog never lists, as an older version left it beside the listed one."""
+    world.inbox.allow(0)
+    listed = world.create("orders")
+    other = replace(listed, name="ORDERS")
+    world.tables[other] = world.tables[listed]
+    for table in (listed, other):
+        await world.published(table)
+    assert (await world.swept()).calm
+    assert world.differed == {"sales.ORDERS": "renamed"}
+    assert [(hint.subject, hint.renamed_to) for hint in world.inbox.noted] == [(other, listed)]
+
+
+async def test_a_table_whose_listed_name_has_another_table_by_now_is_absent(world: World) -> None:
+    listed = world.create("orders")
+    other = replace(listed, name="ORDERS")
+    world.tables[other] = world.tables[listed]
+    for table in (listed, other):
+        await world.published(table)
+    world.catalog.drop(listed)
+    world.create("orders")
+    await world.swept()
+    assert world.differed["sales.ORDERS"] == "absent"
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.HELD_DROP])
 async def test_a_row_with_a_letter_whose_file_is_right_is_told_nothing(world: World, reason: Reason) -> None:
     await world.published(world.create("t"), reason)
     await world.swept()

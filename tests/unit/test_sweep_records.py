@@ -34,7 +34,7 @@ async def test_a_sweep_tells_its_numbers_once(world: World, limit: int, *, calm:
     world.inbox.allow(limit)
     with capture_logs() as records:
         assert (await world.swept()).calm is calm
-    assert records == [
+    assert of("sweep told", records) == [
         {
             "event": "sweep told",
             "log_level": "info",
@@ -45,6 +45,11 @@ async def test_a_sweep_tells_its_numbers_once(world: World, limit: int, *, calm:
             "limit": limit,
         }
     ]
+    warnings = [] if calm else [{"missing": 2, "known": 3, "limit": 1}]
+    assert [{key: one[key] for key in ("missing", "known", "limit")} for one in of("drop limit reached", records)] == (
+        warnings
+    )
+    assert all(one["remedy"].endswith("sfn release prod") for one in of("drop limit reached", records))
 
 
 async def test_tables_that_fail_are_one_warning_with_the_first_error(world: World) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from sfn.publish.policy import Interest, Policy
+from sfn.words import Dead, Findings, Reason
 from sfn.work.sweep import NAMED
 from tests.unit.sweeping import World
 
@@ -103,3 +105,28 @@ async def test_a_published_table_that_is_excluded_is_told_wherever_it_lies(world
     world.catalog.close_namespace("closed")
     await world.swept(Policy("id", interest=Interest(exclude=("closed.*", "open.**"))))
     assert world.told == ["closed.t", "open.t"]
+
+
+async def test_a_sweep_says_which_namespaces_it_could_not_list(world: World) -> None:
+    world.create("t", "open")
+    world.catalog.close_namespace("closed", "inner")
+    world.catalog.torn = ("torn",)
+    assert (await world.swept()).withheld == {"closed.inner", "torn"}
+
+
+@pytest.mark.parametrize(("limit", "calm"), [(2, True), (1, False)])
+async def test_what_is_held_in_a_namespace_that_could_not_be_listed_still_counts(
+    world: World, limit: int, *, calm: bool
+) -> None:
+    """Else a namespace that fails would loosen the drop limit that its own lost tables tripped."""
+    world.inbox.allow(0)
+    tables = [world.create(name, "closed") for name in ("a", "b")]
+    for table in tables:
+        await world.published(table)
+        world.catalog.drop(table)
+    assert not (await world.swept()).calm
+    for claim in await world.ground.claims():
+        await world.ground.settle(claim, Dead(Reason.HELD_DROP, "held", Findings(replace(claim.story, held=True))))
+    world.catalog.close_namespace("closed")
+    world.inbox.allow(limit)
+    assert (await world.swept()).calm is calm

@@ -126,18 +126,26 @@ def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -
     ],
 )
 def test_an_ask_moves(row: Row, due: datetime) -> None:
-    after = asked(row, Ask(ORDERS), 9, NOW)
+    after = asked(row, Ask(ORDERS), 9, NOW, CAP)
     assert after == replace(row, due_at=due, seq=9, told_seq=row.seq, waits_since=NOW if row is FAILING else None)
 
 
+@pytest.mark.parametrize("row", [None, QUEUED, FAILING, LEASED, dead(Reason.FOREIGN_FILE), dead(Reason.POISON)])
+def test_an_ask_that_tells_something_does_what_an_event_does(row: Row | None) -> None:
+    """It comes from another spelling of the row's name; the last event of the row stays the one that was logged."""
+    after = asked(row, Ask(ORDERS, floor="s3://lake/2.json", drop=True, purge=True), 9, NOW, CAP)
+    hint = Hint(ORDERS, floor="s3://lake/2.json", drop=True, purge=True)
+    assert after == replace(hinted(row, hint, 9, NOW, CAP), told_seq=0 if row is None else row.seq)
+
+
 def test_an_ask_makes_a_row_and_teaches_it_a_place() -> None:
-    assert asked(None, Ask(ORDERS), 9, NOW) == Row(ORDERS, NOW, seq=9, told_seq=0)
-    taught = asked(None, Ask(ORDERS, "s3://lake/a"), 9, NOW)
+    assert asked(None, Ask(ORDERS), 9, NOW, CAP) == Row(ORDERS, NOW, seq=9, told_seq=0)
+    taught = asked(None, Ask(ORDERS, "s3://lake/a"), 9, NOW, CAP)
     assert taught == Row(
         ORDERS, NOW, seq=9, told_seq=0, locations=frozenset({"s3://lake/a"}), story=Story(visited=True)
     )
-    assert asked(taught, Ask(ORDERS, "s3://lake/a"), 10, NOW) is None
-    learnt = asked(taught, Ask(ORDERS, "s3://lake/b"), 10, NOW)
+    assert asked(taught, Ask(ORDERS, "s3://lake/a"), 10, NOW, CAP) is None
+    learnt = asked(taught, Ask(ORDERS, "s3://lake/b"), 10, NOW, CAP)
     assert learnt is not None
     assert learnt.locations == {"s3://lake/a", "s3://lake/b"}
 
@@ -185,7 +193,7 @@ def test_a_lease_that_runs_out_moves(
 
 def test_poison_is_looked_at_after_a_new_event_but_not_at_once_and_may_heal() -> None:
     poison = expired(replace(LEASED, crashes=MOST - 1), NOW, TERMS)
-    assert asked(poison, Ask(ORDERS), 8, NOW) == replace(poison, seq=8, told_seq=poison.seq)
+    assert asked(poison, Ask(ORDERS), 8, NOW, CAP) == replace(poison, seq=8, told_seq=poison.seq)
     again = hinted(poison, HINT, 9, NOW, CAP)
     assert (again.state, again.due_at) == (State.QUEUED, NOW + CAP)
     healed = ended(Done(at(60)), claimed(again, 9, NOW, LEASE))
@@ -221,7 +229,7 @@ def test_no_pause_is_shortened_and_no_hint_lost(history: list[Outcome | str]) ->
         if event == "hint":
             after: Row | None = hinted(row, HINT, seq, NOW, CAP)
         elif event == "ask":
-            after = asked(row, Ask(ORDERS), seq, NOW)
+            after = asked(row, Ask(ORDERS), seq, NOW, CAP)
         elif event == "release":
             after = released(row, NOW)
         elif event == "expire":

@@ -1,8 +1,14 @@
-"""What readers that know nothing of SFN files make of our version hints (specification, section 6)."""
+"""What readers that know nothing of SFN files make of our version hints (specification, section 6).
+
+The readers here are models of their sources; `tests/integration/readers/test_hints.py` asks the real ones.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from itertools import product
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -10,10 +16,10 @@ from hypothesis import strategies as st
 
 from sfn.pointer import hintfile
 from sfn.words import Table
+from tests.unit.hint_names import NEIGHBOURS, SUFFIX, UNUSUAL, neighbours
 
 LOCATION = "s3://lake/orders"
 METADATA = f"{LOCATION}/metadata"
-SUFFIX = ".metadata.json"
 
 uuids = st.uuids().map(str)
 stems = (
@@ -25,6 +31,8 @@ stems = (
 )
 """What writers call metadata files, without the suffix."""
 names = stems.map(lambda stem: stem + SUFFIX)
+odd_stems = stems | st.sampled_from(UNUSUAL) | st.text("v03٣+-_. e½ag", min_size=1, max_size=6)
+"""These, and what else a file may be called."""
 
 
 def table(pointer: str, location: str = LOCATION) -> Table:
@@ -44,33 +52,126 @@ def pyiceberg(text: str, folder: set[str]) -> str | None:
     return name + SUFFIX if name + SUFFIX in folder else None
 
 
-READERS = [duckdb, pyiceberg]
+def pyiceberg_0_10(text: str, folder: set[str]) -> str | None:
+    """As PyIceberg 0.10: any other text than a number is a whole name."""
+    name = f"v{text}{SUFFIX}" if text.isnumeric() else text
+    return name if name in folder else None
+
+
+def clickhouse(text: str, folder: set[str]) -> str | None:
+    """As `iceberg_use_version_hint`: the name must have a version and be no bare UUID."""
+    name = text if text.endswith(SUFFIX) else (f"v{text}" if re.fullmatch("[0-9]*", text) else text) + SUFFIX
+    version = re.match(r"v([0-9]+)[.-]|([0-9]+)-", name)
+    if name not in folder or version is None or _is_uuid(name.partition(".")[0]):
+        return None
+    return name if int(version[1] or version[2]) < 2**31 else None
+
+
+def numeric(text: str, folder: set[str]) -> str | None:
+    """As readers that parse the hint as a number of any form and open `v<number>`, and nothing else."""
+    try:
+        name = f"v{int(float(text))}{SUFFIX}"
+    except (ValueError, OverflowError):
+        return None
+    return name if name in folder else None
+
+
+def trimming(text: str, folder: set[str]) -> str | None:
+    """As readers that trim the hint."""
+    return pyiceberg(text.strip(), folder)
+
+
+def hadoop(text: str | None, folder: set[str]) -> str | None:
+    """As Iceberg's `HadoopTableOperations`: from the number on, or without one from the highest, as far as it goes."""
+    version = int(text) if text is not None and re.fullmatch("[+-]?[0-9]{1,9}", text) else None
+    if version is None:
+        found = (re.fullmatch(r"v([+-]?[0-9]{1,9})\..*", name) for name in folder)
+        version = max((int(match[1]) for match in found if match is not None), default=0)
+    while f"v{version + 1}{SUFFIX}" in folder:
+        version += 1
+    return f"v{version}{SUFFIX}" if f"v{version}{SUFFIX}" in folder else None
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def hint(current: str, folder: set[str]) -> str | None:
+    """What the service writes, where these files lie beside the current one."""
+    text, rival = hintfile.content(table(f"{METADATA}/{current}")), hintfile.rival(table(f"{METADATA}/{current}"))
+    is_rivalled = rival is not None and rival.removeprefix(f"{METADATA}/") in folder
+    return None if text is None or is_rivalled else text.decode()
+
+
+READERS = [duckdb, pyiceberg, pyiceberg_0_10, clickhouse, numeric, trimming]
 Reader = Callable[[str, set[str]], str | None]
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", [duckdb, pyiceberg])
 @given(folder=st.sets(names, min_size=1, max_size=8), data=st.data())
 def test_a_reader_finds_the_very_file_that_is_current(reader: Reader, folder: set[str], data: st.DataObject) -> None:
     current = data.draw(st.sampled_from(sorted(folder)))
-    hint = hintfile.content(table(f"{METADATA}/{current}"))
-    assert hint is not None
-    assert reader(hint.decode(), folder) == current
+    text = hint(current, folder)
+    assert text is not None
+    assert reader(text, folder) == current
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_reader_opens_a_neighbour_of_the_current_file(reader: Reader) -> None:
+    opened = set()
+    for stem, which in product(UNUSUAL, NEIGHBOURS):
+        current, folder = stem + SUFFIX, {stem + SUFFIX, *neighbours(stem, which)}
+        text = hint(current, folder)
+        found = None if text is None else reader(text, folder)
+        if found not in {current, None}:
+            opened.add((stem, which, text, found))
+    assert not opened
+
+
+@pytest.mark.parametrize("reader", READERS)
+@given(stems=st.sets(odd_stems, min_size=1, max_size=6), data=st.data())
+def test_no_reader_opens_another_file_than_the_current_one(
+    reader: Reader, stems: set[str], data: st.DataObject
+) -> None:
+    current = data.draw(st.sampled_from(sorted(stems)))
+    others = [data.draw(st.sampled_from(neighbours(stem, "all"))) for stem in sorted(stems)]
+    folder = {*(stem + SUFFIX for stem in stems), *others}
+    text = hint(current + SUFFIX, folder)
+    assert text is None or reader(text, folder) in {current + SUFFIX, None}
+
+
+@given(numbers=st.sets(st.integers(0, 6), min_size=1), data=st.data())
+def test_a_hint_never_leads_a_reader_of_folders_further_astray_than_no_hint(
+    numbers: set[int], data: st.DataObject
+) -> None:
+    folder = {f"v{number}{SUFFIX}" for number in numbers}
+    current = data.draw(st.sampled_from(sorted(folder)))
+    text = hint(current, folder)
+    # It walks on from the hint to what was never committed; without a hint it takes the highest of all.
+    found, unhinted = hadoop(text, folder), hadoop(None, folder)
+    assert found is not None
+    assert unhinted is not None
+    assert current <= found <= unhinted
 
 
 @pytest.mark.parametrize("reader", READERS)
 @given(folder=st.sets(names, max_size=8), nonce=st.from_regex(r"[0-9T]{1,24}-[0-9]{1,6}", fullmatch=True))
 def test_a_withdrawn_hint_leads_nowhere(reader: Reader, folder: set[str], nonce: str) -> None:
-    hint = hintfile.withdrawn(nonce)
-    assert hintfile.is_withdrawn(hint)
-    assert hint != hintfile.withdrawn(f"{nonce}0")
-    assert reader(hint.decode(), folder) is None
+    text = hintfile.withdrawn(nonce)
+    assert hintfile.is_withdrawn(text)
+    assert text != hintfile.withdrawn(f"{nonce}0")
+    assert reader(text.decode(), folder) is None
 
 
 @given(names)
 def test_a_hint_that_speaks_is_not_withdrawn(name: str) -> None:
-    hint = hintfile.content(table(f"{METADATA}/{name}"))
-    assert hint is not None
-    assert not hintfile.is_withdrawn(hint)
+    text = hintfile.content(table(f"{METADATA}/{name}"))
+    assert text is not None
+    assert not hintfile.is_withdrawn(text)
     assert hintfile.is_withdrawn(b"")
 
 
@@ -85,9 +186,25 @@ def test_two_files_have_two_hints(name: str, other: str) -> None:
         ("00003-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json", "00003-9c12d441-03fe-4693-9a96-a0705ddf69c1"),
         ("00003-9c12d441.gz.metadata.json", "00003-9c12d441.gz"),
         ("v3.metadata.json", "3"),
+        ("v0.metadata.json", "0"),
+        ("v03.metadata.json", "v03"),
         ("v3.gz.metadata.json", "v3.gz"),
         ("v3-a.metadata.json", "v3-a"),
-        ("321.metadata.json", "321"),
+        ("3.gz.metadata.json", "3.gz"),
+        ("321.metadata.json", None),
+        ("00321.metadata.json", None),
+        ("+3.metadata.json", None),
+        ("-3.metadata.json", None),
+        ("3.5.metadata.json", None),
+        ("1e3.metadata.json", None),
+        ("1_000.metadata.json", None),
+        ("٣.metadata.json", None),
+        ("v٣.metadata.json", None),
+        ("½.metadata.json", None),
+        (" 3.metadata.json", None),
+        ("a b.metadata.json", None),
+        ("a%20b.metadata.json", None),
+        ("sfn-withdrawn-1.metadata.json", None),
         ("v3.metadata.json.gz", None),
         ("v3.json", None),
         (".metadata.json", None),
@@ -95,10 +212,18 @@ def test_two_files_have_two_hints(name: str, other: str) -> None:
         ("", None),
     ],
 )
-def test_the_hints_that_were_measured(name: str, text: str | None) -> None:
+def test_the_hint_of_a_name(name: str, text: str | None) -> None:
     assert hintfile.stem(f"{METADATA}/{name}") == text
-    hint = hintfile.content(table(f"{METADATA}/{name}"))
-    assert hint == (None if text is None else text.encode())
+    written = hintfile.content(table(f"{METADATA}/{name}"))
+    assert written == (None if text is None else text.encode())
+
+
+@pytest.mark.parametrize(
+    ("stem", "texts"),
+    [("v3", {"3"}), ("3", {"3"}), ("v03", {"v03", "03"}), ("a b", {"a b"}), ("00003-a", {"00003-a"}), ("", set())],
+)
+def test_what_an_earlier_version_wrote_for_a_name_is_recognised(stem: str, texts: set[str]) -> None:
+    assert set(hintfile.spellings(f"{METADATA}/{stem}{SUFFIX}")) == texts
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from typing_extensions import override
 
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import DeniedHere, NamedOtherwise, Permanent, Scope, Transient
 from sfn.inbox.letters import Wanted
-from sfn.words import CatalogName, Cause, Dead, Done, Lane, Later, Outcome, Reason, Released, Retry, Urgency
+from sfn.store import Moved
+from sfn.store.denials import DENIED_BY, SETTLED, Denials
+from sfn.store.memory import MemoryStore
+from sfn.words import (
+    CatalogName,
+    Cause,
+    Dead,
+    Done,
+    Held,
+    Hint,
+    Lane,
+    Later,
+    Outcome,
+    Reason,
+    Released,
+    Retry,
+    TableName,
+    Urgency,
+)
+from sfn.work.lanes import LONGEST
 from sfn.work.retry import LONGEST_WISH, RetryPolicy
 from sfn.work.worker import SURPRISES, Terms
 from tests.unit.working import REFRESH, TABLE, Desk
 
 WISHES = [1e9, 1e300, float("inf"), float("nan"), -1e300]
+OTHER = TableName("prod", TABLE.namespace, "other")
 LIVE = Lane("prod", "file://", Urgency.LIVE)
 
 
@@ -89,6 +110,26 @@ async def test_trouble_that_nobody_can_tell_is_an_outcome_too() -> None:
     assert [type(error) for error in made.book.surprises] == [RuntimeError]
 
 
+async def test_a_name_that_the_catalogs_paths_can_not_say_has_the_other_name_looked_at_and_no_dead_letter() -> None:
+    made, guess = Desk(), TableName("prod", ("a.b",), "t")
+    other = TableName("prod", ("a", "b"), "t")
+    made.catalog.trouble = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
+    outcome = the_only(await made.hear(guess))
+    assert isinstance(outcome, Done)
+    assert (outcome.forget, [ask.table for ask in outcome.findings.asks]) == (True, [other])
+    assert await made.inbox.find(Wanted(status=None), 0, 9) == []
+
+
+async def test_one_that_has_a_file_of_ours_is_refused() -> None:
+    """Its file would say for ever what it says now: an operator has to know."""
+    made = desk()
+    await made.hear()
+    made.catalog.trouble = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
+    outcome = the_only(await made.hear())
+    assert isinstance(outcome, Dead)
+    assert outcome.reason is Reason.PERMANENT
+
+
 async def test_a_table_that_was_refused_by_mistake_heals_without_an_event() -> None:
     made = desk()
     made.trouble = refused
@@ -132,6 +173,179 @@ async def test_poison_is_left_alone_for_long() -> None:
     assert len(outcomes) == SURPRISES
     assert isinstance(outcomes[-1], Dead)
     assert (outcomes[-1].reason, outcomes[-1].look_at) == (Reason.POISON, made.clock.now() + REFRESH)
+
+
+def short() -> Exception:
+    return OSError(errno.EMFILE, "too many open files")
+
+
+@pytest.mark.parametrize("error", [short, MemoryError, busy(Scope.PROCESS, None)], ids=["EMFILE", "memory", "foreseen"])
+async def test_a_shortage_of_this_process_spends_no_tables_budget(error: Callable[[], Exception]) -> None:
+    made = desk(Terms(retry=RetryPolicy(max_attempts=2)))
+    made.trouble = error
+    outcome = the_only(await made.hear())
+    for _ in range(9):
+        assert isinstance(outcome, Released)
+        assert outcome.cause is Cause.PROCESS
+        assert outcome.at <= made.clock.now() + LONGEST
+        await made.wait_until(outcome.at)
+        outcome = the_only(await made.work())
+    assert made.book.surprises == []
+    assert [(one.scope, one.name) for one in made.worker.breakers()] == [(Scope.PROCESS, "")]
+    made.trouble = None
+    assert isinstance(outcome, Released)
+    await made.wait_until(outcome.at)
+    assert isinstance(the_only(await made.work()), Done)
+    assert await made.inbox.find(Wanted(status=None), 0, 9) == []
+
+
+async def test_a_shortage_holds_up_everything_but_one_claim_at_a_time() -> None:
+    """So many tables fill no log, and no processor."""
+    made = desk()
+    others = [TableName("prod", TABLE.namespace, f"t{number}") for number in range(20)]
+    for table in others:
+        made.catalog.create(table)
+    made.trouble = short
+    await made.hear(TABLE, *others)
+    attempts = len(made.book.outcomes)
+    for _ in range(10):
+        made.clock.turn(LONGEST.total_seconds())
+        attempts += len(await made.work())
+    assert attempts <= 21 + 10
+
+
+class Hungry(MemoryStore):
+    """A store that takes more memory than there is, for one table.
+
+    Attributes:
+        place: where that table lies.
+    """
+
+    place = "nowhere"
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        if key.startswith(self.place):
+            raise MemoryError
+        return await super().write(key, body, replacing)
+
+
+async def test_a_table_that_alone_meets_a_shortage_holds_up_no_other() -> None:
+    """It is tried more and more seldom, and becomes a dead letter once its budget is spent."""
+    made, store = desk(Terms(retry=RetryPolicy(max_attempts=3))), Hungry()
+    store.place, made.store = made.catalog.commit(TABLE).location, store
+    made.catalog.create(OTHER)
+    kinds = list[str]()
+    await made.inbox.put([Hint(TABLE)])
+    for _ in range(6):
+        made.catalog.commit(OTHER)
+        await made.inbox.put([Hint(OTHER)])
+        found = await outcomes_for(made, 30)
+        assert "done" in found
+        kinds += found
+    assert (kinds.count("retry"), kinds.count("dead")) == (2, 1)
+    assert set(kinds) == {"done", "released", "retry", "dead"}
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ECONNRESET, errno.EINTR, errno.EXDEV, errno.ENOSPC])
+async def test_an_error_of_the_system_that_nobody_foresaw_is_no_poison(number: int) -> None:
+    made = desk()
+    made.trouble = lambda: OSError(number, "no")
+    outcome = the_only(await made.hear())
+    for _ in range(3 * SURPRISES):
+        assert isinstance(outcome, Retry)
+        assert outcome.cause is Cause.TABLE
+        await made.wait_until(outcome.at)
+        outcome = the_only(await made.work())
+    assert made.book.surprises == []
+
+
+async def test_a_table_that_is_denied_is_looked_at_again_soon() -> None:
+    """A permission may come back for many tables at once, without an event for each."""
+    made = desk()
+    made.trouble = lambda: DeniedHere("there", scope=Scope.TABLE, expected="permission", found="none")
+    outcome = the_only(await made.hear())
+    assert isinstance(outcome, Dead)
+    assert (outcome.reason, outcome.look_at) == (Reason.PERMANENT, made.clock.now() + RetryPolicy().cap)
+    made.trouble = None
+    assert outcome.look_at is not None
+    await made.wait_until(outcome.look_at)
+    assert isinstance(the_only(await made.work()), Done)
+
+
+class Guarded(MemoryStore):
+    """A store whose policy denies to write below some places.
+
+    Attributes:
+        denied: these places; "" for all.
+    """
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        super().__init__()
+        self.denied: tuple[str, ...] = ()
+        self._denials = Denials(seconds)
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        if key.startswith(self.denied):
+            answers = [not witness.startswith(self.denied) for witness in self._denials.denied("write", key)]
+            kind, scope = DENIED_BY[self._denials.reach("write", key, elsewhere=any(answers) if answers else None)]
+            raise kind(key, scope=scope, expected="permission to write here", found="a policy")
+        self._denials.permitted("write", key)
+        return await super().write(key, body, replacing)
+
+
+def guarded() -> tuple[Desk, Guarded]:
+    """A worker over such a store, and two tables of which the other one is published."""
+    made = desk()
+    made.catalog.create(OTHER)
+    store = Guarded(lambda: made.clock.now().timestamp())
+    made.store = store
+    return made, store
+
+
+async def outcomes_for(made: Desk, seconds: float) -> list[str]:
+    """What comes of all that is due within so many seconds, by its name."""
+    found = list[str]()
+    for _ in range(int(seconds * 2)):
+        found += [type(outcome).__name__.lower() for outcome in await made.work()]
+        made.clock.turn(0.5)
+    return found
+
+
+async def test_a_store_that_denies_everything_for_a_while_gives_no_table_up() -> None:
+    made, store = guarded()
+    await made.hear(OTHER)
+    store.denied = ("",)
+    for table in (TABLE, OTHER):
+        made.catalog.commit(table)
+    await made.inbox.put([Hint(TABLE), Hint(OTHER)])
+    assert set(await outcomes_for(made, 10 * SETTLED)) == {"released"}
+    assert (await made.inbox.figures()).oldest_due["prod"] < made.clock.now() - timedelta(seconds=9 * SETTLED)
+    store.denied = ()
+    assert await outcomes_for(made, 5) == ["done", "done"]
+    assert await made.inbox.find(Wanted(status=None), 0, 9) == []
+
+
+async def test_a_table_that_alone_is_denied_becomes_a_dead_letter_and_stops_no_other() -> None:
+    made, store = guarded()
+    await made.hear(OTHER)
+    store.denied = (made.catalog.commit(TABLE).location,)
+    await made.inbox.put([Hint(TABLE)])
+    found = list[str]()
+    for _ in range(10):
+        found += await outcomes_for(made, SETTLED / 2)
+        made.catalog.commit(OTHER)
+        assert isinstance(the_only(await made.hear(OTHER)), Done)
+    assert made.worker.breakers() == []
+    assert found[-1] == "dead"
+    assert set(found[:-1]) == {"retry"}
+    (letter,) = await made.inbox.find(Wanted(), 0, 9)
+    assert (letter.subject, letter.cause) == (TABLE, "expected permission to write here, found a policy")
+    assert "prod" in (await made.inbox.figures()).oldest_due
+    store.denied = ()
+    assert "done" in await outcomes_for(made, RetryPolicy().cap.total_seconds())
+    assert await made.inbox.find(Wanted(), 0, 9) == []
 
 
 async def test_a_catalogs_pauses_grow_as_a_tables_do() -> None:

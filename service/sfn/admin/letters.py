@@ -20,6 +20,7 @@ class Letter(Identified):
     reason: Reason
     sender: str | None
     detail: str
+    cause: str = Field(description="what is wrong, without the table: letters of one outage have one cause")
     attempts: int
     opened_at: datetime
     changed_at: datetime
@@ -120,6 +121,7 @@ def _letter(letter: DeadLetter) -> dict[str, object]:
         "reason": letter.reason,
         "sender": letter.sender,
         "detail": letter.detail,
+        "cause": letter.cause,
         "attempts": letter.attempts,
         "opened_at": letter.opened_at,
         "changed_at": letter.changed_at,

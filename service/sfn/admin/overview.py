@@ -15,7 +15,8 @@ from sfn.inbox.letters import DeadLetter
 from sfn.inbox.standing import LastEvent as Event
 from sfn.inbox.standing import Standing
 from sfn.pointer.site import location_of
-from sfn.words import Reason, TableName
+from sfn.words import Reason, Story, TableName
+from sfn.words.table import spelled
 from sfn.work.lanes import BreakerState
 from sfn.work.report import SweepReport
 
@@ -26,7 +27,7 @@ class Brake(Answer):
     tripped: bool = Field(description="it is on: it holds tables, or would hold the next that is dropped")
     held: int = Field(description="tables that it holds")
     steps: int = Field(description="drops and steps back within the last hour")
-    limit: int
+    limit: int = Field(description="how many tables may be dropped within an hour")
 
     @classmethod
     def of(cls, brake: BrakeState, held: int) -> Brake:
@@ -51,9 +52,14 @@ class Sweep(Answer):
     known: int = Field(description="known before: about as many as there are to look at")
     differed: Sequence[Differing] = Field(description="the first 1,000")
     differed_total: int
-    withheld: Sequence[str] = Field(description="namespaces that the catalog does not let us see")
+    withheld: Sequence[str] = Field(description="namespaces that could not be listed: nothing in them counts as gone")
+    withheld_reason: str | None = Field(description="why the first of them could not be listed")
+    listing_failed: Sequence[str] = Field(
+        description="those of them with a listing that failed; the others are forbidden"
+    )
     failed: Sequence[str] = Field(description="the first 1,000 tables that could not be looked at")
     error: str | None
+    missing: int = Field(default=0, description="tables with a live file that the catalog does not show any more")
 
     @classmethod
     def of(cls, report: SweepReport) -> Sweep:
@@ -67,8 +73,11 @@ class Sweep(Answer):
             differed=[Differing(table=table.identifier, kind=how.value) for table, how in report.differed],
             differed_total=report.differed_count,
             withheld=report.withheld,
+            withheld_reason=report.withheld_reason,
+            listing_failed=report.listing_failed,
             failed=[table.identifier for table in report.failed],
             error=report.error,
+            missing=report.missing,
         )
 
 
@@ -89,6 +98,10 @@ class Catalog(Answer):
     sweep: Sweep | None
     open_intents: int = Field(description="commits through a gateway whose outcome is not known")
     oldest_intent_at: datetime | None = Field(description="when the oldest of them was made, or left unanswered")
+    missing: int = Field(
+        default=0, description="tables with a live file that the catalog does not show, under whatever name"
+    )
+    missing_since: datetime | None = Field(default=None, description="when the first of them was first seen missing")
 
 
 class Breaker(Answer):
@@ -179,6 +192,7 @@ class Unpublished(StrEnum):
     excluded    `include` or `exclude` leaves it out
     left-alone  the catalog has it, and its own properties say that it gets no file
     dropped     the catalog has it no more, and its files say so until they expire
+    spelling    the catalog lists the table under another spelling, which has the file
     missing     neither a table nor a file of it was found
     """
 
@@ -186,13 +200,15 @@ class Unpublished(StrEnum):
     EXCLUDED = "excluded"
     LEFT_ALONE = "left-alone"
     DROPPED = "dropped"
+    SPELLING = "spelling"
     MISSING = "missing"
 
     @classmethod
-    def of(cls, standing: Standing, *, retired: bool, covered: bool) -> Unpublished | None:
+    def of(cls, table: TableName, standing: Standing, *, retired: bool, covered: bool) -> Unpublished | None:
         """Why; None where it has one, or was not looked at yet.
 
         Args:
+            table: whose row it is.
             standing: the table's row.
             retired: its catalog retired.
             covered: the catalog's settings do not leave it out.
@@ -206,6 +222,8 @@ class Unpublished(StrEnum):
             return cls.EXCLUDED
         if standing.left_alone is not None:
             return cls.LEFT_ALONE
+        if story.listed_as not in {None, table}:
+            return cls.SPELLING
         if story.misses:
             return cls.MISSING
         return cls.DROPPED if standing.locations else None
@@ -225,6 +243,9 @@ class Table(Identified):
     published: Published | None
     unpublished: Unpublished | None = Field(description="why it has no live file, where that is as it should be")
     renamed_to: str | None = Field(description="the name that the table went on under, as its file says")
+    listed_as: str | None = Field(
+        default=None, description="the name that has the table's file, where this one is another spelling of that"
+    )
     foreign_hint: str | None = Field(description="what a version hint says that is not ours and is left alone")
     foreign_id: str | None = Field(description="the catalog_id of the file that keeps ours from the table's place")
     wanted: Wanted
@@ -261,6 +282,7 @@ class Table(Identified):
                 ),
                 "unpublished": why,
                 "renamed_to": story.renamed_to.identifier if story.renamed_to is not None else None,
+                "listed_as": _listed_as(table, story),
                 "foreign_hint": story.foreign_hint,
                 "foreign_id": story.foreign_id,
                 "wanted": Wanted(
@@ -279,3 +301,8 @@ class Table(Identified):
                 "next_ask_at": standing.intents and standing.intents.due_at,
             }
         )
+
+
+def _listed_as(table: TableName, story: Story) -> str | None:
+    other = story.listed_as
+    return spelled(other.namespace, other.name) if other is not None and other != table else None

@@ -75,7 +75,7 @@ class StandingRoutes:
             why = "nothing was told of it yet" if covered else "the catalog's include or exclude leaves it out"
             raise HTTPException(HTTPStatus.NOT_FOUND, f"the inbox knows no table {name}: {why}")
         retired = catalog in self._operations.process.retirement.names
-        unpublished = Unpublished.of(standing, retired=retired, covered=covered)
+        unpublished = Unpublished.of(name, standing, retired=retired, covered=covered)
         letters = await self._letters.newest(Wanted(status=None, table=name), LETTERS)
         return Table.of(name, standing, unpublished, letters)
 
@@ -94,6 +94,7 @@ class StandingRoutes:
         catalog_id = process.identities().get(name)
         brake = await self._desk.brake(name)
         tables = {state: figures.tables.get((name, state), 0) for state in STATES}
+        missing = figures.missing.get(name)
         return Catalog(
             name=name,
             type=self._operations.catalogs[name].type,
@@ -107,6 +108,8 @@ class StandingRoutes:
             sweep=Sweep.of(report) if report is not None else None,
             open_intents=figures.intents.get(name, 0),
             oldest_intent_at=figures.oldest_intent.get(name),
+            missing=missing.count if missing is not None else 0,
+            missing_since=missing.since if missing is not None else None,
         )
 
     async def _foreign(self, name: str, catalog_id: str | None) -> str | None:

@@ -20,11 +20,13 @@ class Withheld:
         namespace: its levels, outermost first; none for the whole catalog.
         why: what happened, for a person.
         remedy: the setting that is wrong, and what to set it to; empty where a permission is missing.
+        is_failure: the catalog failed to list the namespace, which may pass; else our principal may not list it.
     """
 
     namespace: tuple[str, ...]
     why: str
     remedy: str = ""
+    is_failure: bool = False
 
     @property
     def said(self) -> str:
@@ -56,11 +58,15 @@ class Catalog(Protocol):
     def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
         """Every table of every namespace, pages followed, and once each namespace that is withheld.
 
-        No trouble is raised for one namespace that may not be listed, and will not be until somebody changes
-        something: all others are walked. Some of its tables may come all the same.
+        No trouble is raised for one namespace that may not be listed, or cannot be: all others are walked.
+        Some of its tables may come all the same.
 
         Args:
             skip: namespaces that nothing is asked about; None for none.
+
+        Raises:
+            Transient, Permanent: the catalog is down, no namespace can be listed, or the outermost namespaces could not
+                be listed whole; what was listed of them has come by then.
         """
         ...
 
@@ -122,6 +128,14 @@ class Advertiser(Protocol):
 
         Raises:
             Transient, Permanent: scope catalog; it can't be told, or the catalog does not answer.
+        """
+        ...
+
+    async def advertised_coding(self) -> str:
+        """What that came encoded with (`Content-Encoding`), although it was asked for as it is; "" for nothing.
+
+        Raises:
+            Transient, Permanent: as of `advertised`.
         """
         ...
 

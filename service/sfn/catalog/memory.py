@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
@@ -28,14 +28,18 @@ class MemoryCatalog:
     Args:
         name: the name that the configuration gives it.
         warehouse: location below which tables get theirs.
+        folds: what two spellings of a level or a name have in common that are one to the catalog: it answers for every
+            spelling, and lists the one that was created. None: each spelling is a name of its own.
 
     Attributes:
         trouble: raised by every question while it is set.
         vended: the grants of tables; those of a dropped one are no longer given.
     """
 
-    def __init__(self, name: str, warehouse: str = "file:///warehouse") -> None:
-        self.name = name
+    def __init__(
+        self, name: str, warehouse: str = "file:///warehouse", folds: Callable[[str], str] | None = None
+    ) -> None:
+        self.name, self.folds = name, folds
         self.trouble: Trouble | None = None
         self.vended: dict[TableName, tuple[Grant, ...]] = {}
         self._warehouse = warehouse
@@ -46,7 +50,7 @@ class MemoryCatalog:
 
     async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
         self._raise_trouble()
-        row = self._rows.get(table)
+        row = self._rows.get(self._spelled(table))
         if row is None:
             return Missing()
         if not row.versions:
@@ -180,6 +184,14 @@ class MemoryCatalog:
         )
         versions.append(version)
         return version
+
+    def _spelled(self, table: TableName) -> TableName:
+        """The name of the row that the catalog takes a name for."""
+        if self.folds is None or table in self._rows:
+            return table
+        wanted = [self.folds(part) for part in (*table.namespace, table.name)]
+        alike = (one for one in self._rows if [self.folds(part) for part in (*one.namespace, one.name)] == wanted)
+        return next(alike, table)
 
     def _written(self) -> list[TableName]:
         return [table for table, row in self._rows.items() if row.versions]

@@ -23,6 +23,7 @@ _PREVIOUS_VERSIONS: Final = 100
 _MOST_VERSIONS: Final = 2**31 - 1
 """What writers in Java can count."""
 
+_NO_SNAPSHOT: Final = -1
 _MAIN: Final = "main"
 _BRANCH: Final = "branch"
 
@@ -35,7 +36,7 @@ class Unintelligible(Exception):
 
 class _Logged(msgspec.Struct, gc=False):
     file: str = msgspec.field(name="metadata-file")
-    timestamp_ms: int = msgspec.field(name="timestamp-ms", default=0)
+    timestamp_ms: Any = msgspec.field(name="timestamp-ms", default=0)
 
 
 class _Ref(msgspec.Struct, rename="kebab", gc=False):
@@ -55,7 +56,7 @@ class Metadata(msgspec.Struct, rename="kebab"):
 
     format_version: int
     location: Annotated[str, Meta(min_length=1)]
-    last_updated_ms: Annotated[int, Meta(ge=0, le=LAST_MILLISECOND)]
+    last_updated_ms: int
     table_uuid: Annotated[str, Meta(min_length=1)] | None = None
     current_snapshot_id: int | None = None
     metadata_log: list[_Logged] | None = None
@@ -79,7 +80,7 @@ def table_of(metadata: Metadata, metadata_location: str) -> Table:
         metadata_location=metadata_location,
         metadata_log=tuple(entry.file for entry in metadata.metadata_log or ()),
         log_times=tuple(_written_ms(entry) for entry in metadata.metadata_log or ()),
-        last_updated_ms=metadata.last_updated_ms,
+        last_updated_ms=_updated_ms(metadata),
         snapshot_id=_head(metadata),
         branches=_branches(metadata.refs or {}),
         left_alone=_left_alone(properties),
@@ -140,19 +141,27 @@ _NEEDED: Final = needed(Metadata)
 
 
 def _head(metadata: Metadata) -> int | None:
-    main = (metadata.refs or {}).get(_MAIN)
-    head = main.snapshot_id if main else metadata.current_snapshot_id
     # Old writers say -1 for "none".
-    return None if head == -1 else head
+    current = None if metadata.current_snapshot_id == _NO_SNAPSHOT else metadata.current_snapshot_id
+    main = (metadata.refs or {}).get(_MAIN)
+    # Where the two disagree no reader shows any snapshot, Iceberg's own library included: so none is named.
+    return current if main is None or main.snapshot_id == current else None
 
 
 def _branches(refs: Mapping[str, _Ref]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((name, ref.snapshot_id) for name, ref in refs.items() if ref.type == _BRANCH and name != _MAIN))
 
 
+def _updated_ms(metadata: Metadata) -> int:
+    # It makes an Ordinal, of which only the order counts: nonsense is no reason to refuse a table. But a clamped one
+    # would be the greatest Ordinal, and the table's for ever.
+    updated = metadata.last_updated_ms
+    return updated if 0 <= updated <= LAST_MILLISECOND else 0
+
+
 def _written_ms(entry: _Logged) -> int:
     # Nothing but the order of a timeline rests on it, and that is ours: nonsense in it is no reason to refuse a table.
-    return min(max(entry.timestamp_ms, 0), LAST_MILLISECOND)
+    return min(max(entry.timestamp_ms, 0), LAST_MILLISECOND) if isinstance(entry.timestamp_ms, int) else 0
 
 
 def _versions_kept(properties: _Properties) -> int | None:

@@ -123,7 +123,7 @@ class ToldCatalog:
                 raise
             looks.troubles[location] = trouble
         else:
-            looks.seen[location] = _Look(hearsay.spelled(table.uuid), table)
+            looks.seen[location] = _Look(table.uuid, table)
             looks.logged(table)
 
     async def _order(self, told: Told, look: _Look, location: str) -> Relation:
@@ -223,7 +223,7 @@ class _Looks:
 
     def logged(self, table: Table) -> None:
         """Know the metadata-log of a table."""
-        uuid = hearsay.spelled(table.uuid)
+        uuid = table.uuid
         self.log.update({canonical(entry): uuid for entry in table.metadata_log})
 
     def unheard(self, told: Told, telling: Telling) -> Unheard | None:

@@ -1,18 +1,26 @@
-"""The walk over all namespaces of a catalog, by its listings."""
+"""The walk over all namespaces of a catalog, by its listings.
+
+A namespace that cannot be listed is withheld, and the walk goes on: one bad namespace must not hide those behind it.
+`Health` distinguishes such a namespace from a catalog that is down.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
-from typing import TypeAlias
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from time import monotonic
+from typing import TypeVar
+
+import anyio
 
 from sfn.catalog import Skip, Withheld
-from sfn.errors import Permanent, Scope
+from sfn.catalog.health import SLOW, Health, Levels
+from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import TableName
 
-Levels: TypeAlias = tuple[str, ...]
-"""A namespace: its levels, outermost first; none for what all others lie in."""
+T = TypeVar("T")
 
 
 async def walk(
@@ -21,7 +29,7 @@ async def walk(
     namespaces: Callable[[Levels], AsyncGenerator[Levels]],
     skip: Skip | None = None,
 ) -> AsyncGenerator[TableName | Withheld]:
-    """Every table of every namespace, and each namespace that we may not look into or whose name is refused.
+    """Yield every table of every namespace, and each namespace that could not be listed, or not whole.
 
     A namespace is entered once, so catalogs that ignore the parent or list all levels at once are walked too.
 
@@ -32,34 +40,88 @@ async def walk(
         skip: as the port has it.
 
     Raises:
-        Transient: it may pass, whosever trouble it is.
-        Permanent: scope catalog.
+        Trouble: the catalog is down; or the outermost namespaces could not be listed whole, once all were walked that
+            were listed; or no namespace could be listed.
     """
     seen: set[Levels] = {()}
     waiting = deque[Levels]([()])
+    health = Health(tables, lambda: tuple(waiting))
+    outermost: Trouble | None = None
     while waiting:
         namespace = waiting.popleft()
-        refusals: list[Permanent] = []
+        where = f"catalog {catalog}: listing of {'.'.join(namespace) or 'all namespaces'}"
+        failures: list[_Failure] = []
         if namespace:
-            with _withholding(refusals):
-                async with aclosing(tables(namespace)) as found:
-                    async for levels, name in found:
-                        yield TableName(catalog, levels, name)
-        with _withholding(refusals):
-            async with aclosing(namespaces(namespace)) as children:
-                async for child in children:
-                    if child not in seen and not (skip is not None and skip(child)):
-                        seen.add(child)
-                        waiting.append(child)
-        if refusals:
-            yield Withheld(namespace, str(refusals[0]))
+            async with aclosing(_each(tables(namespace), where, health.patience, failures)) as found:
+                async for levels, name in found:
+                    yield TableName(catalog, levels, name)
+            if not failures:
+                health.answered(namespace)
+        # What hung, or is the whole catalog's, would do so again.
+        if not any(failure.seconds >= SLOW or failure.trouble.scope is not Scope.TABLE for failure in failures):
+            async with aclosing(_each(namespaces(namespace), where, health.patience, failures)) as children:
+                found_below = [child async for child in children if skip is None or not skip(child)]
+            waiting.extend(child for child in dict.fromkeys(found_below) if child not in seen)
+            seen.update(found_below)
+        if failures and not namespace and failures[0].trouble.scope is Scope.TABLE:
+            outermost = failures[0].trouble
+        elif failures:
+            yield await _withheld(namespace, failures[0], health)
+    if (failed := outermost or health.outage) is not None:
+        raise failed
 
 
-@contextmanager
-def _withholding(refusals: list[Permanent]) -> Iterator[None]:
-    try:
-        yield
-    except Permanent as trouble:
-        if trouble.scope is not Scope.TABLE:
-            raise
-        refusals.append(trouble)
+async def _withheld(namespace: Levels, failure: _Failure, health: Health) -> Withheld:
+    """Return what a failure says of a namespace; raise the failure where the catalog is down."""
+    trouble = failure.trouble
+    if not namespace or await health.is_down(trouble, failure.seconds):
+        raise trouble
+    is_refused = isinstance(trouble, Permanent) and trouble.scope is Scope.TABLE
+    return Withheld(namespace, str(trouble), is_failure=not is_refused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A listing that failed.
+
+    Attributes:
+        trouble: raised by the listing.
+        seconds: how long it took to fail; what came before is not counted.
+    """
+
+    trouble: Trouble
+    seconds: float
+
+
+async def _each(
+    found: AsyncGenerator[T], where: str, patience: float | None, failures: list[_Failure]
+) -> AsyncGenerator[T]:
+    """Yield the entries of a listing until it ends or fails; a failure is noted."""
+    entries = found if patience is None else _hurried(found, where, patience)
+    async with aclosing(found), aclosing(entries):
+        began = monotonic()
+        try:
+            async for one in entries:
+                yield one
+                # The consumer of the entries may take long.
+                began = monotonic()
+        except Trouble as trouble:
+            failures.append(_Failure(trouble, monotonic() - began))
+
+
+async def _hurried(found: AsyncGenerator[T], where: str, patience: float) -> AsyncGenerator[T]:
+    while True:
+        try:
+            with anyio.fail_after(patience):
+                one = await anext(found)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Transient(
+                where,
+                scope=Scope.TABLE,
+                expected=f"an answer within {patience:g} s, as other namespaces took long and failed",
+                found="none",
+                remedy="see why the catalog does not list it, or exclude it",
+            ) from None
+        yield one

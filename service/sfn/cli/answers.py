@@ -52,6 +52,9 @@ class Sweep(Struct, frozen=True):
     withheld: list[str]
     failed: list[str]
     error: str | None
+    withheld_reason: str | None = None
+    listing_failed: list[str] = []
+    missing: int = 0
 
     @property
     def running(self) -> bool:
@@ -74,6 +77,8 @@ class Catalog(Struct, frozen=True):
     sweep: Sweep | None
     open_intents: int = 0
     oldest_intent_at: datetime | None = None
+    missing: int = 0
+    missing_since: datetime | None = None
 
     @property
     def is_told(self) -> bool:
@@ -131,6 +136,7 @@ class Letter(Struct, frozen=True):
     opened_at: datetime
     changed_at: datetime
     actor: str | None
+    cause: str = ""
     event: Event | None = None
     foreign_id: str | None = None
 
@@ -140,6 +146,16 @@ class Letters(Struct, frozen=True):
 
     dead_letters: list[Letter]
     next: int | None
+
+
+class Cause(Struct, frozen=True):
+    """Letters of one reason and one cause: how many, since when, and the id of one of them."""
+
+    reason: str
+    cause: str
+    count: int
+    opened_at: datetime
+    example: int
 
 
 class Published(Struct, frozen=True):
@@ -206,6 +222,7 @@ class Table(Struct, frozen=True):
     foreign_id: str | None = None
     open_intents: int = 0
     next_ask_at: datetime | None = None
+    listed_as: str | None = None
 
 
 class NotReplayed(Struct, frozen=True):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from sfn.cli.answers import Letter, Letters, NotReplayed
+from sfn.cli.answers import Cause, Letter, Letters, NotReplayed
 from sfn.cli.orders import Batch, Filter
 from sfn.cli.pages import Grid, Line, Tone, ago, moment, safe
 from sfn.cli.printing import progress
@@ -33,17 +33,41 @@ class Done:
     passed: list[int] = field(default_factory=list)
 
 
-def pages(service: Service, chosen: Filter, status: str, limit: int) -> Letters:
-    """The letters of a filter, oldest first, at most `limit` where that is not 0."""
+def pages(service: Service, chosen: Filter, status: str, limit: int, cause: str | None = None) -> Letters:
+    """The letters of a filter, oldest first, at most `limit` where that is not 0.
+
+    Args:
+        cause: a part of the letters' cause, in any case.
+    """
     found: list[Letter] = []
     after: int | None = None
     while True:
-        most = min(MOST, limit - len(found)) if limit else MOST
+        most = min(MOST, limit - len(found)) if limit and cause is None else MOST
         page = service.letters(_parameters(chosen, status, after, most))
-        found += page.dead_letters
+        found += [one for one in page.dead_letters if cause is None or cause.lower() in one.cause.lower()]
         after = page.next
+        if limit and len(found) > limit:
+            return Letters(found[:limit], found[limit - 1].id)
         if after is None or (limit and len(found) >= limit):
             return Letters(found, after)
+
+
+def by_cause(letters: Sequence[Letter]) -> list[Cause]:
+    """The letters by reason and cause, the most frequent first."""
+    groups: dict[tuple[str, str], list[Letter]] = {}
+    for one in letters:
+        groups.setdefault((one.reason, one.cause), []).append(one)
+    found = [
+        Cause(reason, cause, len(those), min(one.opened_at for one in those), those[0].id)
+        for (reason, cause), those in groups.items()
+    ]
+    return sorted(found, key=lambda each: (-each.count, each.example))
+
+
+def causes_grid(found: Sequence[Cause], now: datetime) -> Grid:
+    """Causes, one a row."""
+    rows = [(f"{one.count:,}", one.reason, ago(one.opened_at, now), str(one.example), safe(one.cause)) for one in found]
+    return Grid(("LETTERS", "REASON", "SINCE", "FOR EXAMPLE", "CAUSE"), rows, frozenset({"LETTERS"}), "CAUSE")
 
 
 def count(service: Service, chosen: Filter) -> int:

@@ -51,6 +51,10 @@ OfSender: TypeAlias = Annotated[
     str | None,
     typer.Option("--sender", metavar="NAME", help="Undecodable requests of that sender.", show_default=False),
 ]
+OfCause: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--cause", metavar="TEXT", help="With a cause that has this text in it.", show_default=False),
+]
 Numbers: TypeAlias = Annotated[list[int] | None, typer.Argument(metavar="ID", show_default=False)]
 All: TypeAlias = Annotated[bool, typer.Option("--all", help="All that are open; needed without ids and filters.")]
 
@@ -61,10 +65,12 @@ def list_letters(
     table: OfTable = None,
     catalog: OfCatalog = None,
     reason: options.Reason = None,
+    cause: OfCause = None,
     sender: OfSender = None,
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
     status: Annotated[Which, typer.Option("--status", help="What became of them.")] = Which.OPEN,
+    by_cause: Annotated[bool, typer.Option("--by-cause", help="Count them by reason and cause.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many at most; 0 for all.")] = 100,
     as_json: options.AsJson = False,
     config: options.Config = None,
@@ -72,9 +78,12 @@ def list_letters(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """List dead letters, oldest first: those that are open, unless --status says otherwise."""
+    """List dead letters, oldest first: those that are open, unless --status says otherwise.
+
+    With --by-cause all of them are counted, whatever --limit says.
+    """
+    from sfn.cli import bulk
     from sfn.cli.access import operators
-    from sfn.cli.bulk import pages
     from sfn.cli.pages import Line, Tone
     from sfn.cli.printing import complain, show, show_json
     from sfn.cli.service import Service
@@ -83,9 +92,12 @@ def list_letters(
 
     chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
-        found = pages(service, chosen, status, limit)
+        found = bulk.pages(service, chosen, status, 0 if by_cause else limit, cause)
+    causes = bulk.by_cause(found.dead_letters) if by_cause else []
     if as_json:
-        show_json(found)
+        show_json({"causes": causes} if by_cause else found)
+    elif causes:
+        show([bulk.causes_grid(causes, SystemClock().now())])
     elif not found.dead_letters:
         show([Line("no dead letters" if status is Which.OPEN else "none of that kind", Tone.GOOD)])
     else:
@@ -132,6 +144,7 @@ def replay(
     table: OfTable = None,
     catalog: OfCatalog = None,
     reason: options.Reason = None,
+    cause: OfCause = None,
     sender: OfSender = None,
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
@@ -153,10 +166,10 @@ def replay(
     from sfn.cli.service import Service
 
     chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
-    _check_extent(numbers, chosen, every=every)
+    _check_extent(numbers, chosen, cause, every=every)
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         numbers = list(dict.fromkeys(numbers or []))
-        total = _asked(service, "replay", numbers, chosen, yes=yes)
+        total, numbers = _asked(service, "replay", numbers, chosen, cause, yes=yes)
         done = replayed(service, numbers, chosen, total)
         passed = _passed(service, done)
     if as_json:
@@ -176,6 +189,7 @@ def discard(
     table: OfTable = None,
     catalog: OfCatalog = None,
     reason: options.Reason = None,
+    cause: OfCause = None,
     sender: OfSender = None,
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
@@ -197,10 +211,10 @@ def discard(
     from sfn.cli.service import Service
 
     chosen = _chosen(table, catalog, reason, sender, older_than, newer_than)
-    _check_extent(numbers, chosen, every=every)
+    _check_extent(numbers, chosen, cause, every=every)
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         numbers = list(dict.fromkeys(numbers or []))
-        total = _asked(service, "discard", numbers, chosen, yes=yes)
+        total, numbers = _asked(service, "discard", numbers, chosen, cause, yes=yes)
         done = discarded(service, numbers, chosen, total)
         passed = _passed(service, done)
     if as_json:
@@ -231,11 +245,11 @@ def _chosen(
     return Filter(catalog, dotted, reason, sender, before, None if newer_than is None else now - newer_than)
 
 
-def _check_extent(numbers: list[int] | None, chosen: Filter, *, every: bool) -> None:
+def _check_extent(numbers: list[int] | None, chosen: Filter, cause: str | None, *, every: bool) -> None:
     """Refuse a command that says too little, or two things."""
     from sfn.cli.orders import Filter
 
-    ways = sum((bool(numbers), chosen != Filter(), every))
+    ways = sum((bool(numbers), chosen != Filter() or cause is not None, every))
     if ways == 0:
         raise typer.BadParameter("which dead letters: ids, filters, or --all for all that are open")
     if ways > 1 and (numbers or every):
@@ -252,17 +266,25 @@ def _passed(service: Service, done: Done) -> list[str]:
     return [*told, f"{more:,} more of these ids are not of open dead letters"] if more else told
 
 
-def _asked(service: Service, verb: str, numbers: list[int], chosen: Filter, *, yes: bool) -> int:
-    """How many letters are meant, once whoever asks has agreed to so many; nobody is asked about ids."""
-    from sfn.cli.bulk import count
+def _asked(
+    service: Service, verb: str, numbers: list[int], chosen: Filter, cause: str | None, *, yes: bool
+) -> tuple[int, list[int]]:
+    """Ask whether so many letters are meant; nothing is asked about ids.
+
+    Returns:
+        How many are meant, and their ids where a filter does not say it.
+    """
+    from sfn.cli.bulk import count, pages
     from sfn.cli.pages import counted
     from sfn.cli.printing import complain, confirm
 
     if numbers:
-        return len(numbers)
-    total = count(service, chosen)
+        return len(numbers), numbers
+    if cause is not None:
+        numbers = [one.id for one in pages(service, chosen, Which.OPEN, 0, cause).dead_letters]
+    total = len(numbers) if cause is not None else count(service, chosen)
     if not total:
         complain(f"no open dead letter fits: there is nothing to {verb}")
     else:
         confirm(f"{verb} {counted(total, 'dead letter')}?", yes=yes)
-    return total
+    return total, numbers

@@ -40,7 +40,7 @@ class Given:
     table: str | None
     uuid: str | None
     ref: str
-    as_of: str | None
+    as_of: int | None
     relative: bool
     allow: list[str] | None
     storage_options: Mapping[str, Any] | None
@@ -75,14 +75,13 @@ def named(table: str | None) -> tuple[str, ...] | None:
     return None if table is None else identifier(table, "--table")
 
 
-def _ordinal(text: str) -> str:
-    from sfn.pointer.document import parse_ordinal
+def _time(text: str) -> int:
+    from sfn.reader.blocking import ordinal_of
 
     try:
-        parse_ordinal(text)
+        return ordinal_of(int(text) if text.isdecimal() else text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    return text
 
 
 def _options(text: str) -> Mapping[str, Any]:
@@ -117,12 +116,13 @@ Uuid: TypeAlias = Annotated[
 ]
 Ref: TypeAlias = Annotated[str, typer.Option("--ref", metavar="REF", help="A branch or tag.")]
 AsOf: TypeAlias = Annotated[
-    str | None,
+    int | None,
     typer.Option(
         "--as-of",
-        parser=_ordinal,
-        metavar="ORDINAL",
-        help="What was current then: YYYYMMDDTHHMMSSmmm, UTC.",
+        parser=_time,
+        metavar="TIME",
+        help="What was current then: an Ordinal (YYYYMMDDTHHMMSSmmm, UTC), an ISO 8601 time with a zone, or Unix "
+        "milliseconds.",
         show_default=False,
     ),
 ]

@@ -44,7 +44,7 @@ def attention(status: Status, now: datetime) -> list[Attention]:
     given_up = {reason: number for reason, number in status.dead_letters.items() if reason != Reason.HELD_DROP}
     if total := sum(given_up.values()):
         kinds = ", ".join(f"{number:,} {safe(reason)}" for reason, number in sorted(given_up.items()))
-        found.append(Attention(f"{counted(total, 'dead letter')}: {kinds}", "sfn dead-letters list"))
+        found.append(Attention(f"{counted(total, 'dead letter')}: {kinds}", "sfn dead-letters list --by-cause"))
     return found
 
 
@@ -65,6 +65,8 @@ def overview(status: Status, url: str, now: datetime) -> Page:
     ]
     columns = ("CATALOG", *_NUMBERS, "OLDEST DUE", "LAST SWEEP")
     page.append(Grid(columns, [_row(one, now) for one in status.catalogs], frozenset(_NUMBERS), "LAST SWEEP"))
+    if few := [one for one in status.catalogs if one.missing and not _are_many_missing(one)]:
+        page += [Line(""), *(Line(f"{_missing(one, now)}; a table counts as dropped later", Tone.QUIET) for one in few)]
     if open_ones := [one for one in status.catalogs if one.open_intents]:
         page += [Line(""), *(Line(_unanswered(one, now), Tone.QUIET) for one in open_ones)]
     return page
@@ -102,7 +104,8 @@ def _verdict(status: Status, wrong: list[Attention]) -> Line:
 def _away(breaker: Breaker, now: datetime) -> str:
     began = breaker.since.astimezone(UTC)
     since = f"{began:%H:%M:%S} UTC" if began.date() == now.date() else f"{began:%F %H:%M:%S} UTC"
-    what = f"the {breaker.scope} {safe(breaker.name)} is in trouble since {since} ({lasting(now - began)})"
+    name = f" {safe(breaker.name)}" if breaker.name else ""
+    what = f"the {breaker.scope}{name} is in trouble since {since} ({lasting(now - began)})"
     return f"{what}, asked again {ago(breaker.until, now)}: {safe(breaker.error)}"
 
 
@@ -119,22 +122,43 @@ def _of_catalog(catalog: Catalog, now: datetime, *, away: bool) -> Iterator[Atte
         )
     if catalog.retired:
         yield Attention(_retired(catalog, away=away), f"sfn retire {name} --undo")
+    if _are_many_missing(catalog):
+        yield Attention(
+            _missing(catalog, now),
+            f"see whether {name} lost tables or somebody dropped them; which they are: sfn reconcile --catalog {name}",
+        )
     brake = catalog.brake
     if held := max(brake.held, catalog.tables.held):
         step = "its" if held == 1 else "their"
         yield Attention(
             f"{name}: the brake holds {counted(held, 'table')} until somebody looks "
-            f"(more at once than the {brake.limit:,} that are let pass): {step} files stay as they were",
-            f"sfn dead-letters list --catalog {name} --reason held-drop; where all is right: sfn release {name}",
+            f"(no more than {brake.limit:,} may go within an hour): {step} files stay as they were",
+            f"if {name} lost tables, restore them, then sfn reconcile --catalog {name}; if they were dropped on "
+            f"purpose: sfn release {name}; which they are: sfn dead-letters list --catalog {name} --reason held-drop",
         )
     elif brake.tripped:
         yield Attention(f"{name}: the brake is on, more drops will be held", f"sfn release {name}")
     late = now - catalog.oldest_due_at if catalog.oldest_due_at is not None else timedelta()
     if late > LATE:
         waiting = counted(catalog.tables.due + catalog.tables.retrying, "table")
-        yield Attention(f"{name}: late by {lasting(late)}, {waiting} in the queue")
+        given_up = f", {catalog.tables.dead:,} given up" if catalog.tables.dead else ""
+        yield Attention(f"{name}: late by {lasting(late)}, {waiting} in the queue{given_up}")
     if catalog.sweep is not None:
         yield from _of_sweep(name, catalog.sweep)
+
+
+def _are_many_missing(catalog: Catalog) -> bool:
+    """Return whether more tables are missing than somebody drops from hour to hour."""
+    return catalog.missing > max(1, catalog.live // 100)
+
+
+def _missing(catalog: Catalog, now: datetime) -> str:
+    since = catalog.missing_since or now
+    began = since.astimezone(UTC)
+    at = f"{began:%H:%M:%S} UTC" if began.date() == now.date() else f"{began:%F %H:%M:%S} UTC"
+    verb = "is" if catalog.missing == 1 else "are"
+    tables = f"{catalog.missing:,} of its {counted(max(catalog.live, catalog.missing), 'table')}"
+    return f"{catalog.name}: {tables} {verb} missing from the catalog since {at} ({lasting(now - since)})"
 
 
 def _retired(catalog: Catalog, *, away: bool) -> str:
@@ -148,8 +172,13 @@ def _retired(catalog: Catalog, *, away: bool) -> str:
 def _of_sweep(name: str, sweep: Sweep) -> Iterator[Attention]:
     if sweep.state == "failed":
         yield Attention(f"{name}: the last sweep failed: {safe(sweep.error or 'no reason told')}", "sfn check")
-    if sweep.withheld:
-        yield Attention(f"{name}: may not list {_some(sweep.withheld, 'namespace')}", "sfn check")
+    if sweep.listing_failed:
+        what = f"{name}: could not list {_some(sweep.listing_failed, 'namespace')}"
+        why = f": {safe(sweep.withheld_reason)}" if sweep.withheld_reason else ""
+        yield Attention(f"{what}; nothing in them counts as dropped{why}", "sfn check")
+    failed = set(sweep.listing_failed)
+    if refused := [one for one in sweep.withheld if one not in failed]:
+        yield Attention(f"{name}: may not list {_some(refused, 'namespace')}", "sfn check")
     if sweep.failed:
         yield Attention(f"{name}: could not look at {_some(sweep.failed, 'table')}", "sfn check")
 

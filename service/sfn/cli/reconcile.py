@@ -92,7 +92,8 @@ def _swept(flags: options.Flags, catalog: str | None, *, wait: bool, as_json: bo
         try:
             with progress("sweeping", None) as moved:
                 sweeps = follow(service, asked, moved, waits)
-            retired = {one.name for one in service.status().catalogs if one.retired}
+            catalogs = service.status().catalogs
+            retired = {one.name for one in catalogs if one.retired}
         except KeyboardInterrupt:
             complain("the sweep goes on in the service: `sfn status` tells how far it is")
             raise typer.Exit(INTERRUPTED) from None
@@ -100,5 +101,6 @@ def _swept(flags: options.Flags, catalog: str | None, *, wait: bool, as_json: bo
         found = [{"name": name, "retired": name in retired, **msgspec.structs.asdict(sweeps[name])} for name in sweeps]
         show_json({"catalogs": found})
     else:
-        show(outcome(sweeps, retired))
+        since = {one.name: one.missing_since for one in catalogs if one.missing_since is not None}
+        show(outcome(sweeps, retired, since))
     return went_well(sweeps)

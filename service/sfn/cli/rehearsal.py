@@ -32,10 +32,11 @@ class Differs(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """A namespace that may not be listed, or a table that could not be looked at."""
+    """A namespace that may not or could not be listed, or a table that could not be examined."""
 
     name: str
     why: str
+    is_failure: bool = False
 
 
 class Rehearsed(Struct, frozen=True):
@@ -50,7 +51,7 @@ class Rehearsed(Struct, frozen=True):
     @property
     def agrees(self) -> bool:
         """Whether nothing differs, as far as tables may be seen."""
-        return not self.differed and not self.failed
+        return not self.differed and not self.failed and not any(one.is_failure for one in self.withheld)
 
 
 def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
@@ -102,7 +103,7 @@ def outcome(found: list[Rehearsed]) -> Page:
             page.append(Grid(("  TABLE", "IS", "DETAIL"), rows, long="DETAIL"))
         if (more := len(one.differed) - SHOWN) > 0:
             page.append(Line(f"  and {more:,} more: --json has them all"))
-        page += [Line(f"  may not list {safe(each.name)}: {safe(each.why)}", Tone.WARNING) for each in one.withheld]
+        page += [Line(f"  could not list {safe(each.name)}: {safe(each.why)}", Tone.WARNING) for each in one.withheld]
         page += [Line(f"  could not look at {safe(each.name)}: {safe(each.why)}", Tone.BAD) for each in one.failed]
     if not all(one.agrees for one in found):
         page.append(Line("what the brake holds, or a retired catalog leaves alone, `sfn status` knows", Tone.QUIET))
@@ -114,6 +115,6 @@ def _told(name: str, found: Found) -> Rehearsed:
         name,
         found.tables,
         [Differs(spelled(one.table.namespace, one.table.name), one.kind, one.detail) for one in found.differences],
-        [Refused(".".join(one.namespace) or "(all)", one.said) for one in found.withheld],
+        [Refused(".".join(one.namespace) or "(all)", one.said, one.is_failure) for one in found.withheld],
         [Refused(spelled(table.namespace, table.name), why) for table, why in found.failed],
     )

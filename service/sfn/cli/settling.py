@@ -133,6 +133,9 @@ def outcome(name: str, table: Table | None, now: datetime, patience: timedelta) 
     waits = waiting(table, now)
     if waits is not None and _is_pending(table, now):
         return Settled(name, End.WAITS, waits, f"`sfn status {name}` tells what comes of it", table)
+    if table.listed_as is not None:
+        said = f"another spelling of {safe(table.listed_as)}: the event is followed under that name"
+        return Settled(name, End.NOTHING, said, f"`sfn status {table.listed_as}` shows the result", table)
     if table.published is None:
         return Settled(name, End.NOTHING, "nothing to publish: it has no live file, as the catalog says", "", table)
     again = "" if waits is None else f"; {waits.partition('; ')[2]}"

@@ -77,6 +77,10 @@ def _without_file(table: Table) -> Verdict:
             return Verdict(f"was renamed to {safe(table.renamed_to)}: its files say so", Tone.PLAIN)
         case "dropped":
             return Verdict("was dropped or renamed: the catalog has it no more, and its files say so", Tone.PLAIN)
+        case "spelling":
+            listed = safe(table.listed_as or "another name")
+            why = f"is another spelling of {listed}: the catalog lists it so, and that name has the files"
+            return Verdict(why, Tone.PLAIN, f"sfn status {listed}")
         case "missing":
             return Verdict("is not there: the catalog has no such table, nor is there a file of it", Tone.WARNING)
         case _:
@@ -88,7 +92,7 @@ def waiting(table: Table, now: datetime) -> str | None:
     last = table.last
     if table.state != "queued" or table.wanted.news or last is None or last.outcome != _LATER:
         return None
-    if table.unpublished == "retired":
+    if table.unpublished in {"retired", "spelling"}:
         return None
     if _is_open(table.wanted):
         so_far = f"{_wishes(table.wanted)} is pending"

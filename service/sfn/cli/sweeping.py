@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -102,27 +102,46 @@ def begun(status: Status, catalogs: list[str], since: datetime) -> dict[str, Swe
 
 def went_well(sweeps: Mapping[str, Sweep]) -> bool:
     """Whether every table that may be seen was looked at."""
-    return all(sweep.state == "ended" and not sweep.failed for sweep in sweeps.values())
+    return all(sweep.state == "ended" and not sweep.failed + sweep.listing_failed for sweep in sweeps.values())
 
 
-def outcome(sweeps: Mapping[str, Sweep], retired: Collection[str] = ()) -> Page:
+def outcome(
+    sweeps: Mapping[str, Sweep], retired: Collection[str] = (), missing: Mapping[str, datetime] | None = None
+) -> Page:
     """What differed, and what could not be looked at.
 
     Args:
         retired: catalogs whose tables get no files.
+        missing: since when tables are missing, by catalog, as far as that is known; else since the sweep began.
     """
     page: list[Line | Grid] = []
     for name, sweep in sweeps.items():
         page.append(_headline(name, sweep, retired=name in retired))
+        if sweep.missing:
+            verb = "table is" if sweep.missing == 1 else "tables are"
+            since = moment((missing or {}).get(name, sweep.began_at))
+            page.append(Line(f"  {sweep.missing:,} {verb} missing from the catalog since {since}", Tone.WARNING))
         if sweep.differed:
             held = f"held by the brake: sfn release {name}"
             rows = [(f"  {safe(one.table)}", held if one.kind == _HELD else safe(one.kind)) for one in sweep.differed]
             page.append(Grid(("  TABLE", "IS"), rows, long="  TABLE"))
         if (more := sweep.differed_total - len(sweep.differed)) > 0:
             page.append(Line(f"  and {more:,} more"))
-        page += [Line(f"  may not list the namespace {safe(one) or '(all)'}", Tone.WARNING) for one in sweep.withheld]
+        page += list(_unlisted(sweep))
         page += [Line(f"  could not look at {safe(one)}", Tone.BAD) for one in sweep.failed]
     return page
+
+
+def _unlisted(sweep: Sweep) -> Iterator[Line]:
+    failed = set(sweep.listing_failed)
+    for one in sweep.withheld:
+        has_failed = one in failed
+        may = "could not" if has_failed else "may not"
+        yield Line(f"  {may} list the namespace {safe(one) or '(all)'}", Tone.BAD if has_failed else Tone.WARNING)
+    if sweep.withheld and sweep.withheld_reason:
+        yield Line(
+            f"    {safe((sweep.listing_failed or sweep.withheld)[0])}: {safe(sweep.withheld_reason)}", Tone.QUIET
+        )
 
 
 def _headline(name: str, sweep: Sweep, *, retired: bool) -> Line:

@@ -17,7 +17,6 @@ from sfn.errors import Stale, Unreachable
 from sfn.facade import Place
 from sfn.facade.served import Snapshots, served
 from sfn.pointer.document import Document
-from sfn.pointer.hearsay import spelled
 from sfn.reader import metadata
 from sfn.reader.files import Files
 from sfn.reader.resolve import Pointer, pointer
@@ -144,5 +143,5 @@ def tag(doc: Document, snapshots: Snapshots) -> str:
 
     A table that is dropped and made anew may have metadata files of the same names: hence its uuid.
     """
-    what = "\n".join((doc.metadata_file_path, spelled(doc.guid) or "", snapshots))
+    what = "\n".join((doc.metadata_file_path, doc.guid or "", snapshots))
     return f'"{sha256(what.encode()).hexdigest()[: 2 * _TAG]}"'

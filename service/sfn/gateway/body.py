@@ -1,19 +1,24 @@
-"""A request's body on its way to the catalog: never more of it in memory than what somebody has to read."""
+"""A request's body on its way to the catalog: read before a connection to the catalog is taken, up to a limit."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import anyio
 
+from sfn.body_memory import HeldBody, Late, within
+
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 STALLED: Final = 60.0
-"""Seconds for which a client may send nothing of its body, or take nothing of its answer. Until then it keeps one of
-the few connections to the catalog from others."""
+"""Seconds that a client may be behind `RATE`, with its body or with what it takes of its answer. Until then it may keep
+one of the few connections to the catalog from others."""
+RATE: Final = 4096
+"""Bytes a second that a client must move in the long run."""
 
 
 class Gone(Exception):
@@ -21,21 +26,44 @@ class Gone(Exception):
 
 
 class Stalled(Gone):
-    """It did not, and went on with neither."""
+    """It did not, and went on with neither, or too slowly."""
 
 
-@contextmanager
-def unstalled() -> Iterator[None]:
-    """Has what is done within end in time.
+class Pace:
+    """How long one client may still keep others waiting: `STALLED` seconds, and more with each byte that it moves.
 
-    Raises:
-        Stalled: it did not.
+    Args:
+        clock: seconds that never run backwards.
     """
-    try:
-        with anyio.fail_after(STALLED):
-            yield
-    except TimeoutError:
-        raise Stalled from None
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.left = STALLED
+
+    def moved(self, size: int, seconds: float) -> None:
+        """The client moved so many bytes, and was waited for so long.
+
+        Raises:
+            Stalled: that is too slow.
+        """
+        self.left = min(STALLED, self.left - seconds + size / RATE)
+        if self.left <= 0:
+            raise Stalled
+
+    @contextmanager
+    def moving(self, size: int) -> Iterator[None]:
+        """Has the client take what is sent within in time.
+
+        Raises:
+            Stalled: it did not.
+        """
+        began = self._clock()
+        try:
+            with anyio.fail_after(self.left):
+                yield
+        except TimeoutError:
+            raise Stalled from None
+        self.moved(size, self._clock() - began)
 
 
 class Body:
@@ -44,37 +72,52 @@ class Body:
     Args:
         receive: ASGI's.
         awaited: whether the request has a body, by its header.
+        length: bytes of it, by its header; None where that does not say.
+        held: the memory that it takes.
     """
 
-    def __init__(self, receive: Receive, *, awaited: bool) -> None:
+    def __init__(self, receive: Receive, *, awaited: bool, length: int | None, held: HeldBody) -> None:
         self._receive = receive
         self._more = awaited
-        self._held: list[bytes] = []
+        self._length = length
+        self._held, self._parts = held, list[bytes]()
+        self._pace = Pace()
 
-    async def within(self, limit: int) -> bytes | None:
-        """All of the body, if it is no longer than so many bytes; what was read of it is sent on all the same.
+    async def read(self, limit: int) -> None:
+        """Read the body, or its first bytes where it is longer than so many: no connection waits for it meanwhile.
 
         Raises:
             Gone: the client went away, or stalled.
+            NoRoom: there is no memory for it.
         """
-        size = sum(map(len, self._held))
-        while self._more and size <= limit:
+        while self._more and self._held.size <= limit:
             part = await self._next()
-            self._held.append(part)
-            size += len(part)
-        return None if self._more or size > limit else b"".join(self._held)
+            self._held.add(len(part))
+            self._parts.append(part)
+        self._held.complete()
+        if not self._more and len(self._parts) > 1:
+            self._parts = [b"".join(self._parts)]
 
-    async def outgoing(self) -> bytes | AsyncIterator[bytes] | None:
-        """The body for the catalog: at once where all of it has come; None for none.
+    @property
+    def whole(self) -> bytes | None:
+        """All of the body, where all of it was read; b"" for none."""
+        return None if self._more else b"".join(self._parts)
 
-        Raises:
-            Gone: the client went away, or stalled.
-        """
-        if self._more and not self._held:
-            self._held.append(await self._next())
+    @property
+    def length(self) -> int | None:
+        """Bytes of the body; None where that is not known before its end."""
+        return self._length
+
+    def outgoing(self) -> bytes | AsyncIterator[bytes] | None:
+        """The body for the catalog: at once where all of it was read; None for none."""
         if self._more:
-            return self._parts()
-        return b"".join(self._held) if self._held else None
+            return self._coming()
+        return self.whole if self._parts or self._length is not None else None
+
+    def sent(self) -> None:
+        """The catalog has it: it takes no memory any more."""
+        self._parts.clear()
+        self._held.release()
 
     async def is_gone(self) -> bool:
         """Whether the client is known to have gone away by now. While its body is read, whoever reads it is told."""
@@ -85,17 +128,24 @@ class Body:
             return bool((await self._receive())["type"] != "http.request")
         return False
 
-    async def _parts(self) -> AsyncIterator[bytes]:
-        while self._held:
-            yield self._held.pop(0)
+    async def _coming(self) -> AsyncIterator[bytes]:
+        parts, self._parts = self._parts, []
+        while parts:
+            yield parts.pop(0)
+        self._held.release()
         while self._more:
             yield await self._next()
 
     async def _next(self) -> bytes:
-        with unstalled():
-            message = await self._receive()
+        began = time.monotonic()
+        try:
+            message = await within(self._pace.left, self._receive(), self._held)
+        except Late:
+            raise Stalled from None
         if message["type"] != "http.request":
             raise Gone
         self._more = message.get("more_body", False)
         part: bytes = message.get("body", b"")
+        if self._more:
+            self._pace.moved(len(part), time.monotonic() - began)
         return part

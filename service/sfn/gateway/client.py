@@ -11,8 +11,10 @@ from typing import Any, Final, TypeAlias
 import anyio.lowlevel
 
 from sfn import iceberg_errors
-from sfn.gateway.body import Body, Receive, unstalled
-from sfn.gateway.fields import Fields, Front, front, value
+from sfn.body_memory import HeldBody
+from sfn.errors import Rejected
+from sfn.gateway.body import Body, Pace, Receive
+from sfn.gateway.fields import TARGET, Fields, Front, front, tokens, value
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -32,7 +34,8 @@ class Asked:
 
     Attributes:
         method: HTTP's.
-        path: behind the gateway's own, percent-encoded as it came.
+        target: path and query behind the gateway's own path, byte for byte as they came.
+        path: the path of it, percent-encoded as it came.
         query: what stands behind the question mark, likewise.
         fields: the header, names in lower case.
         seen: how the client reached us.
@@ -41,6 +44,7 @@ class Asked:
     """
 
     method: str
+    target: bytes
     path: str
     query: str
     fields: Fields
@@ -49,37 +53,51 @@ class Asked:
     body: Body
 
     @property
-    def target(self) -> str:
-        """Path and query."""
-        return f"{self.path}?{self.query}" if self.query else self.path
-
-    @property
     def leads_upwards(self) -> bool:
         """Whether a server might take the path for one outside of the address that it is put behind."""
         return _UPWARDS.search(self.path) is not None
 
 
-def asked(scope: Scope, receive: Receive, root: str, public: Front | None) -> Asked:
+def asked(scope: Scope, receive: Receive, root: str, public: Front | None, held: HeldBody) -> Asked:
     """The request of a scope.
 
     Args:
-        scope: ASGI's, of type `http`.
+        scope: ASGI's, of type `http`; with `raw_target`, the target as it stands in the request's line, where the
+            server says it (`sfn.receiver.server`): ASGI's own keys do not tell an origin form from others.
         receive: ASGI's.
         root: the gateway's own path.
         public: how clients reach us, where that is configured.
+        held: the memory that its body takes.
+
+    Raises:
+        Rejected: 400; the target is in no origin form, or several hosts are named.
     """
     fields: Fields = scope["headers"]
+    raw = scope.get("raw_target")
+    if raw is None:
+        raw = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    if TARGET.fullmatch(raw) is None or not raw.startswith(root.encode()):
+        raise Rejected("", status=400, expected="a path that begins with / as the target", found="another form")
+    if sum(name == b"host" for name, _ in fields) > 1:
+        raise Rejected("", status=400, expected="one Host field", found="several")
+    coding = tokens(fields, b"transfer-encoding")
+    if coding not in ([], [b"chunked"]):
+        # Passed on it would be a body of which nobody says any more how it is encoded.
+        raise Rejected("", status=400, expected="no transfer coding but chunked", found="another one")
+    target = raw[len(root) :]
+    path, _, query = target.partition(b"?")
     client = scope.get("client")
     length = value(fields, b"content-length")
-    awaited = length not in {None, "0"} or value(fields, b"transfer-encoding") is not None
+    awaited = length not in {None, "0"} or bool(coding)
     return Asked(
         method=scope["method"],
-        path=scope["raw_path"].decode("latin-1")[len(root) :],
-        query=scope["query_string"].decode("latin-1"),
+        target=target,
+        path=path.decode("latin-1"),
+        query=query.decode("latin-1"),
         fields=fields,
         seen=public or front(fields, scope["scheme"], root),
         peer=client[0] if client else None,
-        body=Body(receive, awaited=awaited),
+        body=Body(receive, awaited=awaited, length=None if length is None else int(length), held=held),
     )
 
 
@@ -91,21 +109,26 @@ class Replying:
     """
 
     def __init__(self, send: Send) -> None:
-        self._send = send
+        self._send, self._pace = send, Pace()
         self.begun = False
 
     async def begin(self, status: int, fields: Iterable[tuple[bytes, bytes]]) -> None:
-        """Send the header."""
+        """Send the header.
+
+        Raises:
+            Stalled: the client takes nothing any more.
+        """
         self.begun = True
-        await self._send({"type": "http.response.start", "status": status, "headers": list(fields)})
+        with self._pace.moving(0):
+            await self._send({"type": "http.response.start", "status": status, "headers": list(fields)})
 
     async def part(self, content: bytes, *, more: bool = True) -> None:
         """Send a part of the body.
 
         Raises:
-            Stalled: the client takes nothing any more.
+            Stalled: the client takes nothing any more, or too little.
         """
-        with unstalled():
+        with self._pace.moving(len(content)):
             await self._send({"type": "http.response.body", "body": content, "more_body": more})
 
     async def sent(self) -> None:

@@ -110,6 +110,11 @@ class Commits:
         self._noting, self._intake, self._debts = noting, intake, debts
         self._on_broken, self._counted = on_broken, counted
 
+    @property
+    def name(self) -> str:
+        """The gateway, as the settings call it."""
+        return self._noting.sender
+
     async def before(self, commit: Noted) -> Noted:
         """Note a commit durably, before it is forwarded.
 

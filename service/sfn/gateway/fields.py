@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 """Names in any case, in the order of arrival."""
+
+NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A field's name (RFC 9110, section 5.6.2)."""
+VALUE: Final = re.compile(rb"[^\x00\r\n]*")
+"""What a field's value may hold without ending the field. Bytes above 7F are somebody's text and pass as they are."""
+TARGET: Final = re.compile(rb"/[!-\"$-~]*")
+"""A request's target in origin form (RFC 9112, section 3.2.1), the only form that passes: it names no host. What stands
+behind its slash is the catalog's to read, be it `@`, a backslash or a second slash."""
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -116,6 +125,16 @@ def to_client(fields: Fields, *, bodiless: bool) -> list[tuple[bytes, bytes]]:
     return _passing(fields, dropped)
 
 
+def tokens(fields: Fields, wanted: bytes) -> list[bytes]:
+    """The words of all fields of a name that has a list of them, in lower case.
+
+    Args:
+        wanted: its name in lower case.
+    """
+    listed = [found for name, found in fields if name.lower() == wanted]
+    return [word for one in listed for part in one.split(b",") if (word := part.strip().lower())]
+
+
 def value(fields: Fields, wanted: bytes) -> str | None:
     """The first value of a field, None where there is none.
 
@@ -126,8 +145,6 @@ def value(fields: Fields, wanted: bytes) -> str | None:
 
 
 def _passing(fields: Fields, dropped: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    without = HOP_BY_HOP | set(dropped)
-    listed = [value for name, value in fields if name.lower() == b"connection"]
-    if listed:
-        without |= {word.strip().lower() for value in listed for word in value.split(b",")}
+    without = {*HOP_BY_HOP, *dropped}
+    without.update(tokens(fields, b"connection"))
     return [(name, value) for name, value in fields if name.lower() not in without]

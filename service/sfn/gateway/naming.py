@@ -6,9 +6,9 @@ What can't be told here is no reason to refuse: the catalog may know better. It 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, assert_never
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote, unquote_to_bytes
 
 import msgspec
 
@@ -24,8 +24,47 @@ MOST_TABLES: Final = 1_000
 """Most tables of one transaction that are noted one by one."""
 
 
-_MAYBE_BETWEEN: Final = re.compile("%(?!1F|20|2E)[0-7][0-9A-F]", re.IGNORECASE)
+_MAYBE_BETWEEN: Final = re.compile("[!$&'()*+,;=:@|^~]|%(?!1F|20|2E)[0-7][0-9A-F]", re.IGNORECASE)
 """What a catalog of which that is not known may have between levels: a character of ASCII, but one that names have."""
+_PREFIXES: Final = 1_000
+"""Prefixes of which separators are remembered: a catalog may make one up for each warehouse that it is asked for."""
+_SEPARATORS: Final = 8
+"""Separators of one prefix that are remembered."""
+
+
+class Separators:
+    """What may stand between the levels of a namespace in a path, by the configurations that passed.
+
+    One server may have several catalogs, each with a separator of its own; and while a catalog is upgraded its nodes
+    say different ones, of which clients keep the one that they were told at their start. So all are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, None]] = {}
+
+    def learn(self, prefix: str, separator: str | None) -> None:
+        """A configuration passed.
+
+        Args:
+            prefix: that it has its clients use, "" for none.
+            separator: as it says it; None where it says none.
+        """
+        known = self._known.pop(_plain(prefix), {})
+        known.pop(separator or DEFAULT_SEPARATOR, None)
+        known[separator or DEFAULT_SEPARATOR] = None
+        if len(known) > _SEPARATORS:
+            del known[next(iter(known))]
+        self._known[_plain(prefix)] = known
+        if len(self._known) > _PREFIXES:
+            del self._known[next(iter(self._known))]
+
+    def of(self, prefix: str) -> frozenset[str]:
+        """All that a configuration of that prefix said; none where none passed.
+
+        Args:
+            prefix: of a path, percent-encoded as it came.
+        """
+        return frozenset(self._known.get(_plain(prefix), ()))
 
 
 class Unnamed(Exception):
@@ -62,7 +101,7 @@ _rename: Final = msgspec.json.Decoder(_Rename)
 _transaction: Final = msgspec.json.Decoder(_Transaction)
 
 
-def tables(change: Change, body: bytes, catalog: str, separator: str | None) -> tuple[TableName, ...]:
+def tables(change: Change, body: bytes, catalog: str, separators: Collection[str]) -> tuple[TableName, ...]:
     """The tables that a change may touch: of a rename the old name and the new one, of a staged create none.
 
     Of a path that catalogs read differently it is each table that one of them would read: a look at a table that is not
@@ -72,21 +111,21 @@ def tables(change: Change, body: bytes, catalog: str, separator: str | None) -> 
         change: what the path said.
         body: all of the request's body, where the kind is of `NAMED_IN_BODY`; else it is not looked at.
         catalog: our name of the catalog.
-        separator: what the catalog has between the levels of a namespace, as its configuration says it; None where
-            that is not known.
+        separators: what the catalog may have between the levels of a namespace, as its configurations say it; none
+            where that is not known.
 
     Raises:
         Unnamed: it can't be told.
     """
     try:
-        return tuple(dict.fromkeys(_tables(change, body, catalog, separator)))
+        return tuple(dict.fromkeys(_tables(change, body, catalog, separators)))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Rejected) as error:
         raise Unnamed from error
 
 
-def _tables(change: Change, body: bytes, catalog: str, separator: str | None) -> Iterator[TableName]:
+def _tables(change: Change, body: bytes, catalog: str, separators: Collection[str]) -> Iterator[TableName]:
     match change.kind:
-        case Kind.NAMESPACE:
+        case Kind.NAMESPACE | Kind.RESTORE:
             raise Unnamed
         case Kind.RENAME:
             rename = _rename.decode(body)
@@ -99,15 +138,15 @@ def _tables(change: Change, body: bytes, catalog: str, separator: str | None) ->
         case Kind.CREATE | Kind.REGISTER:
             named = _named.decode(body)
             if not named.stage_create:
-                yield from (_table(catalog, some, named.name) for some in levels(change.namespace or "", separator))
-        case Kind.COMMIT | Kind.DROP | Kind.UNREGISTER:
+                yield from (_table(catalog, some, named.name) for some in levels(change.namespace or "", separators))
+        case Kind.COMMIT | Kind.DROP | Kind.UNREGISTER | Kind.NOTIFICATION:
             name = _decoded(change.table or "")
-            yield from (_table(catalog, some, name) for some in levels(change.namespace or "", separator))
+            yield from (_table(catalog, some, name) for some in levels(change.namespace or "", separators))
         case _:
             assert_never(change.kind)
 
 
-def levels(segment: str, separator: str | None) -> list[list[str]]:
+def levels(segment: str, separators: Collection[str]) -> list[list[str]]:
     """The levels of a namespace in a path, in every way that a catalog may read it; mostly there is one.
 
     What the specification puts between levels no name can hold. A separator of the catalog's own may stand in a name
@@ -116,20 +155,25 @@ def levels(segment: str, separator: str | None) -> list[list[str]]:
 
     Args:
         segment: of the path, percent-encoded as it came.
-        separator: as of `tables`; not known it is taken for the one of Iceberg's Java server.
+        separators: as of `tables`; not known they are taken for the one of Iceberg's Java server.
 
     Raises:
         UnicodeDecodeError: it is not UTF-8.
         Unnamed: the catalog's separator is not known, and may stand in it.
     """
-    if separator is None and _MAYBE_BETWEEN.search(segment):
+    if not separators and _MAYBE_BETWEEN.search(segment):
         raise Unnamed
-    whole, standard, own = _decoded(segment), _decoded(DEFAULT_SEPARATOR), separator or _JAVA_SEPARATOR
-    if standard in whole or _decoded(own) == standard:
+    whole, standard = _decoded(segment), _decoded(DEFAULT_SEPARATOR)
+    if standard in whole:
         return [whole.split(standard)]
-    undecoded = [_decoded(level) for level in segment.split(own)]
-    decoded = whole.split(_decoded(own))
-    return [undecoded] if undecoded == decoded else [undecoded, decoded]
+    read: list[list[str]] = []
+    for own in sorted(separators) or (_JAVA_SEPARATOR,):
+        read += [[_decoded(level) for level in segment.split(own)], whole.split(_decoded(own))]
+    return [one for number, one in enumerate(read) if one not in read[:number]]
+
+
+def _plain(prefix: str) -> str:
+    return unquote(prefix).strip("/")
 
 
 def _table(catalog: str, namespace: Sequence[str], name: str) -> TableName:

@@ -59,6 +59,6 @@ def hints(
         case Kind.RENAME:
             old, new = named[0], named[-1]
             return [Hint(old, sender, renamed_to=new, body=said), Hint(new, sender, renamed_from=old, body=said)]
-        case Kind.COMMIT | Kind.TRANSACTION | Kind.NAMESPACE:
+        case Kind.COMMIT | Kind.TRANSACTION | Kind.NAMESPACE | Kind.NOTIFICATION | Kind.RESTORE:
             return [Hint(name, sender, floor=floor, body=said) for name in named]
     assert_never(change.kind)

@@ -14,6 +14,10 @@ UNFOUND: Final = 20
 """Tables a second that do not exist, and that are looked at because a client asked for a change of them."""
 
 
+REPORTED: Final = 100
+"""Prefixes that map to no catalog, each reported once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What a gateway looks after.
@@ -37,6 +41,27 @@ class Reach:
             prefix: of the path, percent-encoded as it came.
         """
         return self.catalog if not self.catalogs else self.catalogs.get(unquote(prefix))
+
+
+class Unmapped:
+    """The prefixes of commits that passed and belong to no catalog of ours: each is reported once.
+
+    Clients may make prefixes up, so only so many are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def is_new(self, prefix: str) -> bool:
+        """Return whether a prefix has to be reported; it counts as reported from now on.
+
+        Args:
+            prefix: of the path, percent-encoded as it came.
+        """
+        if prefix in self._seen or len(self._seen) >= REPORTED:
+            return False
+        self._seen.add(prefix)
+        return True
 
 
 class Unfound:

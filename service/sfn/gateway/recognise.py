@@ -8,6 +8,8 @@
     POST   …/tables/rename                                          the body has both names
     POST   …/transactions/commit                                    the body has all names
     DELETE …/namespaces/{namespace}                                 some catalogs drop what is in it
+    POST   …/namespaces/{namespace}/tables/{table}/notifications    Polaris: an external catalog's table changed
+    POST   …/warehouse/{prefix}/deleted-tabulars/undrop             Lakekeeper's management API: tables come back
 
 All else passes: views too. All of them begin with `/v1/`, behind whatever path the catalog has. What stands between
 that and `namespaces`, `tables` or `transactions` is the prefix that it gave its clients, of any number of segments. Of
@@ -33,6 +35,8 @@ class Kind(StrEnum):
     RENAME = "rename"
     TRANSACTION = "transaction"
     NAMESPACE = "namespace"
+    NOTIFICATION = "notification"
+    RESTORE = "restore"
 
 
 NAMED_IN_BODY: Final = frozenset({Kind.CREATE, Kind.REGISTER, Kind.RENAME, Kind.TRANSACTION})
@@ -66,15 +70,17 @@ _TABLE: Final = rf"{_NAMESPACE}/tables/(?P<table>[^/]+)"
 _END: Final = "/?"
 
 _POSTED: Final = tuple(
-    (kind, re.compile(_PREFIX + pattern + _END))
+    (kind, re.compile(pattern + _END))
     for kind, pattern in (
-        (Kind.COMMIT, _TABLE),
-        (Kind.CREATE, rf"{_NAMESPACE}/tables"),
-        (Kind.TRANSACTION, "transactions/commit"),
+        (Kind.COMMIT, _PREFIX + _TABLE),
+        (Kind.CREATE, rf"{_PREFIX}{_NAMESPACE}/tables"),
+        (Kind.TRANSACTION, rf"{_PREFIX}transactions/commit"),
         # Behind the commit: a table may be called `rename`.
-        (Kind.RENAME, "tables/rename"),
-        (Kind.REGISTER, rf"{_NAMESPACE}/register"),
-        (Kind.UNREGISTER, rf"{_TABLE}/unregister"),
+        (Kind.RENAME, rf"{_PREFIX}tables/rename"),
+        (Kind.REGISTER, rf"{_PREFIX}{_NAMESPACE}/register"),
+        (Kind.UNREGISTER, rf"{_PREFIX}{_TABLE}/unregister"),
+        (Kind.NOTIFICATION, rf"{_PREFIX}{_TABLE}/notifications"),
+        (Kind.RESTORE, r"warehouse/(?P<prefix>[^/]+)/deleted-tabulars/undrop"),
     )
 )
 _DELETED: Final = tuple(

@@ -1,4 +1,4 @@
-"""The catalog's configuration, as clients of the gateway are to have it: `GET /v1/config`. Pure.
+"""The catalog's configuration, as clients of the gateway are to have it: `GET /v1/config`; and redirects. Pure.
 
 A client goes to where the `uri` of the answer leads (REST specification, "getConfig"): that must not be past us. One
 that leads elsewhere is left as it is, and so are the addresses of signers.
@@ -6,13 +6,18 @@ that leads elsewhere is left as it is, and so are the addresses of signers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 SEPARATOR: Final = "namespace-separator"
+PREFIX: Final = "prefix"
+READABLE: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"identity"})
+"""Content codings that a configuration may have for its addresses to be changed."""
+_GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 _SECTIONS: Final = ("defaults", "overrides")
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -23,10 +28,12 @@ class Configuration(NamedTuple):
     Attributes:
         body: for the client.
         separator: between the levels of a namespace, as the catalog says it; None where it says none.
+        prefix: what it has its clients put before its paths; "" where it says none.
     """
 
     body: bytes
     separator: str | None
+    prefix: str
 
 
 def configuration(body: bytes, upstream: str, ours: str) -> Configuration | None:
@@ -51,7 +58,87 @@ def configuration(body: bytes, upstream: str, ours: str) -> Configuration | None
     leading = [section for section in sections if any(leads_to(section.get("uri"), one) for one in theirs)]
     for section in leading:
         section["uri"] = ours
-    return Configuration(msgspec.json.encode(content) if leading else body, _separator(sections))
+    changed = msgspec.json.encode(content) if leading else body
+    return Configuration(changed, _said(sections, SEPARATOR), _said(sections, PREFIX) or "")
+
+
+def is_readable(coding: str) -> bool:
+    """Whether a configuration can be read that came with a `Content-Encoding`."""
+    return {part.strip() for part in coding.lower().encode().split(b",")} <= READABLE | {b""}
+
+
+def opened(body: bytes, codings: Sequence[bytes], limit: int) -> bytes | None:
+    """A body without what it was encoded with; None where that can't be told, or is too long.
+
+    Args:
+        body: as it came.
+        codings: of `Content-Encoding`, in the order in which they were applied.
+        limit: most bytes.
+    """
+    for coding in reversed(codings):
+        if coding == b"identity":
+            continue
+        if coding not in READABLE:
+            return None
+        # What is called deflate comes with the header of zlib (RFC 9110, section 8.4.1.2), and without from some.
+        forms = (_GZIP_OR_ZLIB,) if coding != b"deflate" else (_GZIP_OR_ZLIB, -zlib.MAX_WBITS)
+        plain = next((found for form in forms if (found := _inflated(body, form, limit)) is not None), None)
+        if plain is None:
+            return None
+        body = plain
+    return body
+
+
+def _inflated(body: bytes, form: int, limit: int) -> bytes | None:
+    plain = b""
+    try:
+        # A body may be of several parts, one behind the other (RFC 1952, section 2.2).
+        while body:
+            inflate = zlib.decompressobj(form)
+            plain += inflate.decompress(body, limit + 1 - len(plain))
+            if len(plain) > limit or not inflate.eof:
+                return None
+            body = inflate.unused_data
+    except zlib.error:
+        return None
+    return plain
+
+
+def location(value: bytes, upstream: str, ours: str) -> bytes:
+    """Where an answer sends its client, with our address in place of the catalog's: else the client goes on past us.
+
+    Args:
+        value: of the field `Location`: a URL, or a path on the host that the client asked.
+        upstream: the catalog's address.
+        ours: the one that clients see.
+    """
+    said = value.decode("latin-1")
+    theirs, mine = urlsplit(upstream), urlsplit(ours)
+    try:
+        parts = urlsplit(said)
+        leads_here = (
+            _origin(parts, theirs.scheme) in (_origin(theirs), _origin(mine)) if parts.netloc else said[:1] == "/"
+        )
+    except ValueError:
+        return value
+    if not leads_here:
+        return value
+    rest = said[said.index(parts.netloc) + len(parts.netloc) :]
+    is_behind = not theirs.path
+    # A catalog that goes by `X-Forwarded-Prefix` puts our path before its own.
+    for path in (mine.path, theirs.path):
+        if path and _is_below(rest, path):
+            rest, is_behind = rest[len(path) :], True
+    return f"{ours}{rest}".encode("latin-1") if is_behind else value
+
+
+def _is_below(path: str, of: str) -> bool:
+    return path.startswith(of) and path[len(of) : len(of) + 1] in {"", "/", "?", "#"}
+
+
+def _origin(parts: SplitResult, scheme: str = "") -> tuple[str, str | None, int | None]:
+    scheme = parts.scheme or scheme
+    return scheme, parts.hostname, parts.port or _PORTS.get(scheme)
 
 
 def signers(config: Mapping[str, str]) -> dict[str, str]:
@@ -73,7 +160,7 @@ def _spelled(uri: str) -> tuple[object, ...]:
         return (uri,)
 
 
-def _separator(sections: list[dict[str, object]]) -> str | None:
+def _said(sections: list[dict[str, object]], key: str) -> str | None:
     # Overrides come last, and win.
-    said = [section[SEPARATOR] for section in sections if isinstance(section.get(SEPARATOR), str)]
+    said = [section[key] for section in sections if isinstance(section.get(key), str)]
     return str(said[-1]) if said else None

@@ -1,30 +1,48 @@
-"""Requests to the catalog behind a gateway: byte for byte, from a pool of connections."""
+"""Requests to the catalog behind a gateway, from a pool of connections to one address that no request can change.
+
+A connection that was idle may be closed by the catalog at the very moment at which a request is sent over it. Nobody
+can tell then whether the request was received, so what may change something is never sent twice. What is done instead:
+
+- `Keep-Alive: timeout=N` is heeded: a connection is not used in the last second of that time.
+- Where the catalog does not say it, a request that may not be repeated uses no connection that was idle for longer than
+  `Terms.idle`. A new connection costs a commit a round trip or two, a lost answer costs its client an error.
+- A connection on which anything has come since its last answer, its end above all, is not used.
+- GET, HEAD and OPTIONS are sent once more, over a new connection, if a connection that was used before ends without one
+  byte of an answer. RFC 9110 (section 9.2.2) allows that for idempotent methods, DELETE among them; but a drop that
+  was made and is sent again is answered with 404.
+
+Others: Go's transport sends a request again if nothing of it was written or its method is safe (or it has an
+`Idempotency-Key`, which a catalog may not know); nginx passes no POST on again (`proxy_next_upstream`), and has
+`keepalive_timeout` for its idle connections; Envoy tries again what a policy such as `reset-before-request` names;
+aiohttp sends everything but POST and PATCH again.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
-import aiohttp
-from multidict import CIMultiDict
-from yarl import URL
+import aiohappyeyeballs
 
-from sfn.errors import Scope, Transient, Unsure
-from sfn.gateway.fields import Fields
+from sfn.errors import Rejected, Scope, Transient, Unsure
+from sfn.gateway.connection import Connection, Head, Lost, Silent
+from sfn.gateway.fields import NAME, TARGET, VALUE, Fields
 
 CONNECT: Final = 10.0
 """Seconds to get a connection: a free place in the pool, the catalog's address, TLS."""
 IDLE: Final = 4.0
-"""Seconds that a connection is kept for the next request: less than any catalog's server closes it after."""
-_FIELD_LIMIT: Final = 65_536
-"""Bytes of one header field of an answer."""
-_CHUNK: Final = 262_144
-"""Bytes that are read ahead of a client that is slower than the catalog."""
-
-_UNASKED: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-"""Fields that the library would make up."""
+"""Seconds that an idle connection is kept for requests that may be repeated."""
+_NEXT_ADDRESS: Final = 0.25
+"""Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
+_REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +53,43 @@ class Terms:
         base: scheme, authority and path that every request's path is put behind.
         silence: seconds without a byte after which an answer is given up.
         connections: how many at once.
+        idle: seconds for which a connection may have been idle that a request takes which may not be repeated.
     """
 
     base: str
     silence: float
     connections: int
+    idle: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where all requests go, whatever they ask for.
+
+    Attributes:
+        host: a name or an address.
+        port: of it.
+        is_secure: it speaks TLS.
+        authority: for `Host`.
+        path: what every request's path is put behind, without a slash in the end.
+    """
+
+    host: str
+    port: int
+    is_secure: bool
+    authority: bytes
+    path: bytes
+
+    @classmethod
+    def of(cls, base: str) -> Origin:
+        """That of a configured address."""
+        parts = urlsplit(base)
+        host, default = parts.hostname or "", _PORTS[parts.scheme]
+        port = parts.port or default
+        named = f"[{host}]" if ":" in host else host.encode("idna").decode() if not host.isascii() else host
+        authority = named if port == default else f"{named}:{port}"
+        path = parts.path.rstrip("/").encode()
+        return cls(named.strip("[]"), port, parts.scheme == "https", authority.encode(), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +98,63 @@ class Outgoing:
 
     Attributes:
         method: HTTP's.
-        target: path and query behind the base, encoded as they are to be sent.
-        fields: all header fields but `Host`.
+        target: path and query behind the base, as they came.
+        fields: all header fields but `Host`, and those that say how long the body is.
         body: all of it, or its parts as they come; None for none.
+        length: bytes of a body that comes in parts; None where that is not known.
     """
 
     method: str
-    target: str
+    target: bytes
     fields: Fields
     body: bytes | AsyncIterator[bytes] | None
+    length: int | None = None
+
+    def head(self, origin: Origin) -> bytes:
+        """The request's line and its fields, with the empty line behind them.
+
+        Raises:
+            Rejected: 400; it would be another request, or several, to the catalog.
+        """
+        target = origin.path + self.target
+        if target[:1] != b"/":
+            target = b"/" + target
+        if self.target[:1] not in _BEGINS or TARGET.fullmatch(target) is None:
+            raise Rejected("", status=400, expected="a path that begins with / as the target", found="another one")
+        line = b"%b %b HTTP/1.1" % (self.method.encode("latin-1"), target)
+        lines, framing = [line, b"Host: " + origin.authority], self._framing()
+        for name, value in self.fields:
+            if NAME.fullmatch(name) is None or VALUE.fullmatch(value) is None:
+                raise Rejected("", status=400, expected="header fields of HTTP", found="a byte that ends one")
+            if name.lower() not in _FRAMING:
+                lines.append(b"%b: %b" % (name, value))
+            elif name.lower() == b"content-length":
+                # In its place, and of what is sent: never what a client says of it.
+                lines += framing
+                framing = []
+        return b"\r\n".join([*lines, *framing, b"", b""])
+
+    def _framing(self) -> list[bytes]:
+        if self.body is None:
+            return []
+        size = len(self.body) if isinstance(self.body, bytes) else self.length
+        return [b"Transfer-Encoding: chunked" if size is None else b"Content-Length: %d" % size]
+
+
+_BEGINS: Final = frozenset({b"/", b"?", b""})
+_FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 
 
 class Incoming:
     """An answer, whose body may still be on its way."""
 
-    def __init__(self, where: str, response: aiohttp.ClientResponse) -> None:
-        self._where, self._response = where, response
-        self.status = response.status
-        self.fields: Sequence[tuple[bytes, bytes]] = response.raw_headers
+    def __init__(self, where: str, connection: Connection, begun: Head, end: Callable[[], None]) -> None:
+        self._where, self._connection, self._end = where, connection, end
+        self.status, self.fields = begun.status, begun.fields
 
     def end(self) -> None:
-        """Let go of the connection; where the body is not over, it can't be used again."""
-        if self._response.content.at_eof():
-            self._response.release()
-        else:
-            self._response.close()
+        """Give the connection back; where the body is not over, it can't be used again."""
+        self._end()
 
     async def parts(self, limit: int | None = None) -> AsyncIterator[bytes]:
         """The body as it comes.
@@ -85,14 +167,31 @@ class Incoming:
         """
         size = 0
         try:
-            async for part in self._response.content.iter_any():
+            async for part in self._connection.parts():
                 size += len(part)
                 if limit is not None and size > limit:
                     expected = f"at most {limit} bytes"
                     raise Unsure(self._where, scope=Scope.CATALOG, expected=expected, found="a longer answer")
                 yield part
-        except (aiohttp.ClientError, OSError) as error:
-            raise _lost(self._where, error) from error
+        except Lost as error:
+            raise _lost(self._where, error) from (TimeoutError() if isinstance(error, Silent) else error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a request asks of a connection.
+
+    Attributes:
+        streams: its body is still on its way from the client.
+        repeatable: it may be sent once more if nothing tells what became of it.
+    """
+
+    streams: bool
+    repeatable: bool
+
+
+_Pooled: TypeAlias = tuple[Connection, "ssl.SSLContext | None"]
+"""A connection, and what its certificate was checked with."""
 
 
 class Upstream:
@@ -106,71 +205,195 @@ class Upstream:
 
     def __init__(self, name: str, terms: Terms, trust: Callable[[], ssl.SSLContext | bool]) -> None:
         self._terms, self._trust = terms, trust
+        self._origin = Origin.of(terms.base)
         self._where = f"gateway {name}: {terms.base}"
-        self._limit = aiohttp.ClientTimeout(total=None, connect=CONNECT, sock_read=terms.silence)
-        self._session: aiohttp.ClientSession | None = None
+        self._kept = max(IDLE, terms.idle)
+        self._idle: list[_Pooled] = []
+        self._taken = self._streams = 0
+        self._waiting: deque[tuple[_Kind, asyncio.Future[None]]] = deque()
+        self._pruning: asyncio.TimerHandle | None = None
+        self._system: ssl.SSLContext | None = None
 
     async def send(self, request: Outgoing) -> Incoming:
         """The answer to a request, once its header is here; whoever gets it ends it.
 
         Raises:
+            Rejected: it is no request that could be sent.
             Transient: scope catalog: nothing of it was sent.
             Unsure: it may have reached the catalog.
         """
-        fields = CIMultiDict((_text(name), _text(value)) for name, value in request.fields)
+        head = request.head(self._origin)
+        streams = not isinstance(request.body, bytes | None)
+        kind = _Kind(streams, repeatable=request.method in _REPEATABLE and not streams)
+        pooled = await self._found(kind)
         try:
-            response = await self._opened().request(
-                request.method,
-                URL(self._terms.base + request.target, encoded=True),
-                headers=fields,
-                data=request.body,
-                skip_auto_headers=_UNASKED,
-                allow_redirects=False,
-                ssl=self._trust(),
-            )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise Transient(
-                self._where, scope=Scope.CATALOG, expected="a connection", found=_said(error), retry_after=1.0
-            ) from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _lost(self._where, error) from error
-        return Incoming(self._where, response)
+            try:
+                begun = await self._asked(pooled, request, head)
+            except Lost as error:
+                if not (kind.repeatable and error.unanswered and pooled[0].used):
+                    raise
+                pooled[0].close()
+                pooled = await self._connected(asyncio.get_running_loop().time() + CONNECT)
+                begun = await self._asked(pooled, request, head)
+        except Lost as error:
+            self._release(kind, pooled)
+            raise _lost(self._where, error) from (TimeoutError() if isinstance(error, Silent) else error)
+        except BaseException:
+            self._release(kind, pooled)
+            raise
+        return Incoming(self._where, pooled[0], begun, partial(self._release, kind, pooled))
 
     async def close(self) -> None:
-        """Close all connections."""
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        """Close all connections that are idle."""
+        if self._pruning is not None:
+            self._pruning.cancel()
+            self._pruning = None
+        while self._idle:
+            self._idle.pop()[0].close()
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._terms.connections, keepalive_timeout=IDLE),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                read_bufsize=_CHUNK,
-                max_line_size=_FIELD_LIMIT,
-                max_field_size=_FIELD_LIMIT,
-                timeout=self._limit,
-                trust_env=False,
-            )
-            # By itself it would send a drop again whose answer was lost: the catalog knows no such table any more, and
-            # the client is told so of a drop that was made. To try again is for the client to decide.
-            self._session._retry_connection = False  # noqa: SLF001 - there is no other way to say it
-        return self._session
+    async def _found(self, kind: _Kind) -> _Pooled:
+        """A connection that no other request has."""
+        until = asyncio.get_running_loop().time() + CONNECT
+        if self._has_room(kind):
+            self._enter(kind)
+        else:
+            await self._room(kind, until)
+        try:
+            return self._reused(kind) or await self._connected(until)
+        except BaseException:
+            self._leave(kind)
+            raise
+
+    def _has_room(self, kind: _Kind) -> bool:
+        """Whether one more may be under way. Bodies that still come from a client have no more than half of the places:
+        however slowly they come, others find one.
+        """
+        most = self._terms.connections
+        return self._taken < most and not (kind.streams and self._streams >= max(1, most // 2))
+
+    def _enter(self, kind: _Kind) -> None:
+        self._taken += 1
+        self._streams += kind.streams
+
+    def _leave(self, kind: _Kind) -> None:
+        self._taken -= 1
+        self._streams -= kind.streams
+        for waiting in self._waiting:
+            if self._has_room(waiting[0]):
+                self._waiting.remove(waiting)
+                self._enter(waiting[0])
+                waiting[1].set_result(None)
+                return
+
+    async def _room(self, kind: _Kind, until: float) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = (kind, place)
+        self._waiting.append(waiting)
+        try:
+            async with asyncio.timeout_at(until):
+                await place
+        except BaseException as error:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            elif not place.cancelled():
+                # It was given the place at the very moment at which it gave up.
+                self._leave(kind)
+            if isinstance(error, TimeoutError):
+                raise self._unreached(f"all {self._terms.connections} in use") from error
+            raise
+
+    def _reused(self, kind: _Kind) -> _Pooled | None:
+        now, context = asyncio.get_running_loop().time(), self._context()
+        while self._idle:
+            # The one that was used last.
+            connection, trusted = self._idle[-1]
+            if trusted is context and now - connection.idle_since > self._good_for(connection, kind):
+                return None
+            self._idle.pop()
+            if trusted is context and connection.is_quiet:
+                return connection, context
+            connection.close()
+        return None
+
+    def _good_for(self, connection: Connection, kind: _Kind | None = None) -> float:
+        """Seconds for which a connection may be idle, for a request or for any."""
+        if connection.kept_for is not None:
+            return min(self._kept, connection.kept_for)
+        return self._kept if kind is None or kind.repeatable else self._terms.idle
+
+    async def _connected(self, until: float) -> _Pooled:
+        while self._idle and self._taken + len(self._idle) > self._terms.connections:
+            self._idle.pop(0)[0].close()
+        loop, origin, context = asyncio.get_running_loop(), self._origin, self._context()
+        try:
+            async with asyncio.timeout_at(until):
+                found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+                held = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1)
+                try:
+                    _, connection = await loop.create_connection(
+                        partial(Connection, self._terms.silence),
+                        sock=held,
+                        ssl=context,
+                        server_hostname=None if context is None else origin.host,
+                    )
+                except BaseException:
+                    held.close()
+                    raise
+        except OSError as error:
+            raise self._unreached(_said(error)) from error
+        return connection, context
+
+    def _context(self) -> ssl.SSLContext | None:
+        """What certificates are checked with; None for an address without TLS."""
+        if not self._origin.is_secure:
+            return None
+        trusted = self._trust()
+        if isinstance(trusted, ssl.SSLContext):
+            return trusted
+        if self._system is None:
+            self._system = ssl.create_default_context()
+        return self._system
+
+    def _release(self, kind: _Kind, pooled: _Pooled) -> None:
+        """Let others have a connection, or its place."""
+        connection, context = pooled
+        loop = asyncio.get_running_loop()
+        is_good = connection.is_reusable and context is self._context() and self._good_for(connection) > 0
+        if is_good and self._taken + len(self._idle) <= self._terms.connections:
+            connection.idle_since, connection.used = loop.time(), True
+            self._idle.append(pooled)
+            if self._pruning is None:
+                self._pruning = loop.call_later(self._kept, self._prune)
+        else:
+            connection.close()
+        self._leave(kind)
+
+    def _prune(self) -> None:
+        """Close what nobody may use any more."""
+        loop = asyncio.get_running_loop()
+        now, idle, self._idle = loop.time(), self._idle, []
+        for pooled in idle:
+            connection = pooled[0]
+            if connection.is_closed or now - connection.idle_since > self._good_for(connection):
+                connection.close()
+            else:
+                self._idle.append(pooled)
+        self._pruning = loop.call_later(self._kept, self._prune) if self._idle else None
+
+    async def _asked(self, pooled: _Pooled, request: Outgoing, head: bytes) -> Head:
+        body = b"" if request.body is None else request.body
+        return await pooled[0].ask(request.method.encode(), head, body, chunked=request.length is None)
+
+    def _unreached(self, found: str) -> Transient:
+        return Transient(self._where, scope=Scope.CATALOG, expected="a connection", found=found, retry_after=1.0)
 
 
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
+def _lost(where: str, error: Lost) -> Unsure:
+    return Unsure(where, scope=Scope.CATALOG, expected="an answer", found=str(error))
 
 
-def _lost(where: str, error: Exception) -> Unsure:
-    return Unsure(where, scope=Scope.CATALOG, expected="an answer", found=_said(error))
-
-
-def _said(error: Exception) -> str:
+def _said(error: OSError) -> str:
     """What went wrong, without what was sent: that may hold a secret."""
     if isinstance(error, TimeoutError):
         return "none in time"
-    inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    return (inner.strerror if isinstance(inner, OSError) else None) or type(error).__name__
+    return error.strerror or type(error).__name__

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import compress
+from json import dumps, loads
 from operator import is_not
 from typing import Any
 
 import msgspec
 from msgspec.structs import astuple
 
-from sfn.inbox.row import Row, State
+from sfn.inbox.row import LastSweep, Row, State, missing_since
 from sfn.inbox.standing import Said
 from sfn.words import CatalogName, Known, Memo, Reason, Step, Story, Subject, TableName, Wish
 
@@ -47,6 +48,16 @@ def micros(at: datetime) -> int:
 def micros_or_none(at: datetime | None) -> int | None:
     """Unix microseconds of a moment that may be missing."""
     return (at - _EPOCH) // _MICROSECOND if at is not None else None
+
+
+def sweep_of(began: int, withheld: str | None) -> LastSweep:
+    """The sweep that a catalog's columns tell of."""
+    return LastSweep(moment(began), frozenset(loads(withheld)) if withheld is not None else frozenset())
+
+
+def withheld_text(namespaces: frozenset[str]) -> str | None:
+    """What a column holds of the namespaces that a sweep could not list; None for none."""
+    return dumps(sorted(namespaces)) if namespaces else None
 
 
 def moment(at: int) -> datetime:
@@ -227,6 +238,8 @@ def columns(row: Row, before: Row | None) -> dict[str, Any]:
         others = compress(zip(_FIELDS, now, was, strict=True), map(is_not, now, was))
         changed = {name: encoded(new) for (name, encoded), new, old in others if encoded is not None and new != old}
     live = row.story.live
+    if "story" in changed:
+        changed["missing_since"] = micros_or_none(missing_since(row.story))
     if before is None or (row.story is not before.story and live != before.story.live):
         changed["live_uuid"], changed["live_location"] = (
             (live.uuid, live.location) if live is not None else (None, None)

@@ -20,17 +20,32 @@ STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
 
 
 @dataclass(frozen=True, slots=True)
+class MissingTables:
+    """Tables of one catalog that have a live file, and that the catalog does not show any more.
+
+    Attributes:
+        count: how many.
+        since: when the first of them was first seen missing.
+    """
+
+    count: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """How many of what.
 
     Attributes:
         tables: rows of tables, by catalog and state (`STATES`); a pair without any may be missing.
         oldest_due: by catalog, since when the row waits that has waited longest of those that something was told of,
-            however often it was tried; what waits on purpose does not count. Missing: none does.
+            however often it was tried; what waits on purpose does not count. A table that was given up counts from when
+            its open letter was opened. Missing: none does.
         letters: open dead letters, by catalog and reason; the catalog of a request that nobody understood is "".
         tripped: catalogs whose brake is on: it holds tables, or would hold the next step.
         intents: commits through a gateway whose outcome is not known, by catalog; missing where there is none.
         oldest_intent: by catalog, from when the asks for the oldest of them are counted.
+        missing: by catalog, the tables with a live file that the catalog does not show any more.
     """
 
     tables: Mapping[tuple[str, str], int]
@@ -39,6 +54,15 @@ class Figures:
     tripped: frozenset[str]
     intents: Mapping[str, int] = field(default_factory=dict)
     oldest_intent: Mapping[str, datetime] = field(default_factory=dict)
+    missing: Mapping[str, MissingTables] = field(default_factory=dict)
+
+
+def earliest(one: Mapping[str, datetime], other: Mapping[str, datetime]) -> dict[str, datetime]:
+    """The earlier moment of each catalog."""
+    return {
+        catalog: min(at for at in (one.get(catalog), other.get(catalog)) if at is not None)
+        for catalog in one.keys() | other.keys()
+    }
 
 
 def braking(tables: Mapping[tuple[str, str], int], tripped: Collection[str]) -> frozenset[str]:
@@ -57,8 +81,8 @@ class BrakeState:
 
     Attributes:
         tripped: it is on: it holds tables, or lets nothing pass until it is released or a sweep is calm.
-        steps: steps back within its window.
-        limit: how many it lets pass.
+        steps: drops and steps back within its window.
+        limit: how many drops it lets pass.
         live: tables of its catalog that have a live file, of which the limit is a part.
     """
 

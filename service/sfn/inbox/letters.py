@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from sfn.words import Done, Later, Outcome, Reason, Subject, Swept, TableName
 
 UNDECODABLE_KEPT = 1_000
 """Requests of one sender that nobody understood which are kept; the oldest goes."""
+
+_CAUSE: Final = re.compile(r": (expected .+?, found .+?)(?:;|$)", re.DOTALL)
+"""What an `SfnError` says after the place that is wrong, and before the remedy."""
 
 RELEASED = 500
 """Rows that an operator releases which are let go in one transaction: few, because puts wait for it."""
@@ -66,6 +71,11 @@ class DeadLetter:
     opened_at: datetime
     changed_at: datetime
     actor: str | None = None
+
+    @property
+    def cause(self) -> str:
+        """What is wrong, without the file or the table: letters of one outage have one cause."""
+        return cause_of(self.reason, self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +146,12 @@ class Audited:
     action: str
     about: str
     count: int
+
+
+def cause_of(reason: Reason, detail: str) -> str:
+    """The part of a letter's detail that it has in common with others; the reason, where there is none."""
+    found = _CAUSE.search(detail)
+    return found[1] if found is not None else reason.value
 
 
 def supersedes(outcome: Outcome) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -12,7 +14,34 @@ from sfn.inbox.intents import Opened
 from sfn.inbox.standing import LastEvent, Said, Standing
 from sfn.pointer.location import store_of
 from sfn.pointer.site import location_of
-from sfn.words import Claim, Lane, Memo, Reason, Story, Subject, TableName, Urgency, Wish
+from sfn.words import Claim, Lane, Memo, Reason, Story, Subject, Swept, TableName, Urgency, Wish, lies_below
+
+MOST_WITHHELD: Final = 1_000
+"""Namespaces of one sweep that are noted: each claim compares its table with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastSweep:
+    """The last complete sweep of a catalog.
+
+    Attributes:
+        began: when it began.
+        withheld: namespaces that it could not list, dotted.
+    """
+
+    began: datetime
+    withheld: frozenset[str] = frozenset()
+
+    @classmethod
+    def ended(cls, swept: Swept) -> LastSweep:
+        """Return what is noted of a sweep; of one that could list too few namespaces, that it listed none."""
+        is_much = len(swept.withheld) > MOST_WITHHELD
+        return cls(swept.began, frozenset({""}) if is_much else swept.withheld)
+
+    def of(self, subject: Subject) -> datetime | None:
+        """Return when a subject was swept, None where its namespace could not be listed."""
+        is_withheld = isinstance(subject, TableName) and lies_below(subject, self.withheld)
+        return None if is_withheld else self.began
 
 
 class State(StrEnum):
@@ -79,6 +108,11 @@ def counted_as(row: Row) -> str:
     return "due" if row.seq > row.done_seq else "scheduled"
 
 
+def missing_since(story: Story) -> datetime | None:
+    """Return since when the catalog does not show the table of the row's live file; None where it does."""
+    return story.absent.get(story.live.uuid or "") if story.live is not None else None
+
+
 def has_news(row: Row | None) -> bool:
     """Whether something told of the row still waits for its look; a running claim took up what came before it."""
     if row is None or row.state is State.DEAD:
@@ -97,7 +131,7 @@ def lane_of(row: Row, stores: Collection[str] = ()) -> Lane:
     return Lane(row.subject.catalog, store_of(live, stores) if live else "", urgency)
 
 
-def claim_of(row: Row, lane: Lane, swept_at: datetime | None) -> Claim:
+def claim_of(row: Row, lane: Lane, sweep: LastSweep | None) -> Claim:
     """What the worker gets to see of a leased row."""
     return Claim(
         subject=row.subject,
@@ -110,7 +144,7 @@ def claim_of(row: Row, lane: Lane, swept_at: datetime | None) -> Claim:
         locations=row.locations,
         story=row.story,
         memo=row.memo,
-        swept_at=swept_at,
+        swept_at=sweep.of(row.subject) if sweep is not None else None,
     )
 
 

@@ -17,7 +17,7 @@ from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import hinted
 from sfn.pointer import hearsay
 from sfn.pointer.lineage import version
-from sfn.words import Birth, Hint, Subject, TableName, Telling, Told, ToldTable
+from sfn.words import Birth, Hint, Subject, TableName, Telling, Told, ToldTable, normal_uuid
 
 KEPT = 16
 """Tellings of a row that wait to be heard."""
@@ -58,7 +58,7 @@ def taken(
 
 
 def _tellings(hint: Hint, seq: int, row_of: Callable[[TableName], Row | None]) -> Iterator[Telling]:
-    hint = replace(hint, uuid=hearsay.spelled(hint.uuid))
+    hint = replace(hint, uuid=normal_uuid(hint.uuid))
     if hint.renamed_from is not None:
         before = row_of(hint.renamed_from)
         yield from _taken_along(hint, seq, told_of(before) if before is not None else None)

@@ -15,7 +15,8 @@ class Terms:
         lease: how long a claim lasts unless renewed.
         cap: the longest pause of a retry.
         crashes: leases that may run out in a row before a row counts as poison.
-        max_drops: steps back an hour that the brake allows, by catalog; missing for the greater of 10 and 1 %.
+        max_drops: drops and steps back an hour that pass, by catalog. Where it is missing the greater of 10 and 1 % of
+            the tables pass, and of drops fewer than half of the tables, or a single one.
         brake_window: how far back the brake counts.
         stores: canonical prefixes of locations, each a store with lanes and a breaker of its own.
         poison_pause: until a row that counts as poison is looked at again.
@@ -31,10 +32,32 @@ class Terms:
     stores: tuple[str, ...] = ()
     told: frozenset[str] = frozenset()
 
-    def allowance(self, catalog: str, live: int) -> int:
-        """Steps back an hour, and absences a sweep, that are let pass.
+    def most_steps(self, catalog: str, live: int) -> int:
+        """Return how many drops and steps back pass in an hour.
 
         Args:
+            catalog: the catalog's name.
             live: how many tables of the catalog have a live file.
         """
         return self.max_drops.get(catalog, max(10, live // 100))
+
+    def most_drops(self, catalog: str, tables: int) -> int:
+        """Return how many tables may disappear in an hour: fewer than half of them, or a single one.
+
+        A configured `max_drops` replaces this rule as well.
+
+        Args:
+            catalog: the catalog's name.
+            tables: the tables that have a live file now, and those that were dropped within the hour.
+        """
+        return self.max_drops.get(catalog, max(1, (tables - 1) // 2))
+
+    def allowance(self, catalog: str, live: int, dropped: int = 0) -> int:
+        """Return how many tables may disappear, within an hour or in one sweep.
+
+        Args:
+            catalog: the catalog's name.
+            live: how many tables of the catalog have a live file.
+            dropped: how many others were dropped within the hour.
+        """
+        return min(self.most_steps(catalog, live), self.most_drops(catalog, live + dropped))

@@ -89,11 +89,18 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
     return replace(_noted(row, now), seq=seq, told_seq=None, wish=wish, story=story, state=state, due_at=due_at)
 
 
-def asked(row: Row | None, ask: Ask, seq: int, now: datetime) -> Row | None:
+def asked(row: Row | None, ask: Ask, seq: int, now: datetime, cap: timedelta) -> Row | None:
     """The row after another row's publish asked it to look; None where nothing changes.
 
-    An ask with a location only teaches: a row that knows the location is left alone.
+    An ask with a location only teaches: a row that knows the location is left alone. One with news of the table does
+    what an event does.
+
+    Args:
+        cap: as for `hinted`.
     """
+    if ask.has_news:
+        hint = Hint(ask.table, floor=ask.floor, drop=ask.drop, purge=ask.purge)
+        return replace(hinted(row, hint, seq, now, cap), told_seq=told_by(row) if row is not None else 0)
     if ask.location is not None:
         if row is not None and ask.location in row.locations:
             return None

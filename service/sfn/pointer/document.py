@@ -12,6 +12,7 @@ from typing import Any
 
 from sfn.errors import Malformed, UnknownVersion
 from sfn.pointer.fields import Fields
+from sfn.words import normal_uuid
 
 VERSION = 1
 LIMIT = 64 * 1024
@@ -68,6 +69,7 @@ class Document:
     """One SFN document; attributes are the keys of the specification.
 
     Attributes:
+        guid: as `normal_uuid` spells it.
         ordinal: `Ordinal` as Unix milliseconds.
         written_at: when the catalog's answer arrived: what it says was so no later than then.
         asked_at: when the catalog was asked: orders the documents of one table under several names.
@@ -100,6 +102,9 @@ class Document:
     between: tuple[Commit, ...] = ()
     turned: bool = False
     writer: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "guid", normal_uuid(self.guid))
 
     @property
     def as_of(self) -> datetime:

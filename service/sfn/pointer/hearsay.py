@@ -28,11 +28,6 @@ def current(told: Told) -> ToldTable | None:
     return max(alive, key=lambda table: table.born_at, default=None)
 
 
-def spelled(uuid: str | None) -> str | None:
-    """The one spelling of a uuid: upper case is accepted too (RFC 9562, section 4)."""
-    return uuid.lower() if uuid is not None else None
-
-
 def is_stray(told: Told, uuid: str | None) -> bool:
     """Whether commits of a table were told, but neither that it came to the name nor that it left it."""
     table = of_uuid(told, uuid)
@@ -40,7 +35,7 @@ def is_stray(told: Told, uuid: str | None) -> bool:
 
 
 def of_uuid(told: Told, uuid: str | None) -> ToldTable:
-    """What is known of a table; of one that nobody told of, its uuid. It is as `spelled`, as everywhere in here."""
+    """What is known of a table; of one that nobody told of, its uuid. Uuids are as `normal_uuid` spells them."""
     return next((table for table in told.tables if table.uuid == uuid), ToldTable(uuid))
 
 

@@ -8,34 +8,83 @@ from sfn.pointer.location import canonical
 from sfn.words import Table
 
 _SUFFIX = ".metadata.json"
-_HADOOP = re.compile(r"v(\d+)")
-
+_PATH = "/metadata/version-hint.text"
 _WITHDRAWN = b"sfn-withdrawn-"
+
+_COUNTER = re.compile(r"v(0|[1-9][0-9]*)")
+"""`v3`, as Hadoop tables call their metadata. Not `v03`: a reader of numbers takes it for `v3`."""
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""Characters that no reader trims, decodes or encodes on the way to a file."""
+_DIGITS = re.compile(r"v(\d+)")
 
 
 def key(location: str) -> str:
     """Where the hint of a canonical table location lies."""
-    return f"{location}/metadata/version-hint.text"
+    return f"{location}{_PATH}"
+
+
+def location_of(key: str) -> str | None:
+    """Return the table location of a hint's key; None if the key is another file's."""
+    return key.removesuffix(_PATH) if key.endswith(_PATH) else None
 
 
 def stem(pointer: str) -> str | None:
-    """What a hint says to name a metadata file: its name without the suffix, just the digits of `v<digits>`.
+    """The text of a hint that names a metadata file: just the digits of `v<digits>`, else the name without the suffix.
 
     Returns:
-        None where no such text exists (another suffix, as `….metadata.json.gz`, or the suffix twice).
+        None if some reader opens another file for every possible text (see `rival` for names that depend on what else
+        lies there): another suffix, as `….metadata.json.gz`, or the suffix twice; a number, which readers take for
+        `v<number>`; characters that readers do not pass on as they are; the text of a withdrawn hint.
     """
-    name = pointer.rsplit("/", 1)[-1]
-    text = name.removesuffix(_SUFFIX)
-    # A text with the suffix would be taken for a whole name, and so for another file's.
-    if text in {"", name} or text.endswith(_SUFFIX):
+    text = _base(pointer)
+    if text is None or _PLAIN.fullmatch(text) is None or _is_number(text) or is_withdrawn(text.encode()):
         return None
-    match = _HADOOP.fullmatch(text)
-    return match[1] if match else text
+    counter = _COUNTER.fullmatch(text)
+    return counter[1] if counter else text
+
+
+def rival(table: Table) -> str | None:
+    """The file that DuckDB opens instead of a table's metadata file if that file exists; None if there is none.
+
+    DuckDB tries `v<hint>.metadata.json` before `<hint>.metadata.json`. Only a hint of digits means the former.
+    """
+    text = stem(table.metadata_location)
+    if text is None or is_numbered(text):
+        return None
+    return f"{canonical(table.location)}/metadata/v{text}{_SUFFIX}"
+
+
+def spellings(pointer: str) -> tuple[str, ...]:
+    """Every text that a version of this service writes, or once wrote, to name a metadata file."""
+    text = _base(pointer)
+    if text is None:
+        return ()
+    digits = _DIGITS.fullmatch(text)
+    # Earlier versions took `v03` for a counter, and any other name as it is.
+    former = digits[1] if digits else text
+    return tuple(dict.fromkeys(one for one in (stem(pointer), former) if one is not None))
 
 
 def is_numbered(text: str) -> bool:
     """Whether a hint may be one of a table that is nothing but a folder (Hadoop's), whose writers keep it."""
     return text.isdecimal()
+
+
+def _base(pointer: str) -> str | None:
+    """A metadata file's name without its suffix; None if the name has another suffix, or the suffix twice."""
+    name = pointer.rsplit("/", 1)[-1]
+    text = name.removesuffix(_SUFFIX)
+    # A text with the suffix would be taken for a whole name, and so for another file's.
+    return None if text in {"", name} or text.endswith(_SUFFIX) else text
+
+
+def _is_number(text: str) -> bool:
+    """Whether a reader may take a text for a number: `3`, `1e3`, `3.5`, `1_000`."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def content(table: Table) -> bytes | None:

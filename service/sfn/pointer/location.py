@@ -1,7 +1,7 @@
 """Locations: which spellings are one place, and which are refused.
 
-`file:/x`, `file:///x` and `/x` are one location; `s3`, `s3a` and `s3n` are one scheme, `abfs(s)` and `wasb(s)` each
-one.
+`file:/x`, `file:///x`, `file://localhost/x` and `/x` are one location. `s3`, `s3a` and `s3n` are one scheme, and so are
+`gs` and `gcs`. Azure has one place under four schemes and two hosts: `abfs(s)` and `wasb(s)`, `dfs` and `blob`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,20 @@ _SCHEMES: Final = {
     "gcs": "gs",
     "abfs": "abfss",
     "abfss": "abfss",
-    "wasb": "wasbs",
-    "wasbs": "wasbs",
+    "wasb": "abfss",
+    "wasbs": "abfss",
 }
 _KNOWN: Final = frozenset(_SCHEMES.values())
+_AZURE: Final = "abfss"
+
+_WIDEN: Final = "move the table, or widen `allowed_locations` of its catalog"
+_SPELL: Final = "create the table at a location of that form and copy its rows; no setting allows this one"
 
 _SPLIT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_MISLEADING = re.compile(r"[\\?#%]")
 _BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\?#\ud800-\udfff]")
+_SLASHES = re.compile("//+")
 _ENCODED_SEPARATOR = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE)
 
 
@@ -41,7 +48,19 @@ def canonical(location: str) -> str:
         return location
     scheme = _SCHEMES.get(match[1].lower(), match[1].lower())
     path = (match[3] or "").rstrip("/")
-    return f"{scheme}://{match[2] or ''}{path}"
+    return f"{scheme}://{_authority(scheme, match[2] or '')}{path}"
+
+
+def _authority(scheme: str, authority: str) -> str:
+    """One spelling of an authority. Hosts have no case; the names of buckets and containers are taken as they are."""
+    if scheme == "file":
+        return "" if authority.lower() == "localhost" else authority
+    if scheme != _AZURE:
+        return authority
+    container, at, host = authority.rpartition("@")
+    account, *service = host.lower().split(".")
+    # One account answers at both hosts, and the service asks `blob` for either.
+    return container + at + ".".join([account, *("dfs" if label == "blob" else label for label in service)])
 
 
 def checked(location: str, allowed: Sequence[str] = ()) -> str:
@@ -57,7 +76,8 @@ def checked(location: str, allowed: Sequence[str] = ()) -> str:
     """
     place = _fit(location)
     if allowed and not any(below(place, prefix) for prefix in allowed):
-        raise _refused(location, f"a location below one of {', '.join(allowed)}", "a location outside of them")
+        expected, remedy = f"a location below one of {', '.join(allowed)}", _WIDEN
+        raise _refused(location, expected, "a location outside of them", remedy)
     return place
 
 
@@ -74,6 +94,29 @@ def sound(location: str) -> str:
         raise _refused(location, "an absolute location", "another form")
     _check_shape(location, match[1], match[2] or "", match[3] or "")
     return place
+
+
+@lru_cache(4096)
+def literal(location: str) -> str:
+    """Return the canonical form of a file's location, whose path stands for itself: for stores that are no web servers.
+
+    `#`, `?`, `%`, a backslash and empty segments are part of a name there. A file system ignores empty segments, so
+    they are left out for one.
+
+    Raises:
+        LocationRefused: no absolute path, user information, a control character, a `.` or `..` segment.
+    """
+    place = canonical(location)
+    match = _SPLIT.fullmatch(place)
+    if match is None:
+        raise _refused(location, "an absolute location", "another form")
+    scheme, authority, path = match[1], match[2] or "", match[3] or ""
+    _check_authority(location, scheme, authority)
+    if _CONTROL.search(location) or _MISLEADING.search(authority):
+        raise _refused(location, "no control character", "one")
+    if not path or not {".", ".."}.isdisjoint(path.split("/")):
+        raise _refused(location, "a path without `.` or `..` segments", f"path {path!r}")
+    return f"{scheme}://{_SLASHES.sub('/', path)}" if scheme == "file" else place
 
 
 def scheme_of(place: str) -> str:
@@ -117,11 +160,15 @@ def _fit(location: str) -> str:
     return place
 
 
-def _check_shape(location: str, scheme: str, authority: str, path: str) -> None:
+def _check_authority(location: str, scheme: str, authority: str) -> None:
     if scheme in _KNOWN and bool(authority) == (scheme == "file"):
         raise _refused(location, "a bucket or container, and none for file:", f"authority {authority!r}")
-    if "@" in authority and scheme not in {"abfss", "wasbs"}:
+    if "@" in authority and scheme != _AZURE:
         raise _refused(location, "no user information", f"authority {authority!r}")
+
+
+def _check_shape(location: str, scheme: str, authority: str, path: str) -> None:
+    _check_authority(location, scheme, authority)
     if _BAD_CHARACTER.search(location) or _ENCODED_SEPARATOR.search(location):
         raise _refused(
             location,
@@ -133,10 +180,5 @@ def _check_shape(location: str, scheme: str, authority: str, path: str) -> None:
         raise _refused(location, "a path without empty, `.` or `..` segments", f"path {path!r}")
 
 
-def _refused(location: str, expected: str, found: str) -> LocationRefused:
-    return LocationRefused(
-        f"location {location!r}",
-        expected=expected,
-        found=found,
-        remedy="move the table, or widen `allowed_locations` of its catalog",
-    )
+def _refused(location: str, expected: str, found: str, remedy: str = _SPELL) -> LocationRefused:
+    return LocationRefused(f"location {location!r}", expected=expected, found=found, remedy=remedy)

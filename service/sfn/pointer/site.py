@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from sfn.pointer import naming
+from sfn.pointer.location import canonical
 from sfn.pointer.naming import IDENTIFIER, NAMINGS, Naming, Whose
 
 _SIGN: Final = "#"
@@ -25,6 +26,9 @@ class Placement(StrEnum):
 
 FOLDERS: Final = {Placement.INSIDE: "/metadata/_sfn/", Placement.ALONGSIDE: "/_sfn/", Placement.ROOT: "/"}
 """Below a site's location; a leading underscore keeps Spark's orphan cleanup away."""
+
+_IN_A_TABLE: Final = frozenset({"metadata", "_sfn"})
+_DEEPEST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class Site:
         """The site that a text stands for, see `text`."""
         location, _, rest = text.partition(_SIGN)
         word, _, placement = rest.partition(",")
-        return cls(location, NAMINGS[word or IDENTIFIER.word], Placement(placement or Placement.INSIDE))
+        # An earlier version may have taken another spelling for a place of its own.
+        return cls(canonical(location), NAMINGS[word or IDENTIFIER.word], Placement(placement or Placement.INSIDE))
 
     @property
     def text(self) -> str:
@@ -76,6 +81,17 @@ class Site:
 def _keys(site: Site, whose: Whose, ref: str | None) -> tuple[str, ...]:
     # A publish asks for the same ones with everything that it learns.
     return tuple(site.folder + name for name in site.naming.names(whose, ref))
+
+
+def depth(key: str) -> int:
+    """How many of the last names of a file's key lie below the table's location: its own, and those of our folders.
+
+    Of a file in any other folder nothing tells where the table's location is, and only its own name counts.
+    """
+    names = key.rsplit("/", 3)[1:]
+    if len(names) == _DEEPEST and f"/{names[0]}/{names[1]}/" == FOLDERS[Placement.INSIDE]:
+        return _DEEPEST
+    return 2 if len(names) > 1 and names[-2] in _IN_A_TABLE else 1
 
 
 def location_of(text: str) -> str:

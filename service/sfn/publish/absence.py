@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sfn.pointer import hintfile
 from sfn.pointer.location import canonical
@@ -24,14 +24,15 @@ def settle_absent(scene: Scene, nowhere: Mapping[str, list[Own]], draft: Draft) 
     if not nowhere or scene.policy.on_drop is OnDrop.KEEP:
         return
     held = scene.claim.story.held and not scene.claim.story.waived
-    if scene.table is None and held:
-        draft.dead = _held(scene)
-        draft.absent.update({uuid: at for uuid, at in scene.claim.story.absent.items() if uuid in nowhere})
+    if held and not scene.is_answered:
+        known = scene.claim.story.absent
+        draft.absent.update({uuid: known.get(uuid, scene.look.answered) for uuid in nowhere})
+        draft.dead = _held(scene, draft.absent)
         return
     for uuid, owns in nowhere.items():
         if _is_certain(scene, uuid, owns, draft):
             if not _brake_allows(scene, uuid, owns):
-                draft.dead = _held(scene)
+                draft.dead = _held(scene, draft.absent)
                 return
             for own in owns:
                 delete = scene.policy.on_drop is OnDrop.DELETE or _is_purged(scene, own)
@@ -56,7 +57,7 @@ def _is_certain(scene: Scene, uuid: str, owns: list[Own], draft: Draft) -> bool:
         draft.ask([heir])
         draft.look_again(look.answered + policy.pause, f"{heir.table} has this table, and must say so first")
         return False
-    if scene.table is None and scene.facts.holds(IsListed(scene.name)):
+    if not scene.is_answered and scene.facts.holds(IsListed(scene.name)):
         draft.look_again(look.answered + policy.long_pause, "not found, and yet the namespace lists it")
         return False
     return _was_absent_long_enough(scene, uuid, draft)
@@ -113,7 +114,7 @@ def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:
 
 
 def _brake_allows(scene: Scene, uuid: str, owns: list[Own]) -> bool:
-    if scene.table is not None or scene.claim.story.waived:
+    if scene.is_answered or scene.claim.story.waived:
         return True
     doc = owns[0].doc
     pointer = doc.metadata_file_path if doc is not None else ""
@@ -129,9 +130,12 @@ def _is_purged(scene: Scene, own: Own) -> bool:
     return set(scene.facts.folder(f"{location}/metadata/")) <= {hintfile.key(location)}
 
 
-def _held(scene: Scene) -> Dead:
+def _held(scene: Scene, absent: Mapping[str, datetime]) -> Dead:
+    catalog = scene.name.catalog
+    since = min(absent.values(), default=scene.look.answered)
     return Dead(
         Reason.HELD_DROP,
-        f"{scene.name} is gone from the catalog, but more tables vanished or stepped back than `max_drops` allows; "
-        "look at the catalog, then release the brake",
+        f"{scene.name} is missing from the catalog since {since:%F %H:%M:%S} UTC, and more tables of {catalog} than "
+        "`max_drops` allows: its files stay as they were. `sfn status` says how many. If the catalog lost its tables, "
+        f"restore them: the next sweep closes this letter. If they were dropped on purpose: sfn release {catalog}",
     )

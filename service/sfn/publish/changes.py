@@ -72,10 +72,20 @@ Change: TypeAlias = Put | Remove
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Changes in their order, and the outcome once all of them are made."""
+    """Changes in their order, and the outcome once all of them are made.
+
+    Attributes:
+        changes: in their order.
+        outcome: once all of them are made.
+        aliases: pairs of keys that must hold the same bytes then: the first was changed, the second is taken for
+            another name of the same file.
+        unchanged: keys that must hold what was seen there.
+    """
 
     changes: tuple[Change, ...]
     outcome: Done | Later | Dead
+    aliases: tuple[tuple[str, str], ...] = ()
+    unchanged: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -93,6 +103,7 @@ class Draft:
         unheard: what was told and means nothing yet, so stays told.
         lost: a dead letter for what of it is not waited for any more; all else goes on.
         foreign_hint: see `Story`.
+        unchanged: see `Plan`.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -104,6 +115,7 @@ class Draft:
     echo: bool = False
     unheard: tuple[Telling, ...] = ()
     lost: Dead | None = None
+    unchanged: tuple[str, ...] = ()
     foreign_hint: str | None = None
 
     def put(self, stage: Stage, key: str, body: bytes, replacing: Held | None) -> None:

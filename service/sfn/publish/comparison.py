@@ -150,12 +150,13 @@ def _hint(own: Own, doc: Document, table: Table, facts: Facts, policy: Policy) -
     """The version hint, where it is ours and behind. None at all may be right: two tables may share the directory."""
     wanted = hintfile.content(table)
     hint = hint_at(facts, own.site.location) if _has_hint(own, table, policy) else None
-    if wanted is None or hint is None or hint.body == wanted:
+    if hint is None or hint.body == wanted:
         return None
     said = hint.body.decode(errors="replace")
-    named = (hintfile.stem(entry) for entry in table.metadata_log)
-    ours = {*doc.hint_was, *(text for text in named if text is not None and not hintfile.is_numbered(text))}
-    return (Kind.HINT_BEHIND, f"the version hint says {said}, not {wanted.decode()}") if said in ours else None
+    named = (text for entry in table.metadata_log for text in hintfile.spellings(entry))
+    ours = {*doc.hint_was, *(text for text in named if not hintfile.is_numbered(text))}
+    right = "and there should be none" if wanted is None else f"not {wanted.decode()}"
+    return (Kind.HINT_BEHIND, f"the version hint says {said}, {right}") if said in ours else None
 
 
 def _has_hint(own: Own, table: Table, policy: Policy) -> bool:

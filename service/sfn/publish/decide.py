@@ -16,6 +16,7 @@ from sfn.pointer.location import checked
 from sfn.pointer.naming import Whose
 from sfn.pointer.site import Site
 from sfn.publish.absence import settle_absent
+from sfn.publish.aliases import find_aliases, tried
 from sfn.publish.changes import Change, Draft, Plan, Put, Stage
 from sfn.publish.commits import touch_commits
 from sfn.publish.elsewhere import settle_elsewhere, withdraw
@@ -24,12 +25,14 @@ from sfn.publish.heirs import find_heirs
 from sfn.publish.hints import is_our_hint
 from sfn.publish.inventory import Inventory, beside
 from sfn.publish.obstacles import in_the_way
+from sfn.publish.own import Own
 from sfn.publish.pointing import needs_listing, point
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene, hint_at
+from sfn.publish.spelled import listed_as, wake_listed
 from sfn.publish.trust import await_table, await_unheard, hindrance, is_turned, keep_unheard
 from sfn.publish.verdict import conclude, next_refresh, nothing_there, unwritten
-from sfn.words import Claim, Dead, Done, Findings, Later, Reason, Table, TableName, Unwritten
+from sfn.words import Claim, Dead, Done, Findings, Later, Missing, Reason, Table, TableName, Unwritten
 
 Verdict: TypeAlias = Question | Plan | Done | Later | Dead
 
@@ -63,18 +66,32 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
     table = look.found if isinstance(look.found, Table) else None
     place, refused = _place(table, policy)
     site = policy.site(name, place) if place is not None else None
+    refresh = claim.story.refresh_at is not None and now >= claim.story.refresh_at
+    listed = claim.story.listed_as if isinstance(look.found, Missing) else None
+    if table is not None and table.left_alone is None and policy.interest.covers(name) and not policy.retired:
+        listed = listed_as(claim, facts, policy, name, table, refresh=refresh)
+        if listed not in {None, name}:
+            table = place = site = None
     inventory = Inventory.of(claim, facts, policy, name)
     sites = {Site.of(text) for text in claim.locations} | ({site} if site is not None else set())
-    owns = [
-        own for one in sorted(sites, key=lambda one: one.text) for own in inventory.at(one, table, is_place=one == site)
-    ]
-    scene = Scene(claim, facts, policy, name, look, table, place, site, inventory, tuple(owns), obstacle=refused)
-    refresh = claim.story.refresh_at is not None and now >= claim.story.refresh_at
+    owns = _owns(inventory, sites, table, site)
+    aliases = find_aliases(claim, site, owns, facts)
+    if aliases:
+        sites = {aliases[one].site if one in aliases else one for one in sites}
+        owns = _owns(inventory, sites, table, site)
+    scene = Scene(claim, facts, policy, name, look, table, place, site, inventory, tuple(owns), aliases=aliases)
+    scene = replace(scene, obstacle=refused if table is not None else None, listed_as=listed)
     # Where nobody can ask, that there is none says only that nothing is heard of it.
     left_out = (table is not None or policy.told) and not policy.interest.covers(name)
     if left_out or policy.retired or (table is not None and table.left_alone is not None):
         return _withdraw(scene, refresh=refresh, jitter=jitter)
     return _follow(scene, refresh=refresh, jitter=jitter)
+
+
+def _owns(inventory: Inventory, sites: Iterable[Site], table: Table | None, place: Site | None) -> list[Own]:
+    """Our files at some sites; `place` is where the table's belong."""
+    ordered = sorted(sites, key=lambda one: one.text)
+    return [own for one in ordered for own in inventory.at(one, table, is_place=one == place)]
 
 
 def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:
@@ -96,6 +113,7 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
             point(scene, table, draft, turned=is_turned(scene, table), refresh=refresh)
     else:
         await_table(scene, draft)
+    wake_listed(scene, draft)
     heirs = find_heirs(scene, draft)
     nowhere = settle_elsewhere(scene, heirs, draft)
     settle_absent(scene, nowhere, draft)
@@ -126,7 +144,7 @@ def _held(scene: Scene, dead: Dead, *, refresh: bool, jitter: float) -> Plan | D
     if not changes:
         return dead
     _verify(scene, changes)
-    return Plan(changes, dead)
+    return _plan(scene, draft, changes, dead)
 
 
 def _withdraw(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Later | Dead:
@@ -149,7 +167,12 @@ def _concluded(scene: Scene, draft: Draft, *, refresh: bool, jitter: float) -> P
     changes = _possible(draft.ordered(), scene.facts)
     _verify(scene, changes)
     outcome = conclude(scene, draft, changes, refresh=refresh, jitter=jitter)
-    return Plan(changes, outcome) if changes else outcome
+    return _plan(scene, draft, changes, outcome) if changes else outcome
+
+
+def _plan(scene: Scene, draft: Draft, changes: tuple[Change, ...], outcome: Done | Later | Dead) -> Plan:
+    pairs = tuple((alias.key, alias.other) for alias in tried(scene.aliases, changes).values())
+    return Plan(changes, outcome, pairs, draft.unchanged)
 
 
 def _with_obstacle(scene: Scene) -> Scene:
@@ -197,6 +220,8 @@ def _verify(scene: Scene, changes: tuple[Change, ...]) -> None:
         scene.facts.require_look_after(scene.name, tuple(change.key for change in changes))
         return
     name = scene.name
+    for alias in scene.aliases.values():
+        scene.facts.require_read(alias.other)
     for own in scene.owns:
         guid = scene.table.uuid if scene.table is not None else None
         # What stands in the way may be at either of the two names.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sfn.pointer.document import Document, Link, State, render
 from sfn.pointer.location import canonical
 from sfn.pointer.naming import Whose
+from sfn.publish.aliases import are_one_file
 from sfn.publish.changes import Draft, Stage
 from sfn.publish.commits import finish_commits, remove_commits
 from sfn.publish.documents import successor
@@ -155,7 +156,7 @@ def _rename(scene: Scene, own: Own, doc: Document, heir: Heir, draft: Draft) -> 
         # Two names can share a plain file name, so what is remembered of ours may be an old state of theirs.
         scene.facts.require_read(key)
     target = theirs.slot(site, doc.guid)
-    if target.key == own.key and target.obstacle is None:
+    if target.obstacle is None and are_one_file(own, target):
         _hand_over(scene, own, heir, draft)
         return
     if target.obstacle is not None and scene.look.asked - doc.written_at >= scene.policy.replica_lag:

@@ -80,6 +80,19 @@ class IsListed:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedAlike:
+    """Under which spellings of its name does the catalog list the table?
+
+    Attributes:
+        table: whose name.
+        fresh: a listing that is remembered and has none of them does not do.
+    """
+
+    table: TableName
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MayStep:
     """Does the brake give leave?"""
 
@@ -94,7 +107,17 @@ class Prove:
 
 
 Question: TypeAlias = (
-    LoadTable | ReadFiles | ListFolder | FindFiles | Remember | WhoIsAt | WhoHas | IsListed | MayStep | Prove
+    LoadTable
+    | ReadFiles
+    | ListFolder
+    | FindFiles
+    | Remember
+    | WhoIsAt
+    | WhoHas
+    | IsListed
+    | ListedAlike
+    | MayStep
+    | Prove
 )
 
 
@@ -153,6 +176,7 @@ class Facts:
     carrying: dict[str, tuple[Known, ...]] = field(default_factory=dict)
     there: dict[str, bool] = field(default_factory=dict)
     yes: dict[Question, bool] = field(default_factory=dict)
+    spellings: dict[TableName, tuple[TableName, ...]] = field(default_factory=dict)
     proven: dict[str, Guarantees] = field(default_factory=dict)
 
     @classmethod
@@ -205,6 +229,10 @@ class Facts:
     def holds(self, question: IsListed | MayStep) -> bool:
         """A yes or no."""
         return _known(self.yes.get(question), question)
+
+    def listed_alike(self, table: TableName, *, fresh: bool) -> tuple[TableName, ...]:
+        """Return the listed names that are spelled like a table's, or its own alone; none where that is not known."""
+        return _known(self.spellings.get(table), ListedAlike(table, fresh))
 
     def guarantees(self, key: str) -> Guarantees:
         """What the store of an existing file was proven to do: what it does for one, it does for the whole folder."""

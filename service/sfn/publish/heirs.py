@@ -9,6 +9,7 @@ from sfn.pointer.document import Document, State
 from sfn.pointer.location import checked
 from sfn.publish.changes import Draft
 from sfn.publish.scene import Scene
+from sfn.publish.spelled import listed_name
 from sfn.words import Ask, Table, TableName
 
 
@@ -45,9 +46,16 @@ def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir | None]:
             if not isinstance(found, Table):
                 draft.ask([candidate])
             elif found.uuid == uuid and found.left_alone is None:
-                heirs[uuid] = heir_of(scene, candidate.table, found)
+                heirs[uuid] = heir_of(scene, _as_listed(scene, candidate.table, found), found)
                 break
     return heirs
+
+
+def _as_listed(scene: Scene, name: TableName, table: Table) -> TableName:
+    """Return the name that has the table's file: an event may spell it in another way."""
+    if name != scene.claim.wish.renamed_to or scene.policy.told:
+        return name
+    return listed_name(scene.facts, scene.policy, name, table, fresh=True) or name
 
 
 def heir_of(scene: Scene, name: TableName, table: Table) -> Heir | None:
@@ -74,6 +82,7 @@ def _candidates(scene: Scene, uuid: str) -> list[Ask]:
     would wake one another without end.
     """
     told, others = scene.claim.wish.renamed_to, scene.facts.others_with(uuid, scene.name)
-    asks = [Ask(told)] if told is not None and told != scene.name else []
+    asks = [Ask(scene.other_name)] if scene.other_name is not None else []
+    asks += [Ask(told)] if told is not None and told != scene.name else []
     asks += [Ask(row.table, live.location) for row, live in others if row.table != told]
     return [ask for ask in asks if scene.policy.interest.covers(ask.table)]

@@ -9,6 +9,7 @@ from sfn.pointer import hintfile
 from sfn.pointer.document import Document
 from sfn.pointer.naming import Whose
 from sfn.pointer.site import Site
+from sfn.publish.aliases import counterpart
 from sfn.publish.changes import Draft, Stage
 from sfn.publish.facts import WhoIsAt
 from sfn.publish.inventory import beside, is_named
@@ -38,13 +39,13 @@ def is_our_hint(scene: Scene, location: str, hint: Held | None) -> bool:
         return True
     if scene.table is None or hintfile.is_numbered(said) or all(doc.guid != scene.table.uuid for doc in own):
         return False
-    return said in {hintfile.stem(entry) for entry in scene.table.metadata_log}
+    return any(said in hintfile.spellings(entry) for entry in scene.table.metadata_log)
 
 
-def spoken(docs: Iterable[Document]) -> Iterable[str | None]:
+def spoken(docs: Iterable[Document]) -> Iterable[str]:
     """What a hint beside these documents may say: what they name, and what they replaced."""
     for doc in docs:
-        yield hintfile.stem(doc.metadata_file_path)
+        yield from hintfile.spellings(doc.metadata_file_path)
         yield from doc.hint_was
 
 
@@ -54,9 +55,9 @@ def written(docs: Iterable[Document]) -> Iterable[str]:
     That a document names `v2.metadata.json` is no proof that a `2` is ours: whoever wrote that file keeps a hint too.
     """
     for doc in docs:
-        text = hintfile.stem(doc.metadata_file_path)
-        if text is not None and not hintfile.is_numbered(text):
-            yield text
+        for text in hintfile.spellings(doc.metadata_file_path):
+            if not hintfile.is_numbered(text):
+                yield text
         yield from doc.hint_was
 
 
@@ -92,7 +93,20 @@ def silence_hint(scene: Scene, own: Own, draft: Draft, *, again: bool = False) -
     sites = tuple(dict.fromkeys((own.site, Site(location, scene.policy.naming, scene.policy.placement))))
     is_spoken = any(_speaks_for(scene, name, site, own.doc.guid, hint) for name in others for site in sites)
     if not is_spoken and not any(_is_said(scene, site, hint) for site in sites):
+        _rest_on(scene, own, draft)
         draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint, again=again))
+
+
+def _rest_on(scene: Scene, own: Own, draft: Draft) -> None:
+    """Have it seen that our files' place is none of another name of the table's: that one's hint must stay.
+
+    What is only remembered of a file does not tell what was written by its other name since.
+    """
+    if scene.site is None or not scene.site.has_hint or own.lead is None:
+        return
+    for key in (own.lead.key, counterpart(own, own.lead.key, scene.site.location)):
+        scene.facts.require_read(key)
+    draft.unchanged = (*draft.unchanged, own.lead.key)
 
 
 def _speaks_for(scene: Scene, name: TableName, site: Site, guid: str | None, hint: Held) -> bool:

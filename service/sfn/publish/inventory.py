@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from sfn.errors import Malformed
 from sfn.pointer import document, naming
 from sfn.pointer.document import Document
-from sfn.pointer.naming import MAIN, Whose
+from sfn.pointer.naming import MAIN, Whose, owner_of
 from sfn.pointer.site import Site
 from sfn.publish.facts import LISTED, Facts
 from sfn.publish.own import File, Own
 from sfn.publish.policy import Policy
-from sfn.words import Claim, Held, Reason, Table, TableName
+from sfn.words import Claim, Held, Reason, Table, TableName, normal_uuid
 
 
 def ours(doc: Document, name: TableName, policy: Policy) -> bool:
@@ -129,7 +130,9 @@ class Inventory:
     def _belongs(self, file: File, site: Site) -> bool:
         """Whether a file is called what its document would be called at the site: two sites may share a folder."""
         doc = file.doc
-        whose = Whose(doc.namespace, doc.name, doc.guid)
+        # Earlier versions called a file by the uuid as the metadata spelled it.
+        written = unquote(owner_of(file.key.removeprefix(site.folder)))
+        whose = Whose(doc.namespace, doc.name, written if normal_uuid(written) == doc.guid else doc.guid)
         return file.key in site.keys(whose, None if doc.ref == MAIN else doc.ref)
 
     def _lead_key(self, site: Site, doc: Document) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from sfn.catalog import Catalog
+from sfn.catalog.spelling import Spellings
 from sfn.clock import Clock
 from sfn.errors import LocationRefused, Scope, Transient
 from sfn.inbox import Roster, Worklist
@@ -19,6 +20,7 @@ from sfn.publish.facts import (
     Facts,
     FindFiles,
     IsListed,
+    ListedAlike,
     ListFolder,
     LoadTable,
     Look,
@@ -35,7 +37,7 @@ from sfn.publish.facts import (
 from sfn.publish.inventory import ours, pointers, readable
 from sfn.publish.learnt import learnt
 from sfn.publish.policy import Policy
-from sfn.store import Stores
+from sfn.store import Guarantees, Stores
 from sfn.words import Claim, Loaded, Memo, Missing, NotModified, TableName, Told
 
 
@@ -45,13 +47,18 @@ class Fenced(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What one publish talks to."""
+    """What one publish talks to.
+
+    Attributes:
+        spellings: how the catalog lists names; None: it is not asked.
+    """
 
     worklist: Worklist
     roster: Roster
     catalog: Catalog
     stores: Stores
     clock: Clock
+    spellings: Spellings | None = None
 
 
 class Learning:
@@ -77,6 +84,10 @@ class Learning:
                 facts.looks[table] = await self._load(table, facts)
             case IsListed(table):
                 facts.yes[question] = await ports.catalog.listed(table)
+            case ListedAlike(table, fresh):
+                spellings = ports.spellings
+                alike = await spellings.alike(table, fresh=fresh) if spellings is not None else None
+                facts.spellings[table] = alike or ()
             case MayStep(step):
                 facts.yes[question] = await ports.worklist.permit(self.claim, step, ports.clock.now())
             case WhoHas(uuid):
@@ -88,6 +99,16 @@ class Learning:
             case _:
                 assert_never(question)
 
+    async def prove(self, key: str) -> Guarantees:
+        """Return what the store of a key is proven to do.
+
+        The proof's file lies in a folder of SFN files, also where the key is a version hint: policies may permit no
+        other name beside that.
+        """
+        location = hintfile.location_of(key)
+        beside = key if location is None else Site(location, placement=self.policy.placement).folder
+        return await self.ports.stores.at(key).prove(beside)
+
     async def _look(self, question: ReadFiles | ListFolder | FindFiles | Prove, facts: Facts) -> None:
         """Look at files."""
         stores = self.ports.stores
@@ -98,7 +119,7 @@ class Learning:
             case ListFolder(prefix):
                 facts.folders[prefix] = tuple(await stores.at(prefix).list(prefix, FOLDER_LISTED + 1))
             case Prove(key):
-                facts.proven[folder_of(key)] = await stores.at(key).prove(key)
+                facts.proven[folder_of(key)] = await self.prove(key)
             case FindFiles(keys):
                 for key in keys:
                     facts.there[key] = await self._is_there(key)

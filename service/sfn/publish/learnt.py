@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sfn.pointer.document import Document, State
-from sfn.pointer.hearsay import spelled
 from sfn.publish.facts import Seen
 from sfn.publish.inventory import ours, readable
 from sfn.publish.policy import Policy
@@ -24,10 +23,11 @@ def learnt(claim: Claim, name: TableName, files: Iterable[Seen], policy: Policy)
     live = claim.story.live
     if head is not None:
         return Told((_table(head),))
-    return Told((ToldTable(spelled(live.uuid), live.pointer, told_at=0, born_at=0),)) if live is not None else Told()
+    if live is None:
+        return Told()
+    return Told((ToldTable(live.uuid, live.pointer, told_at=0, born_at=0),))
 
 
 def _table(doc: Document) -> ToldTable:
     has_left = doc.state in {State.DROPPED, State.RENAMED}
-    uuid = spelled(doc.guid)
-    return ToldTable(uuid, doc.metadata_file_path, told_at=0, born_at=0, ended_at=0 if has_left else -1)
+    return ToldTable(doc.guid, doc.metadata_file_path, told_at=0, born_at=0, ended_at=0 if has_left else -1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
+from sfn.pointer.document import Document
 from sfn.pointer.naming import MAIN
 from sfn.publish.heirs import heir_of
 from sfn.publish.inventory import beside
@@ -55,20 +57,27 @@ def left_behind(scene: Scene, own: Own) -> list[Ask]:
         return []
     stuck = {row.table for row, _ in scene.facts.others_with(doc.guid, scene.name) if row.is_stuck}
     beside_it = {
-        TableName(scene.name.catalog, other.namespace, other.name)
+        TableName(scene.name.catalog, other.namespace, other.name): other
         for other in beside(scene.inventory, own.site)
         if other.live and other.ref == MAIN and (other.guid, other.catalog_id) == (doc.guid, doc.catalog_id)
     }
-    return [Ask(name, own.site.text) for name in sorted(beside_it - stuck) if not _stays(scene, name, doc.guid, own)]
+    waited_for = sorted(beside_it.keys() - stuck)
+    return [Ask(name, own.site.text) for name in waited_for if not _stays(scene, name, beside_it[name], own)]
 
 
-def _stays(scene: Scene, name: TableName, uuid: str, own: Own) -> bool:
-    """Whether a name has the table at a site, or where no file of ours may follow it."""
+def _stays(scene: Scene, name: TableName, other: Document, own: Own) -> bool:
+    """Whether a name has the table at a site, or where no file of ours may follow it.
+
+    The site may have another name there: then the same document is found by it.
+    """
     table = scene.facts.look(name).found
-    if not isinstance(table, Table) or table.uuid != uuid:
+    if not isinstance(table, Table) or table.uuid != other.guid:
         return False
     heir = heir_of(scene, name, table)
-    return heir is None or scene.policy.site(name, heir.place) == own.site
+    if heir is None or scene.policy.site(name, heir.place) == own.site:
+        return True
+    theirs = replace(scene.inventory, name=name, remembered=frozenset())
+    return theirs.slot(scene.policy.site(name, heir.place), other.guid).doc == other
 
 
 def older_first(scene: Scene) -> tuple[datetime, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sfn.pointer import hintfile
 from sfn.pointer.document import render
 from sfn.pointer.lineage import Relation, relate
@@ -12,9 +14,9 @@ from sfn.publish.commits import keep_commits
 from sfn.publish.documents import pointed, says
 from sfn.publish.facts import LISTED, Remember
 from sfn.publish.hints import is_our_hint, is_silent, withdrawal
-from sfn.publish.inventory import pointers
+from sfn.publish.inventory import is_named, pointers
 from sfn.publish.scene import Scene, hint_at
-from sfn.words import Held, Table
+from sfn.words import Held, Published, Table, TableName
 
 HINT_SHOWN = 64
 """Bytes of somebody else's hint that are kept for whoever asks why it is not ours."""
@@ -29,6 +31,9 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
     alone = not _second_table(scene, table, site)
     wanted = hintfile.content(table) if _is_hinted(scene, site) and alone else None
     hint_is_ours = is_our_hint(scene, site.location, hint)
+    is_due = hint is None or hint.body != wanted or refresh
+    if wanted is not None and hint_is_ours and is_due and _has_rival(scene, table):
+        wanted = None
     speaks = wanted is not None and hint_is_ours and not _is_behind(scene, table)
     # Who silenced the hint may still mean to write a tombstone over the document as it is: it must not find it so.
     is_hinted_anew = speaks and is_silent(hint)
@@ -42,6 +47,9 @@ def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bo
     if anew:
         draft.put(Stage.POINT, own.key, render(doc), own.held)
     point_refs(scene, table, own, doc, draft, anew=anew)
+    if anew and not alone and site.has_hint and is_silent(hint):
+        # Who was here before may not have seen this file yet, and have written the hint since.
+        draft.unchanged = (*draft.unchanged, hintfile.key(site.location))
     if wanted is not None and not hint_is_ours and hint is not None and hint.body != wanted:
         draft.foreign_hint = hint.body[:HINT_SHOWN].decode(errors="replace")
     key = hintfile.key(site.location)
@@ -74,6 +82,12 @@ def _is_hinted(scene: Scene, site: Site) -> bool:
     return scene.policy.version_hint and site.has_hint
 
 
+def _has_rival(scene: Scene, table: Table) -> bool:
+    """Whether a reader would open another file by the hint, as one of that name lies there."""
+    rival = hintfile.rival(table)
+    return rival is not None and rival in scene.facts.existing([rival])
+
+
 def _may_create_hint(scene: Scene, table: Table, site: Site, hint: Held | None) -> bool:
     wanted = _is_hinted(scene, site) and hintfile.content(table) is not None
     return is_silent(hint) and wanted and not _second_table(scene, table, site)
@@ -94,8 +108,16 @@ def _is_behind(scene: Scene, table: Table) -> bool:
     if table.uuid is None:
         return False
     return any(
-        scene.site is not None
-        and live.location == scene.site.location
-        and relate(live.pointer, (), table.metadata_location, table.metadata_log) is Relation.OLDER
-        for _, live in scene.facts.others_with(table.uuid, scene.name)
+        relate(live.pointer, (), table.metadata_location, table.metadata_log) is Relation.OLDER
+        and _is_beside(scene, row.table, live, table.uuid)
+        for row, live in scene.facts.others_with(table.uuid, scene.name)
     )
+
+
+def _is_beside(scene: Scene, name: TableName, live: Published, uuid: str) -> bool:
+    """Whether the file of another name lies in the table's directory, whatever location that name's table has."""
+    if scene.site is None or live.location == scene.site.location:
+        return scene.site is not None
+    theirs = replace(scene.inventory, name=name, remembered=frozenset())
+    doc = theirs.slot(scene.site, uuid).doc
+    return doc is not None and doc.live and is_named(doc, name)

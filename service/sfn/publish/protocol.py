@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sfn.errors import Scope, Transient
 from sfn.pointer import hintfile
-from sfn.publish.changes import Plan, Put, Remove, Stage
+from sfn.publish.changes import Plan, Put, Remove
 from sfn.publish.decide import decide
 from sfn.publish.facts import (
     FOLDER_LISTED,
@@ -82,23 +82,39 @@ class _Publish:
 
     async def _carried_out(self, plan: Plan, facts: Facts) -> bool:
         """Make all changes in order. False: a race was lost, and nothing after it was done."""
+        written: dict[bytes, str] = {}
         for change in plan.changes:
+            if change.replacing is not None and written.get(change.replacing.body, change.key) != change.key:
+                # It may be what this plan wrote by another name of the place: decided again, with both as they are now.
+                return False
             if isinstance(change, Put):
+                written[change.body] = change.key
                 made = await (self._written(change, facts) if change.check is None else self._hinted(change, facts))
             else:
                 made = await self._removed(change, facts)
             if not made:
                 return False
+        return await self._holds(plan, facts)
+
+    async def _holds(self, plan: Plan, facts: Facts) -> bool:
+        """Whether what a plan took for granted is so once it is carried out."""
+        for key, other in plan.aliases:
+            held, by_other_name = facts.file(key), await self.ports.stores.at(other).read(other)
+            if (held and held.body) != (by_other_name and by_other_name.body):
+                return False
+        for key in plan.unchanged:
+            if await self.ports.stores.at(key).read(key) != facts.file(key):
+                return False
         return True
 
     async def _written(self, change: Put, facts: Facts) -> bool:
         store = self.ports.stores.at(change.key)
+        # A store that is refused gets no file at all.
+        await self.learning.prove(change.key)
         written = await store.write(change.key, change.body, change.replacing)
         if isinstance(written, Moved):
             return False
         self.did[change.key] = None
-        if change.stage is Stage.POINT:
-            await store.prove(change.key)
         facts.files[change.key] = Seen(written, facts.next_turn())
         return True
 
@@ -130,7 +146,7 @@ class _Publish:
     async def _taken_back(self, placeholder: Put, facts: Facts) -> None:
         """Leave no placeholder behind; its text is unique, so only a store that ignores conditions must keep it."""
         store, held = self.ports.stores.at(placeholder.key), facts.file(placeholder.key)
-        if held is not None and (await store.prove(placeholder.key)).conditional_delete:
+        if held is not None and (await self.learning.prove(placeholder.key)).conditional_delete:
             await store.delete(placeholder.key, held)
 
     async def _still_right(self, hint: Put, facts: Facts) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sfn.pointer import hintfile
 from sfn.pointer.document import Document
 from sfn.pointer.site import Site
+from sfn.publish.aliases import Alias
 from sfn.publish.facts import Facts, Look
 from sfn.publish.inventory import Inventory
 from sfn.publish.own import Own
@@ -29,6 +31,9 @@ class Scene:
         owns: our files at every site.
         siblings: documents of other names or catalogs beside ours at `site`.
         obstacle: why the table's place gets no files of ours.
+        listed_as: the name under which the catalog lists the table, or listed it when it last had one. Where the row's
+            is another spelling of that, the files are the listed name's, and `table` is None here. None: not known.
+        aliases: sites of the row that are other names of one of `owns`.
     """
 
     claim: Claim
@@ -43,6 +48,18 @@ class Scene:
     owns: tuple[Own, ...]
     siblings: tuple[Document, ...] = ()
     obstacle: Dead | None = None
+    listed_as: TableName | None = None
+    aliases: Mapping[Site, Alias] = field(default_factory=dict)
+
+    @property
+    def other_name(self) -> TableName | None:
+        """The listed name of the table, where the row's is another spelling of that."""
+        return self.listed_as if self.listed_as != self.name else None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the catalog has a table of this name, also where another spelling of the name has its files."""
+        return self.table is not None or (self.other_name is not None and isinstance(self.look.found, Table))
 
     @property
     def documents(self) -> list[Document]:

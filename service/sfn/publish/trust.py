@@ -51,7 +51,7 @@ def await_table(scene: Scene, draft: Draft) -> None:
     Where another one told of its end nobody knows which came first: it may be there again.
     """
     wish, lag = scene.claim.wish, scene.policy.replica_lag
-    told = wish.floor is not None or wish.vague
+    told = (wish.floor is not None or wish.vague) and scene.other_name is None
     if told and not scene.policy.told and not wish.looked_again and lag > timedelta(0):
         draft.echo = True
         draft.look_again(scene.look.answered + lag, "an event told of a table that the catalog did not show")

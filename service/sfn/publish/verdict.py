@@ -10,12 +10,13 @@ from sfn.pointer import hearsay, hintfile
 from sfn.pointer.document import Document, State, parse
 from sfn.pointer.retention import is_short_lived
 from sfn.pointer.site import Site, location_of
+from sfn.publish.aliases import known_twice, tried
 from sfn.publish.changes import Change, Draft, Put, Stage
 from sfn.publish.facts import Look
 from sfn.publish.own import Own
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene
-from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Memo, Published, Reason, Story, TableName, Told
+from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Memo, Published, Reason, Story, TableName, Told, Wish
 
 
 def conclude(
@@ -28,7 +29,7 @@ def conclude(
         story=story,
         asks=(*draft.asks, *_unheard_of(scene)),
         stirs=frozenset(draft.stirs | _left_or_joined(scene, story)),
-        left=_left(scene, after),
+        left=_left(scene, after, changes),
     )
     if draft.looks:
         at, why = min(draft.looks)
@@ -70,6 +71,8 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
     places = frozenset(location_of(text) for text in scene.claim.locations)
     stirs = places if story.misses == 0 else frozenset()
     misses = 1 if scene.claim.wish.tellings and not draft.unheard else story.misses + 1
+    if scene.other_name is not None:
+        return _other_spelling(scene, draft, scene.other_name)
     nothing = replace(story, live=None, foreign_hint=None, renamed_to=None, foreign_id=None)
     story = replace(nothing, misses=misses, told=told)
     findings = Findings(story, asks=tuple(draft.asks), stirs=stirs)
@@ -86,6 +89,22 @@ def nothing_there(scene: Scene, draft: Draft) -> Done | Later | Dead:
     if lives or (story.misses <= patience + 1 and remembers):
         return Later(answered + policy.refresh_after, why, wish, findings)
     return Done(answered, Findings(asks=tuple(draft.asks), stirs=places), forget=True)
+
+
+def _other_spelling(scene: Scene, draft: Draft, listed: TableName) -> Later | Done:
+    """A name that the catalog takes and does not list: remembered for as long as a tombstone would stay.
+
+    The first time it is looked at again soon: the listing may come from a replica that lags.
+    """
+    story, policy, answered = scene.claim.story, scene.policy, scene.look.answered
+    is_new, has_news = story.listed_as != listed, scene.claim.wish != Wish()
+    misses = 1 if is_new or has_news else story.misses + 1
+    story = replace(story, live=None, absent={}, held=False, misses=misses, listed_as=listed)
+    findings = Findings(story, asks=tuple(draft.asks))
+    if misses > policy.expire_after // policy.refresh_after + 1:
+        return Done(answered, Findings(asks=tuple(draft.asks)), forget=True)
+    at = answered + (policy.replica_lag if is_new else policy.refresh_after)
+    return Later(at, f"another spelling of {listed}, which has the files", findings=findings)
 
 
 def _told(scene: Scene) -> Told | None:
@@ -132,12 +151,13 @@ def _story(
         misses=0,
         told=_told(scene),
         foreign_id=_foreign_id(scene),
+        listed_as=scene.listed_as,
         short_lived=is_short_lived(scene.table) if scene.table is not None else before.short_lived,
     )
 
 
-def _left(scene: Scene, after: Mapping[str, Document]) -> frozenset[str]:
-    """Places that can be forgotten: a tombstone of ours expired there.
+def _left(scene: Scene, after: Mapping[str, Document], changes: tuple[Change, ...]) -> frozenset[str]:
+    """Places that can be forgotten: a tombstone of ours expired there, or the row knows the place by another name.
 
     Where a live file was deleted the place is looked at for as long as a tombstone would have stayed: a writer that
     slept meanwhile may still create the file.
@@ -145,13 +165,14 @@ def _left(scene: Scene, after: Mapping[str, Document]) -> frozenset[str]:
     owns: dict[str, list[Own]] = {}
     for own in scene.owns:
         owns.setdefault(own.site.text, []).append(own)
-    return frozenset(
+    left = {
         text
         for text, there in owns.items()
         if (files := [file for own in there for file in own.files])
         and not any(own.doc is not None and own.doc.live for own in there)
         and not any(file.key in after for file in files)
-    )
+    }
+    return frozenset(left | known_twice(scene.claim, scene.site, tried(scene.aliases, changes), left))
 
 
 def _documents_after(scene: Scene, changes: tuple[Change, ...]) -> dict[str, Document]:

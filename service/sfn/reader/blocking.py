@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeAlias, TypeVar
 from uuid import UUID
 
 from anyio import to_thread
@@ -29,6 +30,21 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST: Final = -62_135_596_800_000
+_LAST: Final = 253_402_300_799_999
+"""Unix milliseconds of the first and of the last moment that has a date."""
+_ORDINAL: Final = re.compile(r"[0-9]{8}T[0-9]{6}(?:[0-9]{3})?Z?")
+_MILLISECONDS: Final = re.compile("[0-9]{12,15}")
+_MOMENT: Final = re.compile(r"[0-9-]{8,10}[ Tt]|[0-9]{4}-?W[0-9]{2}-?[0-9][ Tt]")
+"""How an ISO 8601 text begins that has more than a date."""
+_SHOWN: Final = 100
+_FORMS: Final = (
+    "a time: an entry of sfn.history, an Ordinal (form YYYYMMDDTHHMMSSmmm, UTC), Unix milliseconds, an aware datetime, "
+    "or an ISO 8601 text with a time zone"
+)
+
+Time: TypeAlias = "Entry | str | int | datetime"
+"""How a caller may say a time."""
 
 
 def resolve(
@@ -36,7 +52,7 @@ def resolve(
     table: str | Sequence[str] | None = None,
     uuid: str | UUID | None = None,
     ref: str = MAIN,
-    as_of: str | datetime | None = None,
+    as_of: Time | None = None,
     *,
     relative: bool = False,
     allowed: Sequence[str] = (),
@@ -51,7 +67,8 @@ def resolve(
             With it the table is found without a listing, where its file has its name.
         uuid: the table's uuid, instead or as well.
         ref: a branch or tag.
-        as_of: what was current at that time: an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC) or an aware datetime.
+        as_of: what was current at that time: an entry of `history`, an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), Unix
+            milliseconds, an aware datetime, or an ISO 8601 text with a time zone.
         relative: take the metadata file where it lies relative to the SFN file: in a copy of the bucket, or on a mount.
         allowed: prefixes below which files may lead, beside the directory itself; without any, all of the directory's
             own bucket (`sfn.reader.trust`).
@@ -59,7 +76,8 @@ def resolve(
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
-        ValueError: `table` is no identifier, or `as_of` no time.
+        ValueError: `table` is no identifier.
+        TypeError: `as_of` is no time; it says which forms there are. It is a ValueError, too.
     """
     question = Question(
         directory_url(directory),
@@ -70,7 +88,7 @@ def resolve(
         relative,
         tuple(map(canonical, allowed)),
     )
-    opening = Opening(question.directory, storage_options or {})
+    opening = Opening(question.directory, storage_options or {}, question.allowed)
     files = opening.storage()
     return _finish(files, question.directory, reading.answer(files, question, opening))
 
@@ -104,7 +122,7 @@ def history(
     prefixes = tuple(map(canonical, allowed))
     named = identifier_of(table)
     question = Question(url, named, None if uuid is None else str(uuid), relative=relative, allowed=prefixes)
-    files = Opening(url, storage_options or {}).storage()
+    files = Opening(url, storage_options or {}, prefixes).storage()
     return _finish(files, url, reading.history(files, question, limit))
 
 
@@ -113,7 +131,7 @@ def read(
     table: str | Sequence[str] | None = None,
     uuid: str | UUID | None = None,
     ref: str = MAIN,
-    as_of: str | datetime | None = None,
+    as_of: Time | None = None,
     *,
     row_filter: str | BooleanExpression | None = None,
     selected_fields: Sequence[str] = ("*",),
@@ -126,7 +144,7 @@ def read(
     """The rows of the table in a directory, as an Arrow table.
 
     Args:
-        row_filter: which rows, as PyIceberg's `Table.scan` takes it; all without.
+        row_filter: which rows, as PyIceberg's `Table.scan` takes it (`READING.md`, "Filters"); all without.
         selected_fields: which columns.
         limit: as many rows at most.
         properties: how PyIceberg opens data files, see `Resolved.table`.
@@ -173,17 +191,71 @@ def identifier_of(table: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return parts
 
 
-def ordinal_of(time: str | datetime) -> int:
-    """Unix milliseconds of an Ordinal or of an aware datetime.
+class NotATime(TypeError, ValueError):
+    """An argument that should say a time, and does not."""
+
+
+def ordinal_of(time: Time) -> int:
+    """Return the Unix milliseconds of a time, in any form that `resolve` takes.
 
     Raises:
-        ValueError: another form, or a datetime without a zone.
+        NotATime: another form or type, a time without a zone, or one that no Ordinal says.
     """
-    if isinstance(time, str):
-        return parse_ordinal(time)
-    if time.tzinfo is None:
-        raise ValueError(f"a datetime with a time zone: {time!r}")
-    return (time - _EPOCH) // timedelta(milliseconds=1)
+    match time:
+        case Entry():
+            return time.ordinal
+        case datetime():
+            return milliseconds_of(time)
+        case str() if _ORDINAL.fullmatch(time):
+            return _parsed(parse_ordinal, time.removesuffix("Z"))
+        case str() if _MILLISECONDS.fullmatch(time):
+            return int(time)
+        case str() if _MOMENT.match(time):
+            return milliseconds_of(_parsed(datetime.fromisoformat, time))
+        case int() if not isinstance(time, bool) and 0 <= time <= _LAST:
+            return time
+        case _:
+            return _refuse(time)
+
+
+def milliseconds_of(time: datetime) -> int:
+    """Return the Unix milliseconds of an aware datetime.
+
+    Raises:
+        NotATime: it has no time zone, or lies outside of the years 1 to 9999.
+    """
+    if time.utcoffset() is None:
+        raise NotATime(f"a datetime with a time zone, such as datetime.now(UTC): {time!r} could be any of 24 hours")
+    milliseconds = (time - _EPOCH) // timedelta(milliseconds=1)
+    if not _FIRST <= milliseconds <= _LAST:
+        raise NotATime(f"a time in the years 1 to 9999 of UTC: {time!r}")
+    return milliseconds
+
+
+def _parsed(parse: Callable[[str], T], text: str) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise NotATime(f"{_FORMS}: {text!r}: {error}") from None
+
+
+def _refuse(time: object) -> NoReturn:
+    """Say what a time is, and what this is instead."""
+    found = f"{time!r}"[:_SHOWN]
+    match time:
+        case bool():
+            hint = "a truth value says no time"
+        case int():
+            hint = "Unix milliseconds are 0 or more and have at most 15 digits; a snapshot's id is no time"
+        case float():
+            hint = "give Unix milliseconds as an int"
+        case date():
+            hint = "a date is no moment: give a datetime with a time zone"
+        case str():
+            hint = "a date alone, a name or another text says no moment"
+        case _:
+            hint = f"its type is {type(time).__name__}"
+    raise NotATime(f"{_FORMS}: {found}: {hint}")
 
 
 def _finish(files: Storage, url: str, work: Coroutine[Any, Any, T]) -> T:

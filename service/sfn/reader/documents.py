@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 from sfn.errors import Malformed, TooManyHops
 from sfn.pointer import document
 from sfn.pointer.document import Document, Link
-from sfn.pointer.hearsay import spelled
 from sfn.reader.files import Files
 from sfn.reader.trust import Trust
 
@@ -38,7 +37,7 @@ class Found:
     @property
     def identity(self) -> Identity:
         """Which table it speaks of."""
-        return spelled(self.doc.guid) or (*self.doc.namespace, self.doc.name), self.doc.catalog_id
+        return self.doc.guid or (*self.doc.namespace, self.doc.name), self.doc.catalog_id
 
     @property
     def folder(self) -> str:
@@ -87,7 +86,7 @@ async def followed(files: Files, trust: Trust, start: Found) -> Found:
 def _is_successor(doc: Document, link: Link, before: Document) -> bool:
     """Whether a document that was forwarded to speaks of the same table; one without a uuid is known by its name."""
     if before.guid is not None:
-        return spelled(doc.guid) == spelled(before.guid)
+        return doc.guid == before.guid
     is_named = (doc.namespace, doc.name) == (link.namespace, link.name)
     return doc.guid is None and is_named and doc.catalog_id == before.catalog_id
 

@@ -5,7 +5,7 @@ where its reader may be led.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from typing import Any, Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
@@ -13,10 +13,12 @@ from pyiceberg.io.fsspec import FsspecInputFile
 from pyiceberg.typedef import Properties
 from typing_extensions import override
 
-from sfn.errors import MalformedMetadata, NotFound, NotInstalled
-from sfn.pointer.location import canonical
+from sfn.errors import MalformedMetadata, NotFound, NotInstalled, NotSupported
+from sfn.pointer.location import canonical, scheme_of
 from sfn.reader.avro import check, keep_doubles
-from sfn.reader.boundary import Bounded, within
+from sfn.reader.boundary import Bounded
+from sfn.reader.files import finish
+from sfn.reader.local import LocalFiles
 from sfn.reader.remote import FsspecFiles
 from sfn.reader.trust import Trust
 
@@ -25,6 +27,8 @@ LARGEST: Final = 256 << 20
 
 _MANIFESTS: Final = ".avro"
 """How the names of manifest lists and manifests end. Data files that end so are none that PyIceberg reads."""
+
+_HERE: Final = "file://"
 
 keep_doubles()
 
@@ -116,8 +120,13 @@ class BoundedIO(CheckedIO):
             Unsafe: it lies where a reader is not led to.
             MalformedMetadata, NotInstalled: as of `CheckedIO.new_input`.
         """
-        within(self._trust, location, self._said_by)
-        return super().new_input(location)
+        place = self._trust.file(location, self._said_by)
+        if self._trust.allowed and scheme_of(place) == "file":
+            # Opened by us, as no link may lead out of what is allowed.
+            local = _Local(place, LocalFiles(self._trust.directory, self._trust.allowed))
+            return _Held(location, _checked(location, local.whole())) if location.endswith(_MANIFESTS) else local
+        # PyIceberg takes a `#` or `?` in a URL of this machine for the end of the path, and in a path for a part of it.
+        return super().new_input(place.removeprefix(_HERE) if place.startswith(_HERE) else place)
 
 
 class MetadataIO(FileIO):
@@ -166,10 +175,43 @@ def _checked(location: str, body: bytes, remedy: str = "") -> bytes:
         # Of its compressions PyIceberg brings all packages but Snappy's.
         remedy = "pip install 'pyiceberg[snappy]'"
         raise NotInstalled(location, expected="a compression at hand", found=str(error), remedy=remedy) from error
+    except NotImplementedError as error:
+        expected = "values that all writers write alike"
+        remedy = "read the table with PySpark and engine='iceberg'"
+        raise NotSupported(location, expected=expected, found=f"{error}", remedy=remedy) from error
     except Exception as error:  # a decoder raises whatever it stumbles over
         found = f"{type(error).__name__}: {error}"[:300]
         raise MalformedMetadata(location, expected="a whole Avro file", found=found, remedy=remedy) from error
     return body
+
+
+class _Local(InputFile):
+    """A file of this machine, opened where a reader may be led.
+
+    Args:
+        location: a `file://` URL, of which no character has a meaning of its own.
+    """
+
+    def __init__(self, location: str, files: LocalFiles) -> None:
+        super().__init__(location)
+        self._files = files
+
+    @override
+    def __len__(self) -> int:
+        return finish(self._files.size(self.location)) or 0
+
+    @override
+    def exists(self) -> bool:
+        return finish(self._files.size(self.location)) is not None
+
+    @override
+    def open(self, seekable: bool = True) -> BufferedReader:
+        return self._files.opened(self.location)
+
+    def whole(self) -> bytes:
+        """All of it."""
+        with self.open() as stream:
+            return stream.read()
 
 
 class _Held(InputFile):

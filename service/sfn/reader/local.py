@@ -5,25 +5,44 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from heapq import nsmallest
-from pathlib import Path
+from io import BufferedReader
 from typing import Final
 
-from sfn.errors import NotPermitted, Unreachable, Unreadable
+from sfn import beneath
+from sfn.beneath import FOLDER, LinkRefused
+from sfn.errors import NotPermitted, Unreachable, Unreadable, Unsafe
+from sfn.pointer.location import below
+from sfn.pointer.site import depth
 
 _SCHEME: Final = "file://"
 MISSING: Final = (FileNotFoundError, NotADirectoryError)
 """What the system says of what is not there."""
 FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """With which a file is opened: a pipe that lies in its place is refused, not waited for."""
+_LOOK: Final = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
+"""Of what is only looked at: it takes no right to read."""
 
 
 class LocalFiles:
-    """The `Storage` of this machine. Its verbs never suspend, so `finish` can run what rests on them."""
+    """The `Storage` of this machine. Its verbs never suspend, so `finish` can run what rests on them.
+
+    No symbolic link in `metadata` or `_sfn` leads out of a table's directory: whoever owns the directory could show
+    another table in its place. Other links are followed, and with `allowed` only into what is allowed.
+
+    Args:
+        directory: canonical URL of what is read.
+        allowed: canonical prefixes that files may lie below, beside the directory; empty for the whole machine.
+    """
+
+    def __init__(self, directory: str = f"{_SCHEME}/", allowed: Sequence[str] = ()) -> None:
+        bounds = (directory, *allowed) if allowed else ()
+        self._bounds = tuple(bound for bound in bounds if bound.startswith(_SCHEME))
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         try:
-            descriptor = os.open(_path(key), FLAGS)
+            descriptor = self._opened(key, FLAGS, depth(key))
         except MISSING:
             return None
         except (OSError, ValueError) as error:
@@ -37,21 +56,81 @@ class LocalFiles:
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         try:
-            with os.scandir(_path(prefix)) as entries:
-                names = nsmallest(limit, (entry.name for entry in entries if not entry.name.startswith(".")))
+            descriptor = self._opened(prefix.rstrip("/"), FOLDER, depth(f"{prefix}file") - 1)
         except MISSING:
             return []
         except (OSError, ValueError) as error:
             raise refusal(prefix, error) from error
+        try:
+            with os.scandir(descriptor) as entries:
+                names = nsmallest(limit, (entry.name for entry in entries if not entry.name.startswith(".")))
+        except OSError as error:
+            raise refusal(prefix, error) from error
+        finally:
+            os.close(descriptor)
         return [prefix + name for name in names]
 
     async def size(self, key: str) -> int | None:
-        found = _stat(key)
+        found = self._stat(key, depth(key))
         return found.st_size if found is not None and stat.S_ISREG(found.st_mode) else None
 
     async def is_folder(self, url: str) -> bool:
-        found = _stat(url)
+        found = self._stat(url, 0)
         return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def opened(self, key: str) -> BufferedReader:
+        """A file, open to be read.
+
+        Raises:
+            FileNotFoundError: there is none.
+            Unreadable: it can't be opened, or a link leads where it may not.
+        """
+        try:
+            return os.fdopen(self._opened(key, FLAGS, depth(key)), "rb")
+        except MISSING:
+            raise
+        except (OSError, ValueError) as error:
+            raise refusal(key, error) from error
+
+    def _stat(self, key: str, ours: int) -> os.stat_result | None:
+        try:
+            descriptor = self._opened(key, _LOOK, ours)
+        except MISSING:
+            return None
+        except (OSError, ValueError) as error:
+            raise refusal(key, error) from error
+        try:
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _opened(self, key: str, flags: int, ours: int) -> int:
+        """A descriptor of what lies at a key.
+
+        Args:
+            ours: how many of the last names lie below the table's directory, as of `depth`.
+
+        Raises:
+            OSError: it can't be opened.
+            ValueError: it is no path.
+            Unsafe: a link leads where it may not.
+        """
+        path = _path(key)
+        if "\0" in path:
+            raise ValueError("embedded null byte")
+        roots = [_path(bound) for bound in self._bounds if below(key, bound)]
+        if self._bounds and not roots:
+            raise Unsafe(key, expected=f"a place below {' or '.join(self._bounds)}", found="one outside")
+        if ours > 1:
+            roots.append(path.rsplit("/", ours)[0] or "/")
+        root = max(roots, key=len, default="/")
+        names = [name for name in path[len(root.rstrip("/")) :].split("/") if name]
+        try:
+            return beneath.opened(root, names, flags, others=[_path(bound) for bound in self._bounds])
+        except LinkRefused as refused:
+            found = f"the link {refused.link} to {refused.target}" if refused.link else refused.target
+            remedy = "read the directory that the link leads to, or have a folder put in its place"
+            raise Unsafe(key, expected=f"links that stay below {root}", found=found, remedy=remedy) from refused
 
 
 def content(descriptor: int, most: int, start: int) -> bytes | None:
@@ -72,15 +151,6 @@ def content(descriptor: int, most: int, start: int) -> bytes | None:
         # A file system may give less than it is asked for.
         body += more
     return body
-
-
-def _stat(key: str) -> os.stat_result | None:
-    try:
-        return Path(_path(key)).stat()
-    except MISSING:
-        return None
-    except (OSError, ValueError) as error:
-        raise refusal(key, error) from error
 
 
 def _path(key: str) -> str:

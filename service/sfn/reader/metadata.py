@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Final, TypeAlias
+from typing import Final, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Raw
 
 from sfn.clock import lasting
-from sfn.errors import MalformedMetadata, RefNotFound, Stale, WrongTable
+from sfn.errors import CommitNotFound, MalformedMetadata, RefNotFound, Stale, WrongTable
 from sfn.pointer import document
-from sfn.pointer.document import LAST_ORDINAL, Document
-from sfn.pointer.hearsay import spelled
+from sfn.pointer.document import LAST_ORDINAL, Document, render_ordinal
 from sfn.pointer.inflate import inflated
 from sfn.pointer.naming import MAIN
 from sfn.reader.files import BEGINNING, PART, Files, parts
 from sfn.reader.identity import table_uuid
+from sfn.words import normal_uuid
+
+_T = TypeVar("_T")
 
 LONGEST: Final = 256 << 20
 """Bytes of JSON of a metadata file that is read as a whole."""
 
 _REFS_NAMED: Final = 20
 _NONE: Final = -1
-"""What old writers have for no snapshot."""
-
-_Milliseconds: TypeAlias = Annotated[int, Meta(ge=0, le=LAST_ORDINAL)]
+"""What writers in Java have for no snapshot, mostly in format version 1."""
+_RESTORE: Final = "roll the table back to a snapshot that it has, or have its catalog name an earlier metadata file"
 
 
 class Ref(msgspec.Struct, rename="kebab", frozen=True):
@@ -48,7 +49,7 @@ class Listed(msgspec.Struct, rename="kebab", frozen=True):
 class Became(msgspec.Struct, rename="kebab", frozen=True):
     """An entry of the snapshot-log: which snapshot became current when."""
 
-    timestamp_ms: _Milliseconds
+    timestamp_ms: int
     snapshot_id: int
 
 
@@ -56,32 +57,133 @@ class Logged(msgspec.Struct, rename="kebab", frozen=True):
     """An entry of the metadata-log: an earlier metadata file, and its `last-updated-ms`."""
 
     metadata_file: str
-    timestamp_ms: _Milliseconds
+    timestamp_ms: int
 
 
 class Metadata(msgspec.Struct, rename="kebab", frozen=True):
-    """What a reader needs of a table's metadata (Iceberg specification, "Table Metadata Fields")."""
+    """What a reader needs of a table's metadata (Iceberg specification, "Table Metadata Fields").
+
+    Attributes:
+        metadata_log, snapshot_log: not decoded: only a reader that asks for a time needs them, see `logged`, `became`.
+    """
 
     format_version: int | None = None
-    last_updated_ms: _Milliseconds | None = None
+    last_updated_ms: int | None = None
     table_uuid: str | None = None
     current_snapshot_id: int | None = None
     refs: dict[str, Ref] | None = None
-    metadata_log: list[Logged] | None = None
+    metadata_log: Raw = Raw(b"null")
     snapshots: list[Listed] | None = None
-    snapshot_log: list[Became] | None = None
+    snapshot_log: Raw = Raw(b"null")
     current_schema_id: int | None = None
 
-    def head(self, ref: str) -> int | None:
-        """The snapshot of a branch or tag; None for branch `main` of an empty table.
+    def head(self, ref: str, where: str) -> int | None:
+        """The snapshot of a branch or tag, see `head_of`.
+
+        Args:
+            where: the metadata file.
+        """
+        refs = {name: one.snapshot_id for name, one in (self.refs or {}).items()}
+        return head_of(ref, self.current_snapshot_id, refs, self.snapshot_ids, where)
+
+    @property
+    def snapshot_ids(self) -> list[int]:
+        """The ids of its snapshots."""
+        return [one.snapshot_id for one in self.snapshots or ()]
+
+    def logged(self, where: str) -> list[Logged]:
+        """The earlier metadata files, oldest first.
 
         Raises:
-            KeyError: there is no such branch or tag.
+            MalformedMetadata: the metadata-log is none.
         """
-        refs = self.refs or {}
-        if ref in refs or ref != MAIN:
-            return refs[ref].snapshot_id
-        return None if self.current_snapshot_id == _NONE else self.current_snapshot_id
+        return _decoded_log(self.metadata_log, list[Logged], "metadata-log", where)
+
+    def became(self, where: str) -> list[tuple[int, int]]:
+        """When which snapshot became current: Unix milliseconds and ids, oldest first.
+
+        Raises:
+            MalformedMetadata: the snapshot-log is none.
+        """
+        log = _decoded_log(self.snapshot_log, list[Became], "snapshot-log", where)
+        return [(one.timestamp_ms, one.snapshot_id) for one in log]
+
+
+def head_of(
+    ref: str, current: int | None, refs: Mapping[str, int], snapshots: Collection[int], where: str
+) -> int | None:
+    """Return the snapshot of a branch or tag; None for branch `main` of an empty table.
+
+    The rule is that of Iceberg's own library: `main` is at `current-snapshot-id`; `refs.main` may be left out, but if
+    the metadata has both they agree; and each snapshot that is read is in `snapshots`. What does not concern the asked
+    branch or tag, such as another one without its snapshot, does not matter.
+
+    Args:
+        current: `current-snapshot-id`; -1 is none.
+        refs: snapshot ids by branch or tag.
+        snapshots: the ids of all snapshots of the metadata.
+        where: the metadata file.
+
+    Raises:
+        RefNotFound: there is no such branch or tag.
+        MalformedMetadata: `refs.main` is not `current-snapshot-id`, or the snapshot is not in `snapshots`.
+    """
+    if ref != MAIN and ref not in refs:
+        raise no_such_ref(ref, refs, where)
+    number = refs[ref] if ref != MAIN else None if current == _NONE else current
+    if ref == MAIN and refs.get(MAIN, number) != number:
+        found = f"the snapshot {refs[MAIN]} and {'none' if number is None else number}"
+        expected = "one snapshot in `refs.main` and in `current-snapshot-id`"
+        raise MalformedMetadata(where, expected=expected, found=found, remedy=_RESTORE)
+    if number is not None and number not in snapshots:
+        raise dangling(ref, number, snapshots, where)
+    return number
+
+
+def dangling(ref: str, number: int, snapshots: Collection[int], where: str) -> MalformedMetadata:
+    """The refusal of a branch or tag at a snapshot that the metadata does not have.
+
+    Args:
+        number: that snapshot.
+        snapshots: those that the metadata has.
+    """
+    field = "current-snapshot-id" if ref == MAIN else f"refs.{ref}"
+    found = f"none among {len(snapshots):,}" if snapshots else "no snapshots at all"
+    expected = f"the snapshot {number} of {ref} (`{field}`) in `snapshots`"
+    return MalformedMetadata(where, expected=expected, found=found, remedy=_RESTORE)
+
+
+def checked_times(log: Iterable[tuple[int, object]], name: str, where: str) -> None:
+    """Refuse a log whose times can't be times, such as microseconds or negative numbers.
+
+    Args:
+        log: its times, in Unix milliseconds, each with what it is of.
+        name: of the log.
+        where: the metadata file.
+
+    Raises:
+        CommitNotFound: the log has such a time.
+    """
+    for at, what in log:
+        if not is_time(at):
+            raise CommitNotFound(
+                where,
+                expected=f"times in the {name} that are milliseconds from {render_ordinal(0)} on",
+                found=f"{at} for {what}",
+                remedy="resolve or read the table without a time; `sfn history` lists what the log has",
+            )
+
+
+def is_time(milliseconds: int) -> bool:
+    """Whether a number can be a time in Unix milliseconds that an Ordinal can say."""
+    return 0 <= milliseconds <= LAST_ORDINAL
+
+
+def _decoded_log(log: Raw, kind: type[list[_T]], name: str, where: str) -> list[_T]:
+    try:
+        return msgspec.json.decode(log, type=kind | None) or []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise malformed(where, f"a {name}", f"{type(error).__name__}: {error}") from None
 
 
 async def check(files: Files, key: str, doc: Document, said_by: str, now: datetime) -> None:
@@ -117,7 +219,7 @@ def compare(key: str, uuid: str | None, doc: Document, said_by: str) -> None:
     Raises:
         WrongTable: it is.
     """
-    if spelled(uuid) != spelled(doc.guid):
+    if normal_uuid(uuid) != doc.guid:
         remedy = "the table was made anew, or the file is forged: `sfn verify` with the catalog's configuration tells"
         raise WrongTable(
             key,
@@ -172,8 +274,15 @@ async def contents(files: Files, key: str) -> Metadata | None:
         MalformedMetadata: it is none.
     """
     body = await whole(files, key)
-    if body is None:
-        return None
+    return None if body is None else parsed(key, body)
+
+
+def parsed(key: str, body: bytes) -> Metadata:
+    """What stands in a metadata file of this JSON.
+
+    Raises:
+        MalformedMetadata: it is none.
+    """
     try:
         found = msgspec.json.decode(body, type=Metadata)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -21,14 +21,16 @@ class Opening:
     Attributes:
         url: the directory's canonical URL.
         options: what fsspec's driver for its scheme is given; may hold secrets.
+        allowed: canonical prefixes that files may lie below, beside the directory; empty for no restriction.
     """
 
     url: str = "file:///"
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    allowed: tuple[str, ...] = ()
 
     def storage(self) -> Storage:
         """Its files, and those that they lead to."""
-        return Anywhere(scheme_of(self.url), self.options)
+        return Anywhere(scheme_of(self.url), self.options, LocalFiles(self.url, self.allowed))
 
 
 class Anywhere:
@@ -37,11 +39,11 @@ class Anywhere:
     Args:
         scheme: of the URLs that the options are for.
         options: fsspec's `storage_options`.
+        local: the files of this machine; any of them without one.
     """
 
-    def __init__(self, scheme: str, options: Mapping[str, Any]) -> None:
-        self._scheme, self._options = scheme, options
-        self._local = LocalFiles()
+    def __init__(self, scheme: str, options: Mapping[str, Any], local: LocalFiles | None = None) -> None:
+        self._scheme, self._options, self._local = scheme, options, local or LocalFiles()
         self._others: FsspecFiles | None = None
 
     def read(self, key: str, most: int, start: int = 0) -> Coroutine[Any, Any, bytes | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeVar
@@ -16,6 +17,9 @@ T = TypeVar("T")
 
 _HEEDLESS: Final = {"http", "https"}
 """Schemes whose servers may give the whole file to who asks for a part, without their driver minding."""
+_ODD: Final = re.compile("[#?]|//")
+_VERSION: Final = re.compile(r"\?version[iI]d=")
+"""Where s3fs and adlfs cut a name short."""
 _MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _FORBIDDEN: Final = {401, 403}
 _FORBIDDEN_BY_GCSFS: Final = "Forbidden: "
@@ -106,7 +110,14 @@ class FsspecFiles:
         if not separator or "::" in key:
             # fsspec would take it for several file systems, one through the other.
             raise Unreachable(key, expected="a path or a URL of one file system", found="another form")
-        return self._opened(scheme, rest.partition("/")[0]), key
+        authority, _, path = rest.partition("/")
+        driver = self._opened(scheme, authority)
+        if _ODD.search(path) is not None and not _takes(driver, key, path):
+            remedy = "have PyIceberg open files its own way: `Resolved.table` and `read` with `properties`"
+            raise Unreachable(
+                key, expected="a name that fsspec's driver takes as it is", found="one that it changes", remedy=remedy
+            )
+        return driver, key
 
     def _open(self, scheme: str, authority: str) -> Any:  # noqa: ANN401 - fsspec has no types
         where, options = f"{scheme}://{authority}", self._options if scheme == self._scheme else {}
@@ -118,6 +129,11 @@ class FsspecFiles:
         except ImportError as error:
             raise _not_installed(where, error) from error
         return _driver(where, driver, options)
+
+
+def _takes(driver: Any, key: str, path: str) -> bool:  # noqa: ANN401 - fsspec has no types
+    """Whether a driver opens the very file of a name, and not a part of the name or a version of another file."""
+    return _VERSION.search(path) is None and str(driver._strip_protocol(key)).endswith(path)  # noqa: SLF001 - what its verbs call
 
 
 def _driver(where: str, driver: Any, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - fsspec has no types

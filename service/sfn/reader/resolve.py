@@ -222,7 +222,7 @@ class _Search:
 
     async def _log(self, leading: Found) -> Log:
         _, key = self._place(leading)
-        return Log(leading, await self._contents(key, leading))
+        return Log(leading, await self._contents(key, leading), key)
 
     def _place(self, found: Found) -> tuple[str, str]:
         """Where the metadata file of a document lies, and its canonical URL."""
@@ -245,7 +245,7 @@ class _Search:
             if ref == found.doc.ref:
                 await metadata.check(self._files, key, found.doc, found.key, self._now)
             else:
-                snapshot = _head(await self._contents(key, found), ref, key)
+                snapshot = (await self._contents(key, found)).head(ref, key)
         except Stale as stale:
             if then.is_latest or isinstance(stale, WrongTable):
                 raise
@@ -278,10 +278,3 @@ def _expired(key: str, then: Then) -> CommitNotFound:
 
 def _milliseconds(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(milliseconds=1)
-
-
-def _head(contents: Metadata, ref: str, key: str) -> int | None:
-    try:
-        return contents.head(ref)
-    except KeyError:
-        raise metadata.no_such_ref(ref, contents.refs or (), key) from None

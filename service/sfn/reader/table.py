@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import Raw
+
 from sfn.clock import SystemClock
 from sfn.errors import (
     MalformedMetadata,
     NotInstalled,
     NotPermitted,
-    SfnError,
     Stale,
     Unreachable,
     Unreadable,
@@ -20,13 +22,16 @@ from sfn.pointer.location import canonical, scheme_of
 from sfn.pointer.naming import MAIN
 from sfn.reader import metadata
 from sfn.reader.files import finish
+from sfn.words import is_uuid
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
     from pyiceberg.table import StaticTable
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
 
     from sfn.reader.opening import Opening
     from sfn.reader.resolve import Resolved
@@ -75,43 +80,15 @@ def rows(
         NotInstalled: PyIceberg or PyArrow is missing.
         Stale: a file that the metadata names is gone.
         NotPermitted, Unreachable: one can't be opened.
-        MalformedMetadata: one can't be decoded, or is of a kind that PyIceberg does not read.
+        MalformedMetadata: one can't be decoded.
+        NotSupported: one is of a kind that PyIceberg or PyArrow does not read.
         Unreadable: as of `pinned`; Unsafe where metadata leads to where no reader is led.
         ValueError: `row_filter` or `selected_fields` do not fit the table.
     """
     needed("pyiceberg", "pyarrow")
-    table = pinned(found, properties)
-    which = _filter(table, row_filter)
-    scan = table.scan(row_filter=which, selected_fields=selected_fields, limit=limit)
-    scan.projection()
-    try:
-        return scan.to_arrow()
-    except (SfnError, MemoryError):
-        raise
-    except Exception as error:
-        # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
-        raise unread(found.metadata_location, error) from error
+    from sfn.reader.scan import Scan
 
-
-def _filter(table: StaticTable, row_filter: str | BooleanExpression | None) -> BooleanExpression:
-    """Which rows.
-
-    Raises:
-        ValueError: it can't be parsed, or names no column, or compares it to what it can't be.
-    """
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.expressions.parser import parse
-    from pyiceberg.expressions.visitors import bind
-
-    if row_filter is None:
-        return AlwaysTrue()
-    try:
-        which = parse(row_filter) if isinstance(row_filter, str) else row_filter
-        bind(table.schema(), which, case_sensitive=True)
-    except Exception as error:
-        # The parser's errors are another package's, and of no family.
-        raise ValueError(f"a row_filter that fits the table's columns: {row_filter!r}: {error}") from error
-    return which
+    return Scan(pinned(found, properties), row_filter, selected_fields).rows(limit)
 
 
 def unread(where: str, error: Exception) -> Unreadable:
@@ -149,21 +126,97 @@ def loaded(found: Resolved) -> TableMetadata:
     Raises:
         Stale, WrongTable, MalformedMetadata: as of `pinned`.
     """
-    from pyiceberg.exceptions import ValidationError
-    from pyiceberg.table.metadata import TableMetadataUtil
-
     key = canonical(found.metadata_location)
     body = finish(metadata.whole(found.opening.storage(), key))
     if body is None:
         raise metadata.gone(key, found.document, found.sfn_file, SystemClock().now())
     try:
-        # What PyIceberg raises of a wrong shape is not of one family.
-        whole = TableMetadataUtil.parse_raw(body.decode())
-    except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
-        said = f"{type(error).__name__}: {error}"[:500]
-        raise metadata.malformed(key, "metadata that PyIceberg can read", said) from error
-    metadata.compare(key, str(whole.table_uuid), found.document, found.sfn_file)
+        whole = _parsed(body)
+        # PyIceberg makes up a uuid where there is none.
+        uuid = str(whole.table_uuid) if "table_uuid" in whole.model_fields_set else None
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - what PyIceberg raises of a wrong shape is not of one family
+        uuid = metadata.parsed(key, body).table_uuid
+        whole = _without_uuid(key, body, uuid, error)
+    metadata.compare(key, uuid, found.document, found.sfn_file)
+    return _checked(whole, key)
+
+
+def _parsed(body: bytes) -> TableMetadata:
+    from pyiceberg.table.metadata import TableMetadataUtil
+
+    return TableMetadataUtil.parse_raw(body.decode())
+
+
+def _without_uuid(key: str, body: bytes, uuid: str | None, error: Exception) -> TableMetadata:
+    """The metadata of a table whose `table-uuid` is null or no UUID, which PyIceberg takes for none.
+
+    Args:
+        uuid: its `table-uuid`.
+        error: what PyIceberg said of the whole.
+
+    Raises:
+        MalformedMetadata: that was not what is wrong.
+    """
+    try:
+        if not is_uuid(uuid):
+            members = msgspec.json.decode(body, type=dict[str, Raw])
+            members.pop("table-uuid", None)
+            return _parsed(msgspec.json.encode(members))
+    except MemoryError:
+        raise
+    except Exception as other:  # noqa: BLE001 - as above
+        error = other
+    said = f"{type(error).__name__}: {error}"[:500]
+    raise metadata.malformed(key, "metadata that PyIceberg can read", said) from error
+
+
+def _checked(whole: TableMetadata, key: str) -> TableMetadata:
+    """The metadata, whose schema and partition spec can be had.
+
+    Raises:
+        MalformedMetadata: one of them is not in the metadata.
+    """
+    if whole.schema_by_id(whole.current_schema_id) is None:
+        if whole.format_version > 1 or "current_schema_id" in whole.model_fields_set or len(whole.schemas) != 1:
+            raise no_such_schema(key, whole.current_schema_id, "`current-schema-id`", whole)
+        # The only schema of an old table is the current one, whatever its id.
+        whole = whole.model_copy(update={"current_schema_id": whole.schemas[0].schema_id})
+    if whole.default_spec_id not in whole.specs():
+        known = ", ".join(map(str, whole.specs())) or "none"
+        expected = f"the partition spec {whole.default_spec_id} (`default-spec-id`) in `partition-specs`"
+        raise metadata.malformed(key, expected, f"the specs {known}")
     return whole
+
+
+def no_such_schema(where: str, number: int, of: str, whole: TableMetadata) -> MalformedMetadata:
+    """The refusal of metadata that names a schema which it does not have.
+
+    Args:
+        where: the metadata file.
+        number: the schema's id.
+        of: what names it.
+    """
+    known = ", ".join(str(one.schema_id) for one in whole.schemas) or "none"
+    return metadata.malformed(where, f"the schema {number} ({of}) in `schemas`", f"the schemas {known}")
+
+
+def schema_of(whole: TableMetadata, snapshot: Snapshot, where: str) -> Schema:
+    """The schema that a snapshot was written with; of old snapshots, which do not name one, the table's.
+
+    Args:
+        where: the metadata file.
+
+    Raises:
+        MalformedMetadata: it is not in the metadata.
+    """
+    if snapshot.schema_id is None:
+        return whole.schema()
+    schema = whole.schema_by_id(snapshot.schema_id)
+    if schema is None:
+        raise no_such_schema(where, snapshot.schema_id, f"`schema-id` of the snapshot {snapshot.snapshot_id}", whole)
+    return schema
 
 
 def at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
@@ -171,18 +224,18 @@ def at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
 
     Raises:
         RefNotFound: there is no such branch or tag.
+        MalformedMetadata: the metadata lacks its snapshot, or the schema of that; or it has two heads of `main`.
     """
-    if ref == MAIN:
-        return whole
     from pyiceberg.table.refs import SnapshotRefType
 
-    named = whole.refs.get(ref)
-    if named is None:
-        raise metadata.no_such_ref(ref, whole.refs, where)
-    update: dict[str, Any] = {"current_snapshot_id": named.snapshot_id}
-    snapshot = whole.snapshot_by_id(named.snapshot_id)
-    if named.snapshot_ref_type is SnapshotRefType.TAG and snapshot is not None and snapshot.schema_id is not None:
-        update["current_schema_id"] = snapshot.schema_id
+    refs = {name: one.snapshot_id for name, one in whole.refs.items()}
+    number = metadata.head_of(ref, whole.current_snapshot_id, refs, [one.snapshot_id for one in whole.snapshots], where)
+    if ref == MAIN or number is None:
+        return whole
+    update: dict[str, Any] = {"current_snapshot_id": number}
+    snapshot = whole.snapshot_by_id(number)
+    if whole.refs[ref].snapshot_ref_type is SnapshotRefType.TAG and snapshot is not None:
+        update["current_schema_id"] = schema_of(whole, snapshot, where).schema_id
     return whole.model_copy(update=update)
 
 

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from sfn.errors import CommitNotFound, Malformed, TooManyFiles
-from sfn.pointer.document import Commit, Document, State, render_ordinal
+from sfn.pointer.document import LAST_ORDINAL, Commit, Document, State, render_ordinal
 from sfn.pointer.location import canonical
 from sfn.pointer.naming import EXTENSION, HEAD, ORDINAL, Whose, commit_of, owner_of
 from sfn.reader.documents import Found, ended, named, read
 from sfn.reader.files import Files
 from sfn.reader.lookup import READ, listed
-from sfn.reader.metadata import Metadata
+from sfn.reader.metadata import Metadata, checked_times
 
 
 class Source(StrEnum):
@@ -30,7 +30,8 @@ class Entry:
     """One commit.
 
     Attributes:
-        ordinal: Unix milliseconds: when the table was changed, and never lower than the commit's before it.
+        ordinal: Unix milliseconds: when the table was changed, and never lower than the commit's before it; of the
+            metadata-log as its writers noted it.
         metadata_location: its metadata file, which may have been deleted since.
         snapshot_id: the head of branch `main` after it; None where the table was empty, or where only the metadata file
             tells.
@@ -191,18 +192,25 @@ class Log:
     Args:
         leading: the document that names it.
         metadata: what stands in it.
+        where: the metadata file.
+
+    Raises:
+        MalformedMetadata: the metadata-log is none.
     """
 
-    def __init__(self, leading: Found, metadata: Metadata) -> None:
-        self._leading = leading
-        logged = [(logged.timestamp_ms, logged.metadata_file) for logged in metadata.metadata_log or ()]
+    def __init__(self, leading: Found, metadata: Metadata, where: str) -> None:
+        self._leading, self._where = leading, where
+        logged = [(logged.timestamp_ms, logged.metadata_file) for logged in metadata.logged(where)]
         last = leading.doc.ordinal if metadata.last_updated_ms is None else metadata.last_updated_ms
         self._files = [*logged, (last, leading.doc.metadata_file_path)]
 
     def entries(self, limit: int) -> list[Entry]:
-        """The newest, in order."""
+        """The newest, in order.
+
+        A time that can't be one, as writers in microseconds leave it, becomes the nearest Ordinal that there is.
+        """
         earlier = [
-            Entry(at, file, None, gap=0, written_at=None, state=State.CURRENT, source=Source.LOG)
+            Entry(_clamped(at), file, None, gap=0, written_at=None, state=State.CURRENT, source=Source.LOG)
             for at, file in self._files[:-1]
         ]
         return [*earlier, entry(self._leading, Source.LEADING)][-limit:]
@@ -211,9 +219,10 @@ class Log:
         """What was current at a time.
 
         Raises:
-            CommitNotFound: that was before the first that is remembered, or the order of these times does not tell, as
-                where a writer's clock ran backwards.
+            CommitNotFound: that was before the first that is remembered, or these times do not tell: they are not in
+                order, as where a writer's clock ran backwards, or can't be times.
         """
+        checked_times(self._files, "metadata-log", self._where)
         is_earlier = [at <= ordinal for at, _ in self._files]
         number = sum(is_earlier)
         if number == len(is_earlier):
@@ -233,6 +242,10 @@ def entry(found: Found, source: Source) -> Entry:
     """What a document says of its commit."""
     doc = found.doc
     return Entry(doc.ordinal, doc.metadata_file_path, doc.snapshot_id, doc.gap, doc.written_at, doc.state, source)
+
+
+def _clamped(milliseconds: int) -> int:
+    return min(max(milliseconds, 0), LAST_ORDINAL)
 
 
 def _earlier(doc: Document, ordinal: int, file: str) -> Document:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from sfn.errors import LocationRefused, Unsafe
-from sfn.pointer.location import below, canonical, scheme_of, sound, store_of
+from sfn.pointer.location import below, canonical, literal, scheme_of, sound, store_of
 
 _ESCAPE: Final = re.compile("%(?:2E|2F|5C)")
 """As `sfn.pointer.naming` writes them."""
+_DECODED: Final = {"http", "https"}
+"""Schemes whose servers take a part of a path for a query, and `%2F` for a separator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,30 @@ class Trust:
         _check(location, location, said_by)
         return self._within(canonical(location), location, said_by)
 
+    def file(self, location: str, said_by: str) -> str:
+        """As `place`, of a file that a table's metadata names: what other locations may not have is part of its name.
+
+        Over HTTP it is not, and may lead elsewhere.
+
+        Raises:
+            Unsafe: it is in another bucket or on another host, outside of what is allowed, relative, or has user
+                information, a control character or a dotted segment; over HTTP also as of `place`.
+        """
+        if scheme_of(canonical(location)) in _DECODED:
+            return self.place(location, said_by)
+        try:
+            place = literal(location)
+        except LocationRefused as refused:
+            raise _unsafe(refused, location, said_by) from None
+        return self._within(place, location, said_by)
+
     def link(self, location: str, said_by: str) -> str:
         """As `place`, of an SFN file: one of a name with a dot or a slash is called by the escape of it.
 
         Over HTTP that is the character itself, and may lead elsewhere.
         """
-        is_http = scheme_of(canonical(location)).startswith("http")
-        _check(location if is_http else _ESCAPE.sub("-", location), location, said_by)
+        is_decoded = scheme_of(canonical(location)) in _DECODED
+        _check(location if is_decoded else _ESCAPE.sub("-", location), location, said_by)
         return self._within(canonical(location), location, said_by)
 
     def _within(self, place: str, location: str, said_by: str) -> str:
@@ -69,4 +88,8 @@ def _check(shape: str, location: str, said_by: str) -> None:
     try:
         sound(shape)
     except LocationRefused as refused:
-        raise Unsafe(said_by, expected=refused.expected, found=f"{refused.found} in {location!r}") from None
+        raise _unsafe(refused, location, said_by) from None
+
+
+def _unsafe(refused: LocationRefused, location: str, said_by: str) -> Unsafe:
+    return Unsafe(said_by, expected=refused.expected, found=f"{refused.found} in {location!r}")

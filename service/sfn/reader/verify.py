@@ -22,6 +22,7 @@ from sfn.errors import (
     Unreadable,
 )
 from sfn.pointer.location import canonical
+from sfn.pointer.naming import MAIN
 from sfn.reader import metadata
 from sfn.reader.boundary import Bounded
 from sfn.reader.files import finish
@@ -118,9 +119,8 @@ def _contents(found: Resolved, files: Bounded) -> metadata.Metadata:
 def _head(found: Resolved, contents: metadata.Metadata, files: Bounded) -> Iterator[Finding]:
     """The snapshot that the document names, and where its manifests are listed."""
     try:
-        head = contents.head(found.ref)
-    except KeyError:
-        refusal = metadata.no_such_ref(found.ref, contents.refs or (), found.metadata_location)
+        head = contents.head(found.ref, found.metadata_location)
+    except Unreadable as refusal:
         yield Finding("ref", ok=False, text=str(refusal))
         return
     if found.snapshot_id not in {None, head}:
@@ -128,12 +128,27 @@ def _head(found: Resolved, contents: metadata.Metadata, files: Bounded) -> Itera
         yield Finding("ref", ok=False, text=text)
     else:
         yield Finding("ref", ok=True, text=f"{found.ref} is at {'no snapshot' if head is None else head}")
+    yield from _other_refs(found, contents)
     listed = next((one.manifest_list for one in contents.snapshots or () if one.snapshot_id == head), None)
     if listed is not None:
         yield _file("manifest list", listed, None, files=files, said_by=found.metadata_location)
     elif head is not None:
         text = f"{found.metadata_location}: expected a manifest list of {head}, found none"
         yield Finding("manifest list", ok=False, text=text)
+
+
+def _other_refs(found: Resolved, contents: metadata.Metadata) -> Iterator[Finding]:
+    """The branches and tags that were not asked for and can't be read."""
+    named = 0
+    for ref in sorted({MAIN, *(contents.refs or ())} - {found.ref}):
+        try:
+            contents.head(ref, found.metadata_location)
+        except Unreadable as refusal:
+            named += 1
+            if named <= MISSING_NAMED:
+                yield Finding("ref", ok=False, text=str(refusal))
+    if (more := named - MISSING_NAMED) > 0:
+        yield Finding("ref", ok=False, text=f"and {more:,} more")
 
 
 def _deep(found: Resolved, files: Bounded, moved: Moved) -> Iterator[Finding]:

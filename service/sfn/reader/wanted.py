@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sfn.errors import NameTaken
 from sfn.pointer.document import Document
-from sfn.pointer.hearsay import spelled
 from sfn.pointer.naming import Whose
 from sfn.reader.documents import Found, called, named
+from sfn.words import normal_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Wanted:
     def whose(self) -> Whose | None:
         """What its files may be called by; None where only its directory is known."""
         if self.table is None:
-            return None if self.uuid is None else Whose((), "", self.uuid)
-        return Whose(self.table[:-1], self.table[-1], self.uuid)
+            return None if self.uuid is None else Whose((), "", normal_uuid(self.uuid))
+        return Whose(self.table[:-1], self.table[-1], normal_uuid(self.uuid))
 
     @property
     def is_any(self) -> bool:
@@ -38,7 +38,7 @@ class Wanted:
     def is_meant_by(self, doc: Document) -> bool:
         """Whether a document speaks of it."""
         is_named = self.table is None or (*doc.namespace, doc.name) == self.table
-        return is_named and (self.uuid is None or spelled(doc.guid) == spelled(self.uuid))
+        return is_named and (self.uuid is None or doc.guid == normal_uuid(self.uuid))
 
     @property
     def text(self) -> str:

@@ -14,6 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from sfn.body_memory import BodyMemory
 from sfn.errors import Broken, Transient
 from sfn.receiver import faces, ingest, openapi, problem
 from sfn.receiver.body import Receive
@@ -33,6 +34,7 @@ def application(
     version: str,
     on_broken: Callable[[Broken], None],
     routers: Sequence[APIRouter] = (),
+    memory: BodyMemory | None = None,
 ) -> Application:
     """The listener's application.
 
@@ -43,6 +45,7 @@ def application(
         on_broken: told of a `Broken` that a route of `routers` raised, so that the process may end.
         routers: more routes, such as the admin's. An `HTTPException`, a `Transient` or a `Broken` that they raise
             becomes a problem document.
+        memory: for the bodies of requests to those routes.
     """
     api = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in (_health(readiness), *routers):
@@ -58,7 +61,7 @@ def application(
 
     api.add_api_route("/openapi.json", description, methods=["GET", "HEAD"], include_in_schema=False)
 
-    others = Bounded(api)
+    others = Bounded(api, memory=memory)
 
     async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: faces.Send) -> None:
         if events is not None and scope["type"] == "http" and ingest.takes(scope):

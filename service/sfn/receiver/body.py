@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from sfn.body_memory import HeldBody, Late, within
 from sfn.errors import Rejected
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -25,42 +25,29 @@ class Limits:
     deadline: float = 30.0
 
 
-async def read(receive: Receive, declared: int | None, limits: Limits) -> bytes | None:
+async def read(receive: Receive, declared: int | None, limits: Limits, held: HeldBody | None = None) -> bytes | None:
     """The whole body, or None when the client went away.
 
     Args:
         receive: ASGI's.
         declared: `Content-Length`: enough to refuse a body at once, never to believe in one.
         limits: what it may cost.
+        held: the memory that it takes, where nobody knows whose it is; None for a sender that showed who it is.
 
     Raises:
         Rejected: 413 too large; nothing beyond the limit is kept. 408 too slow.
+        NoRoom: there is no memory for it.
     """
     if declared is not None and declared > limits.size:
         raise _too_large(limits.size, f"{declared} declared")
-    # asyncio.timeout does the same in five times the time: a tenth of all that a request takes.
-    task = asyncio.current_task()
-    assert task is not None, "a coroutine runs in a task"  # noqa: S101 - for the type
-    expired = False
-
-    def expire() -> None:
-        nonlocal expired
-        expired = True
-        task.cancel()
-
-    timer = asyncio.get_running_loop().call_later(limits.deadline, expire)
     try:
-        return await _whole(receive, limits.size)
-    except asyncio.CancelledError:
-        if not expired or task.uncancel() > 0:
-            raise
+        return await within(limits.deadline, _whole(receive, limits.size, held), held)
+    except Late:
         expected = f"the whole body within {limits.deadline:g} s"
         raise Rejected("#", status=408, expected=expected, found="a part of it") from None
-    finally:
-        timer.cancel()
 
 
-async def _whole(receive: Receive, size: int) -> bytes | None:
+async def _whole(receive: Receive, size: int, held: HeldBody | None) -> bytes | None:
     parts: list[bytes] = []
     count = 0
     while True:
@@ -71,8 +58,12 @@ async def _whole(receive: Receive, size: int) -> bytes | None:
         count += len(part)
         if count > size:
             raise _too_large(size, "more")
+        if held is not None:
+            held.add(len(part))
         parts.append(part)
         if not message.get("more_body", False):
+            if held is not None:
+                held.complete()
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 from starlette.exceptions import HTTPException
 
+from sfn.body_memory import NO_ROOM, RETRY_AFTER, BodyMemory, HeldBody, NoRoom
 from sfn.errors import Rejected
 from sfn.receiver import body, faces, problem
 
@@ -24,24 +26,28 @@ class Bounded:
     Args:
         application: answers an `HTTPException` that its `receive` raises.
         limits: what a body may cost.
+        memory: for all bodies: a route sees only then who sent one.
     """
 
-    def __init__(self, application: Application, limits: body.Limits = LIMITS) -> None:
-        self._application, self._limits = application, limits
+    def __init__(
+        self, application: Application, limits: body.Limits = LIMITS, memory: BodyMemory | None = None
+    ) -> None:
+        self._application, self._limits, self._memory = application, limits, memory or BodyMemory()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: body.Receive, send: faces.Send) -> None:
         """Answer one request."""
         if scope["type"] != "http" or scope["method"] in _BODILESS:
             await self._application(scope, receive, send)
             return
-        await self._application(scope, _Whole(receive, _declared(scope), self._limits), send)
+        with self._memory.body() as held:
+            await self._application(scope, _Whole(receive, _declared(scope), self._limits, held), send)
 
 
 class _Whole:
     """A body in one message, and then whatever else comes."""
 
-    def __init__(self, receive: body.Receive, declared: int | None, limits: body.Limits) -> None:
-        self._receive, self._declared, self._limits = receive, declared, limits
+    def __init__(self, receive: body.Receive, declared: int | None, limits: body.Limits, held: HeldBody) -> None:
+        self._receive, self._declared, self._limits, self._held = receive, declared, limits, held
         self._is_read = False
 
     async def __call__(self) -> MutableMapping[str, Any]:
@@ -49,10 +55,13 @@ class _Whole:
             return await self._receive()
         self._is_read = True
         try:
-            content = await body.read(self._receive, self._declared, self._limits)
+            content = await body.read(self._receive, self._declared, self._limits, self._held)
         except Rejected as refusal:
             # Its client is in the middle of a body: no next request could be told from it.
             raise HTTPException(refusal.status, problem.detail(refusal), {"Connection": "close"}) from None
+        except NoRoom:
+            again = {"Connection": "close", "Retry-After": str(RETRY_AFTER)}
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, NO_ROOM, again) from None
         if content is None:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": content, "more_body": False}

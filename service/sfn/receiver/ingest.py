@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from sfn.body_memory import NO_ROOM, RETRY_AFTER, BodyMemory, NoRoom
 from sfn.dialects import POLARIS, Arrived, Sender, polaris
 from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
@@ -53,9 +54,10 @@ class Ingest:
         concern: which events matter.
         on_broken: told once the inbox can't be trusted any more, so that the process may end.
         counted: told of every answer.
+        memory: for the bodies of those who have not shown who they are; who shows a token needs none of it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that it is made of
         self,
         intake: Intake,
         senders: Senders,
@@ -65,6 +67,7 @@ class Ingest:
         concern: Concern,
         on_broken: Callable[[Broken], None],
         counted: Events,
+        memory: BodyMemory | None = None,
     ) -> None:
         self._taking = Taking(intake, concern=concern, counted=counted)
         self._senders = senders
@@ -72,6 +75,7 @@ class Ingest:
         self._limits = limits
         self._on_broken = on_broken
         self._counted = counted
+        self._memory = memory or BodyMemory()
         self._seldom = Seldom()
         self._refusals = Refusals("events", self._seldom)
 
@@ -85,6 +89,8 @@ class Ingest:
         except Transient as trouble:
             self._tell_not_taken(trouble)
             answer = _unavailable(face, "the events could not be stored", trouble.retry_after)
+        except NoRoom:
+            answer = _unavailable(face, NO_ROOM, RETRY_AFTER, [faces.CLOSE])
         except Broken as broken:
             self._on_broken(broken)
             answer = _unavailable(face, "the inbox failed, the service is restarting", None)
@@ -135,13 +141,14 @@ class Ingest:
         if asked.encoding != b"identity":
             return self._turned_away(face, scope, _COMPRESSED.status, problem.detail(_COMPRESSED), _PLAIN)
         try:
-            content = await body.read(receive, asked.length, self._limits)
+            with self._memory.body() as held:
+                content = await body.read(receive, asked.length, self._limits, held)
+                proven = None if content is None else await self._senders.proven(claimants, content)
         except Rejected as refusal:
             self._refusals.tell(refusal.status, problem.detail(refusal), _client(scope))
             raise
         if content is None:
             return None
-        proven = await self._senders.proven(claimants, content)
         if proven is None:
             return self._unknown(face, scope)
         if (wait := self._senders.wait(proven.sender)) is not None:
@@ -151,7 +158,10 @@ class Ingest:
 
     async def _read(self, receive: body.Receive, length: int | None, path: str, sender: Sender) -> bytes | None:
         try:
-            return await body.read(receive, length, self._limits)
+            if not self._senders.need_not_show(sender):
+                return await body.read(receive, length, self._limits)
+            with self._memory.body() as held:
+                return await body.read(receive, length, self._limits, held)
         except Rejected as refusal:
             tell(refusal, sender)
             if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:

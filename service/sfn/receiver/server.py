@@ -7,23 +7,29 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from http import HTTPStatus
+from itertools import chain
 from typing import Any, ClassVar, Final
 
 import anyio
 import httptools
+import structlog
 import uvicorn
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from sfn.descriptors import for_connections
 from sfn.receiver import problem
 from sfn.receiver.app import Application
 from sfn.receiver.certificate import Certificate
+from sfn.telemetry.refusals import Seldom
 
 HEAD_LIMIT: Final = 65_536
 """About the most bytes of a request's line and header fields, and of the trailer fields after a body.
 
 What arrives at once with the end of these is not counted, so memory is bounded by this and one read of the socket.
 """
+
+_log = structlog.stdlib.get_logger(__name__)
 
 AT_ONCE: Final = 65_536
 """Most bytes that are held back until the end of a turn of the event loop."""
@@ -65,6 +71,55 @@ class Joined:
             self._size = 0
 
 
+class Room:
+    """The connections of one server, so many at most: each takes a file descriptor, and work needs some too.
+
+    Where there is no room for one more, a connection without a request in hand is closed: the oldest that never sent
+    one, else the one whose last was answered longest ago. So who opens many connections and sends nothing loses their
+    own, and no request in hand is lost.
+
+    Args:
+        most: how many there may be.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._count = most, 0
+        self._new: dict[Connection, None] = {}
+        self._idle: dict[Connection, None] = {}
+        self._seldom = Seldom()
+
+    def enter(self, connection: Connection) -> None:
+        """Take a new connection, and close one where there are too many."""
+        self._count += 1
+        if self._count > self._most:
+            closed = next(chain(self._new, self._idle), connection)
+            self.begin(closed)
+            closed.transport.abort()
+            left_out = self._seldom.passing("room")
+            if left_out is not None:
+                _log.warning(
+                    "too many connections: an idle one is closed",
+                    most=self._most,
+                    left_out=left_out,
+                    remedy="raise the limit of open files (ulimit -n, LimitNOFILE=)",
+                )
+        self._new[connection] = None
+
+    def begin(self, connection: Connection) -> None:
+        """The connection has a request in hand."""
+        self._new.pop(connection, None)
+        self._idle.pop(connection, None)
+
+    def end(self, connection: Connection) -> None:
+        """The connection has none any more."""
+        self._idle[connection] = None
+
+    def leave(self, connection: Connection) -> None:
+        """The connection is closed."""
+        self._count -= 1
+        self.begin(connection)
+
+
 class Connection(HttpToolsProtocol):
     """One client's connection.
 
@@ -90,17 +145,23 @@ class Connection(HttpToolsProtocol):
     """Nothing more is read: the connection ends with the responses that are on their way."""
     last: bool = False
     """The response that is on its way, or else the next one, is the last, and says so."""
+    room: Room | None = None
+    """Counts the connections of the server; None for one without a bound."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(Joined(transport, self.loop))  # type: ignore[arg-type]
         self._expect_request()
+        if self.room is not None:
+            self.room.enter(self)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._due = None
         if self._timer is not None:
             self._timer.cancel()
+        if self.room is not None:
+            self.room.leave(self)
         super().connection_lost(exc)
 
     @override
@@ -150,12 +211,23 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Behind a body in chunks there may be more fields (RFC 9110, section 6.5): whoever reads the header by then, a
+        # gateway that passes it on above all, must not find them in it.
+        if self._has_begun:
+            super().on_header(name, value)
+
+    @override
     def on_headers_complete(self) -> None:
         # The answer before may have come since this one began.
         self._unset_keepalive_if_required()
         self._without_body, self._has_begun = 0, False
+        # A path in the absolute form, or behind a `*`, looks like any other in what ASGI has.
+        self.scope["raw_target"] = self.url  # type: ignore[typeddict-unknown-key]
         if not self.parser.should_upgrade():
             self._due = None
+        if self.room is not None:
+            self.room.begin(self)
         super().on_headers_complete()
         if self.last:
             self.end()
@@ -174,6 +246,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._expect_rest()
+        if self.room is not None and self._answered():
+            self.room.end(self)
 
     def end(self) -> None:
         """Have the connection end with the response that is on its way, or with the next one."""
@@ -227,6 +301,7 @@ class Server(uvicorn.Server):
     Args:
         application: what answers.
         certificate: what it shows; None for HTTP without TLS.
+        most: connections at a time; None for half of the files that the process may open.
 
     Attributes:
         up: it takes requests.
@@ -238,7 +313,9 @@ class Server(uvicorn.Server):
     """Most seconds for a client's last TLS record after ours (RFC 8446, section 6.1), and for what is sent before: who
     reads nothing while it is idle would hold up every stop of the service."""
 
-    def __init__(self, application: Application, certificate: Certificate | None = None) -> None:
+    def __init__(
+        self, application: Application, certificate: Certificate | None = None, most: int | None = None
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 application,
@@ -257,6 +334,7 @@ class Server(uvicorn.Server):
         )
         self.up = anyio.Event()
         self._certificate = certificate
+        self._room = Room(for_connections(1) if most is None else most)
         self._is_draining = False
 
     def drain(self) -> None:
@@ -289,7 +367,7 @@ class Server(uvicorn.Server):
 
     def _connection(self) -> Connection:
         connection = Connection(self.config, self.server_state, self.lifespan.state)
-        connection.last = self._is_draining
+        connection.last, connection.room = self._is_draining, self._room
         return connection
 
     @override

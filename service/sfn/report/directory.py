@@ -127,6 +127,7 @@ class Directory(NoopCatalog):
         now = SystemClock().now()
         async with opened(self._site.location, self._stores) as store:
             said = _said(self._site, before, pointer, metadata, now)
+            await store.prove(self._key)
             written = await store.write(self._key, document.render(said), replacing=held)
             if isinstance(written, Moved):
                 raise CommitFailedException(f"{self._key} was written by somebody else meanwhile")

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import anyio
 
 from sfn.catalog import Catalog
+from sfn.catalog.health import Health
 from sfn.errors import Permanent, Scope, Trouble
 from sfn.publish.policy import Interest
 from sfn.report.pace import divided
@@ -48,8 +49,9 @@ async def parts(name: str, catalog: Catalog, interest: Interest, trials: Trials)
     found: list[Part] = []
     seen: set[tuple[str, ...]] = {()}
     level: list[tuple[str, ...]] = [()]
+    health = Health(divided(catalog).namespaces, lambda: level)
     while level:
-        looks = await _each(level, lambda one: _tried(name, one, trials, partial(_children, catalog, one)))
+        looks = await _each(level, lambda one: _tried(name, one, trials, health, partial(_children, catalog, one)))
         found += [refused for _, refused in looks if refused is not None]
         below = dict.fromkeys(child for children, _ in looks for child in children)
         level = [child for child in below if child not in seen and not interest.leaves_out(child)]
@@ -62,8 +64,9 @@ async def tables(
     given: Sequence[Part], catalog: Catalog, interest: Interest, trials: Trials
 ) -> tuple[list[TableName], list[Part]]:
     """The tables of some namespaces that matter, and which of these could not be listed."""
+    health = Health(divided(catalog).within, lambda: [one.namespace for one in given])
     looks = await _each(
-        given, lambda one: _tried(one.catalog, one.namespace, trials, partial(_within, catalog, one.namespace))
+        given, lambda one: _tried(one.catalog, one.namespace, trials, health, partial(_within, catalog, one.namespace))
     )
     found = [table for listed, _ in looks for table in listed if interest.covers(table)]
     return found, [refused for _, refused in looks if refused is not None]
@@ -78,13 +81,31 @@ async def _within(catalog: Catalog, namespace: tuple[str, ...]) -> list[TableNam
 
 
 async def _tried(
-    name: str, namespace: tuple[str, ...], trials: Trials, ask: Callable[[], Awaitable[list[T]]]
+    name: str, namespace: tuple[str, ...], trials: Trials, health: Health, ask: Callable[[], Awaitable[list[T]]]
 ) -> tuple[list[T], Part | None]:
     try:
-        return await trials.of(ask), None
+        return await trials.of(partial(_judged, namespace, health, ask)), None
     except Trouble as trouble:
         withheld = isinstance(trouble, Permanent) and trouble.scope is Scope.TABLE
         return [], Part(name, namespace, str(trouble), withheld)
+
+
+async def _judged(namespace: tuple[str, ...], health: Health, ask: Callable[[], Awaitable[list[T]]]) -> list[T]:
+    """Ask; trouble is the namespace's alone while the catalog lists others, and else the catalog's."""
+    began = anyio.current_time()
+    try:
+        found = await ask()
+    except Trouble as trouble:
+        if not namespace:
+            raise
+        is_down = await health.is_down(trouble, anyio.current_time() - began)
+        scope = Scope.CATALOG if is_down else Scope.TABLE
+        if trouble.scope is scope:
+            raise
+        raise trouble.of_scope(scope) from trouble
+    if namespace:
+        health.answered(namespace)
+    return found
 
 
 async def _each(given: Sequence[G], work: Callable[[G], Awaitable[T]]) -> list[T]:

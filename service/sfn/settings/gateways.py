@@ -14,6 +14,8 @@ from sfn.settings.section import Section
 Silence = Annotated[Duration, between("1s", "30m")]
 """A commit that is answered later than its intent is asked for last would not be asked for at all."""
 
+Idle = Annotated[Duration, between("0", "10m")]
+
 
 class GatewaySettings(Section):
     """A catalog, and how clients reach it through us.
@@ -29,7 +31,10 @@ class GatewaySettings(Section):
         ca_file: certificates (PEM) that are trusted instead of the system's; read again when it changes.
         timeout: how long the catalog may be silent.
         connections: to the catalog at once.
-        body_limit: most bytes of a request that are read to know which tables it names.
+        idle: how long a connection to the catalog may have been idle that a commit is sent over, where the catalog does
+            not say by `Keep-Alive` how long it keeps one; a commit that meets the end of its connection has no answer.
+        body_limit: most bytes of a request that are read before a connection to the catalog is taken for it, and to
+            know which tables it names. Of a longer one the rest passes as it comes.
         on_inbox_failure: what becomes of a commit that the inbox does not take.
     """
 
@@ -42,5 +47,6 @@ class GatewaySettings(Section):
     ca_file: File | None = None
     timeout: Silence = timedelta(minutes=10)
     connections: AtLeastOne = 256
+    idle: Idle = timedelta(seconds=0.5)
     body_limit: Size = 1 << 20
     on_inbox_failure: Literal["pass", "refuse"] = "pass"

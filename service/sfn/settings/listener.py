@@ -20,6 +20,9 @@ class ListenerSettings(Section):
         host: the address to bind.
         port: 0 is any free one.
         body_limit: most bytes of a request's body.
+        body_memory: most bytes of bodies that are held at once of clients that have not shown who they are: who signs,
+            who needs no token, who asks an operator's route. Gateways, whose clients only the catalog knows, have as
+            much again.
         drain: how long a shutdown waits for what is under way.
         queue_limit: how many hints may wait for the disk before events are answered with 503. What is
             kept of an event, 4 KiB at most, waits with its hint in memory: 40 MiB for 10,000.
@@ -30,6 +33,7 @@ class ListenerSettings(Section):
     host: Text = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8085
     body_limit: Size = 1 << 20
+    body_memory: Size = 32 << 20
     drain: Duration = timedelta(seconds=30)
     queue_limit: AtLeastOne = 10_000
     tls_certificate_file: File | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sfn.pointer.location import scheme_of
-from sfn.settings.kinds import File, Prefix, Secret, Text, Url
+from sfn.settings.kinds import File, Prefix, Prefixes, Secret, Text, Url
 from sfn.settings.section import Section
 
 _REMOTE: Final = frozenset({"endpoint", "ca_file", "anonymous"})
@@ -25,10 +25,9 @@ _AZURE: Final = frozenset({"account_key", "sas_token", "tenant_id", "client_id",
 _GCS: Final = frozenset({"credentials_file", "billing_project"})
 
 KEYS: Final = {
-    "file": frozenset[str](),
+    "file": frozenset({"links_to"}),
     "s3": _REMOTE | _S3,
     "abfss": _REMOTE | _AZURE,
-    "wasbs": _REMOTE | _AZURE,
     "gs": _REMOTE | _GCS,
 }
 """The keys that go with a scheme, beside those that go with every one."""
@@ -44,6 +43,7 @@ class StoreSettings(Section):
     Attributes:
         prefix: canonical; locations below it are this store's.
         unsafe_unconditional_writes: use a store that cannot compare and swap.
+        links_to: other folders that symbolic links between the prefix and a table's location may lead into.
         endpoint: where it answers, if not at its service's own address.
         ca_file: certificates (PEM) that are trusted instead of the system's.
         anonymous: ask without credentials.
@@ -60,6 +60,7 @@ class StoreSettings(Section):
 
     prefix: Prefix
     unsafe_unconditional_writes: bool = False
+    links_to: Prefixes = ()
     endpoint: Url | None = None
     ca_file: File | None = None
     anonymous: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sfn.errors import SfnError
+from sfn.pointer.location import scheme_of
 from sfn.settings.model import Settings
 from sfn.settings.sources import Sources, variable
 from sfn.settings.stores import KEYS, StoreSettings
@@ -38,6 +39,10 @@ def misstored(settings: Settings, sources: Sources) -> Iterator[SfnError]:
         if owner != name:
             place = sources.place(("stores", name, "prefix"))
             yield SfnError(place, expected="a prefix of its own", found=f"the one of the store {owner}")
+        for folder in store.links_to:
+            if scheme_of(folder) != "file":
+                place = sources.place(("stores", name, "links_to"))
+                yield SfnError(place, expected="folders of this machine", found=folder)
         yield from _foreign(name, store, sources)
         yield from _lacking(name, store, sources)
         yield from _several(name, store, sources)

@@ -6,19 +6,21 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from sfn.pointer.location import canonical
 from sfn.pointer.naming import MAIN
-from sfn.reader.blocking import identifier_of, ordinal_of
+from sfn.reader.blocking import NotATime, Time, identifier_of, milliseconds_of, ordinal_of
 from sfn.reader.files import directory_url
 from sfn.reader.opening import Opening
 from sfn.reader.resolve import Question
+from sfn.reader.timeline import Entry
 
-_ORDINAL: Final = re.compile(r"\d{8}T\d{6}(?:\d{3})?")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_ORDINAL: Final = re.compile(r"[0-9]{8}T[0-9]{6}(?:[0-9]{3})?")
+_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:?[0-9]{2}.*")
+"""An ISO 8601 text that is no name of a tag: a date alone may be one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Asked:
     @property
     def opening(self) -> Opening:
         """How its files are opened."""
-        return Opening(self.directory, self.options)
+        return Opening(self.directory, self.options, self.allowed)
 
 
 def asked(
@@ -100,7 +102,7 @@ def asked(
     table: str | Sequence[str] | None = None,
     uuid: str | UUID | None = None,
     ref: str | None = None,
-    as_of: int | str | datetime | None = None,
+    as_of: Time | None = None,
     *,
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
@@ -124,22 +126,27 @@ def asked(
     )
 
 
-def state_of(as_of: int | str | datetime | None) -> State:
-    """What `as_of` says: a snapshot's id, a time, an Ordinal (`YYYYMMDDTHHMMSSmmm`) or else a branch or tag.
+def state_of(as_of: Time | None) -> State:
+    """Return the state that `as_of` says: a snapshot's id, a time, an Ordinal, a commit, or else a branch or tag.
 
     Raises:
-        ValueError: a time without a zone, or no such moment.
+        NotATime: a time without a zone, no such moment, or of another type.
     """
     match as_of:
         case None:
             return Ref()
-        case bool():
-            raise ValueError(f"a snapshot's id, a time, an Ordinal, a branch or a tag: {as_of!r}")
-        case int():
+        case int() if not isinstance(as_of, bool):
             return SnapshotId(as_of)
+        case Entry():
+            return Ordinal(as_of.ordinal)
         case datetime():
-            if as_of.tzinfo is None:
-                raise ValueError(f"a datetime with a time zone: {as_of!r}")
-            return Moment((as_of - _EPOCH) // timedelta(milliseconds=1))
+            return Moment(milliseconds_of(as_of))
+        case str() if _ORDINAL.fullmatch(as_of):
+            return Ordinal(ordinal_of(as_of))
+        case str() if _MOMENT.fullmatch(as_of):
+            return Moment(ordinal_of(as_of))
         case str():
-            return Ordinal(ordinal_of(as_of)) if _ORDINAL.fullmatch(as_of) else Ref(as_of)
+            return Ref(as_of)
+        case _:
+            forms = "a snapshot's id, a time, an Ordinal, an entry of sfn.history, a branch or a tag"
+            raise NotATime(f"{forms}: {as_of!r} is a {type(as_of).__name__}")

@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from sfn.errors import CommitNotFound, NotSupported
-from sfn.pointer.document import parse_ordinal
+from sfn.reader.blocking import Time, ordinal_of
 from sfn.spark.asked import Asked, Ordinal, Ref, asked
 from sfn.spark.pinned import Pinned, pin
 from sfn.spark.source.engine import frame
@@ -25,8 +25,8 @@ _HARMLESS = (Operation.APPEND, Operation.REPLACE)
 def changes(
     spark: SparkSession,
     directory: str | os.PathLike[str],
-    from_ordinal: str,
-    to_ordinal: str | None = None,
+    from_ordinal: Time,
+    to_ordinal: Time | None = None,
     table: str | Sequence[str] | None = None,
     *,
     only_appends: bool = False,
@@ -40,7 +40,7 @@ def changes(
     over, as it changes no row.
 
     Args:
-        from_ordinal: `YYYYMMDDTHHMMSSmmm`, UTC: what was there at that moment is left out.
+        from_ordinal: a time as `sfn.resolve` takes it, such as an Ordinal: what was there then is left out.
         to_ordinal: up to what was current then; without, up to now.
         only_appends: leave out what other commits did, instead of refusing.
         spark, directory, table, uuid, allowed, storage_options: as of `sfn.spark.read`.
@@ -51,8 +51,8 @@ def changes(
         Unreadable: see `sfn.errors` for its other kinds.
         ValueError: an argument has no such form, or the moments are in the other order.
     """
-    begin = parse_ordinal(from_ordinal)
-    end = None if to_ordinal is None else parse_ordinal(to_ordinal)
+    begin = ordinal_of(from_ordinal)
+    end = None if to_ordinal is None else ordinal_of(to_ordinal)
     if end is not None and end < begin:
         raise ValueError(f"to_ordinal at or after from_ordinal: {to_ordinal} is before {from_ordinal}")
     now = asked(directory, table, uuid, allowed=allowed, storage_options=storage_options)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
 
@@ -26,10 +27,10 @@ from pyiceberg.expressions import (
     StartsWith,
     UnboundPredicate,
 )
-from pyiceberg.expressions.parser import parse
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 from typing_extensions import override
 
 _COMPARED: Final[Mapping[type[BooleanExpression], Callable[[Column, Any], Column]]] = {
@@ -43,18 +44,9 @@ _COMPARED: Final[Mapping[type[BooleanExpression], Callable[[Column, Any], Column
     NotStartsWith: lambda column, value: ~column.startswith(value),
 }
 
-
-def parsed(row_filter: str) -> BooleanExpression:
-    """The filter of a text, as of PyIceberg's `Table.scan`.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        return parse(row_filter)
-    except Exception as error:
-        # The parser's errors are another package's, and of no family.
-        raise ValueError(f"a row_filter such as \"id > 1 and day = '2026-11-25'\": {row_filter!r}: {error}") from error
+_WITH_NAN: Final = (NotEqualTo, GreaterThan, GreaterThanOrEqual)
+"""What holds for NaN, which Spark takes for greater than every number."""
+_DIGITS: Final = 30
 
 
 def filtered(rows: DataFrame, which: BooleanExpression) -> DataFrame:
@@ -63,14 +55,14 @@ def filtered(rows: DataFrame, which: BooleanExpression) -> DataFrame:
     Raises:
         ValueError: there is no such column.
     """
-    return rows.where(visit(which, _Columns(rows.columns)))
+    return rows.where(visit(which, _Columns(rows.schema)))
 
 
 class _Columns(BooleanExpressionVisitor[Column]):
     """A filter as Spark's column of what it says of each row."""
 
-    def __init__(self, names: Collection[str]) -> None:
-        self._names = names
+    def __init__(self, schema: StructType) -> None:
+        self._schema = schema
 
     @override
     def visit_true(self) -> Column:
@@ -96,22 +88,24 @@ class _Columns(BooleanExpressionVisitor[Column]):
     def visit_unbound_predicate(self, predicate: UnboundPredicate) -> Column:
         if not isinstance(predicate.term, Reference):
             raise TypeError(f"a filter of columns: {predicate}")
-        column = self._column(predicate.term.name)
+        column, kind = self._column(predicate.term.name)
         match predicate:
             case IsNull():
                 return column.isNull()
             case NotNull():
                 return column.isNotNull()
-            case IsNaN():
-                return f.isnan(column)
-            case NotNaN():
-                # As of every other comparison, nothing holds for a null.
-                return column.isNotNull() & ~f.isnan(column)
+            case IsNaN() | NotNaN():
+                # As of every other comparison, nothing is known of a NULL.
+                is_nan = f.when(column.isNotNull(), f.isnan(column))
+                return is_nan if isinstance(predicate, IsNaN) else ~is_nan
             case In() | NotIn():
-                is_in = column.isin([literal.value for literal in predicate.literals])
+                column = _one_zero(column, kind, [one.value for one in predicate.literals])
+                is_in = _apart(column.isin([_value(one.value, kind) for one in predicate.literals]), column, kind)
                 return is_in if isinstance(predicate, In) else ~is_in
             case LiteralPredicate():
-                return _COMPARED[type(predicate)](column, predicate.literal.value)
+                column = _one_zero(column, kind, [predicate.literal.value])
+                is_so = _COMPARED[type(predicate)](column, _value(predicate.literal.value, kind))
+                return _apart(is_so, column, kind, with_nan=type(predicate) in _WITH_NAN)
             case _:
                 raise TypeError(f"a filter that is compared somehow: {predicate}")
 
@@ -119,13 +113,42 @@ class _Columns(BooleanExpressionVisitor[Column]):
     def visit_bound_predicate(self, predicate: Any) -> Column:
         raise TypeError(f"a filter that no schema was put to: {predicate}")
 
-    def _column(self, name: str) -> Column:
-        if name in self._names:
-            return f.col(_quoted(name))
+    def _column(self, name: str) -> tuple[Column, DataType]:
+        if name in self._schema.names:
+            return f.col(_quoted(name)), self._schema[name].dataType
         first, *parts = name.split(".")
-        if first not in self._names:
-            raise ValueError(f"a row_filter of the table's columns, {', '.join(self._names)}: {name!r}")
-        return reduce(Column.getField, parts, f.col(_quoted(first)))
+        if first not in self._schema.names:
+            raise ValueError(f"a row_filter of the table's columns, {', '.join(self._schema.names)}: {name!r}")
+        kind = self._schema[first].dataType
+        for part in parts:
+            if not isinstance(kind, StructType) or part not in kind.names:
+                raise ValueError(f"a row_filter of the table's columns: {name!r}")
+            kind = kind[part].dataType
+        return reduce(Column.getField, parts, f.col(_quoted(first))), kind
+
+
+def _value(value: Any, kind: DataType) -> Any:  # noqa: ANN401 - a literal of any type
+    """Return a literal as Spark is to compare it: with a float by the nearest float, as Iceberg's own library does."""
+    if isinstance(kind, FloatType | DoubleType):
+        return f.lit(float(value)).cast(kind)
+    # Spark has decimals of 38 digits.
+    return float(value) if isinstance(value, Decimal) and abs(value.adjusted()) > _DIGITS else value
+
+
+def _one_zero(column: Column, kind: DataType, literals: Sequence[Any]) -> Column:
+    """Return a column that Iceberg's own library is not asked of: to it `-0.0` and `0.0` differ."""
+    is_floating = isinstance(kind, FloatType | DoubleType)
+    return column + f.lit(0.0).cast(kind) if is_floating and any(float(one) == 0 for one in literals) else column
+
+
+def _apart(is_so: Column, column: Column, kind: DataType, *, with_nan: bool = False) -> Column:
+    """Return a comparison that no statistics of a file answer for NaN, as these know none.
+
+    NaN is named, so that Spark hands no comparison to Iceberg's own library that leaves out files with NaN.
+    """
+    if not isinstance(kind, FloatType | DoubleType):
+        return is_so
+    return is_so | f.isnan(column) if with_nan else is_so & ~f.isnan(column)
 
 
 def _quoted(name: str) -> str:

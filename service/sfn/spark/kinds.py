@@ -1,4 +1,4 @@
-"""Types and files of Iceberg's in Spark's terms, and what they are called where an engine refuses them."""
+"""Types of Iceberg's in Spark's terms, and what they are called where an engine refuses them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Final
 
 from pyiceberg import types as iceberg
-from pyiceberg.manifest import DataFile
 from pyspark.sql import types as spark
 
 PLAIN: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = MappingProxyType(
@@ -28,14 +27,7 @@ PLAIN: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = MappingProxyT
 )
 """Those that Iceberg's own library gives a column (its documentation, "Spark and Iceberg type conversion")."""
 
-_FORMATS: Final = {"PARQUET": "Parquet", "ORC": "ORC", "AVRO": "Avro", "PUFFIN": "Puffin"}
-
 
 def of_type(kind: iceberg.IcebergType, column: str) -> str:
     """A column of a type."""
     return f"the type {kind}, of column {column!r}"
-
-
-def in_files(what: str, file: DataFile) -> str:
-    """What a file holds, and its format."""
-    return f"{what} in {_FORMATS.get(file.file_format.value, file.file_format.value)} files"

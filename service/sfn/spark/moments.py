@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from sfn.errors import CommitNotFound
-from sfn.pointer.document import render_ordinal
+from sfn.pointer.document import LAST_ORDINAL, render_ordinal
+from sfn.reader.metadata import checked_times
 
 _NAMED = 10
+_MILLENNIUM = 946_684_800_000
+_ASK_FOR_ONE = "ask for one of these; expired snapshots are gone"
+_ASK_FOR_THE_TIME = f"{_ASK_FOR_ONE}; a time in Unix milliseconds is given as a datetime or an Ordinal"
 
 
 def current_at(log: Iterable[tuple[int, int]], milliseconds: int, where: str) -> int:
@@ -18,9 +22,10 @@ def current_at(log: Iterable[tuple[int, int]], milliseconds: int, where: str) ->
         where: the metadata file.
 
     Raises:
-        CommitNotFound: the history begins later.
+        CommitNotFound: the history begins later, or its times can't be times.
     """
     entries = list(log)
+    checked_times(entries, "snapshot-log", where)
     earlier = [number for at, number in entries if at <= milliseconds]
     if not earlier:
         first = min((at for at, _ in entries), default=None)
@@ -48,5 +53,5 @@ def check_known(number: int, known: Collection[int], where: str) -> None:
             where,
             expected=f"a snapshot {number}",
             found=f"the newest: {', '.join(map(str, list(known)[-_NAMED:])) or 'none'}",
-            remedy="ask for one of these; expired snapshots are gone",
+            remedy=_ASK_FOR_THE_TIME if _MILLENNIUM < number <= LAST_ORDINAL else _ASK_FOR_ONE,
         )

@@ -10,11 +10,12 @@ from pyiceberg.table.snapshots import Snapshot
 
 from sfn.errors import MalformedMetadata, NotSupported
 from sfn.pointer.location import canonical
+from sfn.pointer.naming import MAIN
 from sfn.reader import metadata
 from sfn.reader import resolve as reading
 from sfn.reader.files import finish
 from sfn.reader.resolve import Resolved
-from sfn.reader.table import at_ref, loaded
+from sfn.reader.table import at_ref, loaded, schema_of
 from sfn.spark.asked import Asked, Moment, Ordinal, Ref, SnapshotId
 from sfn.spark.moments import check_known, current_at
 
@@ -50,7 +51,8 @@ def pin(asked: Asked) -> Pinned:
             at = at_ref(whole, name, found.metadata_location)
             return Pinned(found, whole, _head(at), at.schema())
         case Ordinal():
-            return Pinned(found, whole, _head(whole), whole.schema())
+            at = at_ref(whole, MAIN, found.metadata_location)
+            return Pinned(found, whole, _head(at), at.schema())
         case SnapshotId(number):
             return _at(found, whole, number)
         case Moment(milliseconds):
@@ -81,5 +83,4 @@ def _head(whole: TableMetadata) -> Snapshot | None:
 def _at(found: Resolved, whole: TableMetadata, number: int) -> Pinned:
     check_known(number, [one.snapshot_id for one in whole.snapshots], found.metadata_location)
     (snapshot,) = (one for one in whole.snapshots if one.snapshot_id == number)
-    schema = next((one for one in whole.schemas if one.schema_id == snapshot.schema_id), whole.schema())
-    return Pinned(found, whole, snapshot, schema)
+    return Pinned(found, whole, snapshot, schema_of(whole, snapshot, found.metadata_location))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from pyspark.sql import DataFrame, SparkSession
 
 from sfn.errors import NotInstalled, NotSupported, nearest
+from sfn.reader.blocking import Time
+from sfn.reader.predicate import parsed
 from sfn.spark.asked import Asked, asked
 from sfn.spark.engine import Engine
 from sfn.spark.files.engine import FilesEngine
-from sfn.spark.filtering import filtered, parsed
+from sfn.spark.filtering import filtered
 from sfn.spark.iceberg.engine import IcebergEngine
 from sfn.spark.source.engine import SfnEngine
 
@@ -29,7 +30,7 @@ def read(
     directory: str | os.PathLike[str],
     table: str | Sequence[str] | None = None,
     ref: str | None = None,
-    as_of: int | str | datetime | None = None,
+    as_of: Time | None = None,
     engine: str = AUTO,
     *,
     row_filter: str | None = None,
@@ -46,8 +47,8 @@ def read(
         directory: the table's location: a path, or a URL that fsspec and Spark both have a driver for.
         table: its identifier; needed where several tables share the directory.
         ref: a branch or tag; `main`.
-        as_of: another state: a snapshot's id (int), a time (aware datetime), an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), or
-            a branch or tag.
+        as_of: another state: a snapshot's id (int), a time (aware datetime, or ISO 8601 text with a time zone), an
+            Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), an entry of `sfn.history`, or a branch or tag.
         engine: `iceberg`, `files`, `sfn`, or `auto`: the first of them that can.
         row_filter: which rows, as PyIceberg's `Table.scan` takes it: `files` then opens no file that the statistics of
             its columns rule out. It can't tell that from `where`.
@@ -59,7 +60,7 @@ def read(
         NotSupported: the table has what the engine can't read; the remedy names one that can.
         NotInstalled: PySpark, pandas or Iceberg's runtime is missing, or of a version that does not do.
         Unreadable: see `sfn.errors` for its other kinds.
-        ValueError: an argument has no such form.
+        ValueError: an argument has no such form; of `as_of` it is a TypeError, too.
     """
     which = None if row_filter is None else parsed(row_filter)
     what = asked(

@@ -17,13 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from sfn.clock import SystemClock
 from sfn.errors import SfnError, nearest
 from sfn.pointer.document import render_ordinal
+from sfn.reader.blocking import Time
+from sfn.reader.conform import conformed
 from sfn.reader.documents import Found, named
 from sfn.reader.files import finish
 from sfn.reader.lookup import Lookup
 from sfn.reader.table import bounded, unread
 from sfn.spark.asked import Asked, asked
 from sfn.spark.pinned import pin
-from sfn.spark.source.conform import conformed
 from sfn.spark.viewed import viewed
 
 _Inspected: TypeAlias = Callable[[StaticTable], pa.Table]
@@ -70,7 +71,7 @@ def view(
     name: str,
     table: str | Sequence[str] | None = None,
     ref: str | None = None,
-    as_of: int | str | datetime | None = None,
+    as_of: Time | None = None,
     *,
     uuid: str | UUID | None = None,
     allowed: Sequence[str] = (),

@@ -70,12 +70,14 @@ class PointerStore(Protocol):
         ...
 
     async def prove(self, key: str) -> Guarantees:
-        """Try the conditions on an existing real file without changing its content; what was proven is kept.
+        """Try the conditions on a file of the proof's own, and remember what was proven.
+
+        Args:
+            key: a file, there or not, of the folder in which the proof's file may lie for a moment.
 
         Raises:
-            Permanent: scope store, where a create-only write replaced the file or a made-up tag was accepted, unless
-                the settings allow it.
-            Transient: scope table, where the file is missing or somebody deleted it meanwhile.
+            Permanent: scope store: the store takes a write although its condition does not hold, and the settings do
+                not allow that; or it refuses a write although its condition holds; or it is unfit otherwise.
         """
         ...
 

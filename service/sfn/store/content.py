@@ -28,4 +28,4 @@ def check_length(key: str, body: bytes) -> None:
 
 def media_type(key: str) -> str:
     """What a file of ours is, for whoever looks at it in a store's console."""
-    return "application/json" if key.endswith(".ver") else "text/plain; charset=utf-8"
+    return "application/json" if key.endswith((".ver", ".json")) else "text/plain; charset=utf-8"

@@ -13,18 +13,33 @@ from typing import Self
 
 from sfn.errors import Permanent, Scope, Transient
 from sfn.store.content import READ_AT_MOST
-from sfn.store.paths import above
+from sfn.store.paths import above, named
 from sfn.store.refusal import found, settling
 from sfn.store.unsynced import Unsynced, sync_opened
 
 TEMPORARY = ".sfn-swap.tmp"
-"""The one name under which a content is prepared in its folder. No key may have it, and no listing shows it."""
+"""The one name under which a content is prepared in its folder."""
+LOCK = ".sfn-swap.lock"
+"""The file that is locked while something in its folder is changed."""
+PRIVATE = frozenset({TEMPORARY, LOCK})
+"""Names that no key may have and no listing shows."""
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""With which files are opened: a pipe in a file's place is refused, not waited for."""
+_LOCKED = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _PREPARE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _PART = 64 * 1024
-_NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
-_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
+_REHEARSED = bytes(4096)
+"""A block, not an empty file: a full disk may still have room for a name."""
+_NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK})
+"""What file systems without locks answer; NFS without a lock service says ENOLCK."""
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EMLINK, errno.EXDEV})
+"""What file systems without hard links answer; CIFS says EINVAL. The file is new, and linked in its own folder."""
+
+
+def plainly(path: str) -> int:
+    """Open a folder wherever links lead."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def never() -> bool:
@@ -35,28 +50,40 @@ def never() -> bool:
 class Folder:
     """An open folder, to be locked before anything in it is changed.
 
-    The lock is an `flock` on the folder itself: it leaves nothing behind, and the kernel drops it with its holder. What
-    is prepared is prepared under the lock and removed before the lock is given back. Hence whoever holds the lock and
-    finds a prepared file knows that its writer is dead, and removes it; no age needs to be guessed.
+    The lock is an `flock` on a regular file in the folder: on NFS the server holds it for all hosts, while the lock of
+    a folder would be the host's own. The kernel drops the lock with its holder. The holder deletes the file before it
+    gives the lock back, so only a holder that died leaves the file, empty, to the next one. A content is prepared under
+    the lock and removed before the lock is given back. Hence whoever holds the lock and finds a prepared file knows
+    that its writer is dead, and removes it; no age needs to be guessed.
 
     Other programs that write here do not know the lock. Against them a creation is still atomic, a replacement is not.
 
     Args:
-        path: the folder; it and the folders above it may be symbolic links, the files in it may not.
+        path: the folder; no file in it may be a symbolic link.
         where: its name in messages.
         unsynced: told of every change until it is durable.
         given_up: whether nobody waits for a change any more. It is not made then, unless it was already on its way.
+        opened: opens a folder by its path; says which links are followed.
 
     Raises:
         OSError: from every method, for whatever the system refuses.
     """
 
-    def __init__(self, path: str, where: str, unsynced: Unsynced, given_up: Callable[[], bool] = never) -> None:
+    def __init__(
+        self,
+        path: str,
+        where: str,
+        unsynced: Unsynced,
+        given_up: Callable[[], bool] = never,
+        opened: Callable[[str], int] = plainly,
+    ) -> None:
         self._path = path
         self._where = where
         self._unsynced = unsynced
         self._given_up = given_up
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        self._opened = opened
+        self._descriptor = opened(path)
+        self._lock: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -64,34 +91,59 @@ class Folder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._lock is not None:
+            # Before the lock is given back: who opened the file meanwhile finds out that it is another one by now.
+            with suppress(OSError):
+                os.unlink(LOCK, dir_fd=self._descriptor)
+            os.close(self._lock)
         os.close(self._descriptor)
 
     def lock(self) -> bool:
         """Lock the folder until it is closed, and remove what a dead writer left. Never waits.
 
         Returns:
-            False where somebody else holds the lock, or the folder has just been replaced by another: open it again.
+            False where somebody else holds the lock or has just given it back, or the folder has just been replaced by
+            another: open it again.
 
         Raises:
             Permanent: scope store, where the file system has no locks.
         """
+        lock = os.open(LOCK, _LOCKED, 0o666, dir_fd=self._descriptor)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if error.errno in _NO_LOCKS:
-                raise self._incapable("a file system that locks folders", error) from error
-            raise
+            if not self._has_locked(lock):
+                return False
+            self._lock, lock = lock, -1
+        finally:
+            if lock >= 0:
+                os.close(lock)
         if not self._is_where_it_was():
             return False
         with suppress(FileNotFoundError):
             os.unlink(TEMPORARY, dir_fd=self._descriptor)
         return True
 
+    def _has_locked(self, lock: int) -> bool:
+        """Whether the lock of the file is ours, and the file is still the folder's."""
+        _check_regular(os.fstat(lock))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                raise self._incapable("a file system that locks folders, by a file in them", error) from error
+            raise
+        try:
+            return os.path.samestat(os.stat(LOCK, dir_fd=self._descriptor, follow_symlinks=False), os.fstat(lock))
+        except FileNotFoundError:
+            return False
+
     def content(self, name: str) -> bytes | None:
         """At most `READ_AT_MOST` bytes of a file, None where there is none."""
-        return content(name, folder=self._descriptor)
+        try:
+            return content(os.open(name, READ, dir_fd=self._descriptor))
+        except FileNotFoundError:
+            return None
 
     def create(self, name: str, body: bytes) -> bool:
         """Make a file that is not there yet, durably. False where it is.
@@ -144,6 +196,11 @@ class Folder:
                 os.unlink(name, dir_fd=self._descriptor)
             self.sync()
 
+    def rehearse(self) -> None:
+        """Prepare a small content and remove it again: whether the file system lets a file be made here."""
+        with self._prepared(_REHEARSED):
+            pass
+
     def sync(self) -> None:
         """Make what was made visible here survive a power cut.
 
@@ -176,9 +233,13 @@ class Folder:
     def _is_where_it_was(self) -> bool:
         """A folder that was moved away while its lock was waited for is no longer the one that readers look into."""
         try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
+            now = self._opened(self._path)
         except FileNotFoundError:
             return False
+        try:
+            return os.path.samestat(os.fstat(now), os.fstat(self._descriptor))
+        finally:
+            os.close(now)
 
     def _incapable(self, expected: str, error: OSError) -> Permanent:
         return Permanent(
@@ -186,28 +247,21 @@ class Folder:
             scope=Scope.STORE,
             expected=expected,
             found=found(error),
-            remedy="keep the tables on a local file system or in an object store",
+            remedy="keep the tables on a local file system, on NFS version 4 or in an object store",
         )
 
 
-def content(path: str, *, folder: int | None = None, start: int = 0, most: int = READ_AT_MOST) -> bytes | None:
-    """Bytes of a regular file as it was at one moment, None where there is none. Never waits.
+def content(descriptor: int, *, start: int = 0, most: int = READ_AT_MOST) -> bytes:
+    """Bytes of an open regular file as it was at one moment; the file is closed.
 
     Args:
-        path: absolute, or a name in `folder`.
-        folder: descriptor of an open folder.
+        descriptor: opened with `READ`.
         start: where they begin.
         most: how many.
     """
     try:
-        descriptor = os.open(path, _READ, dir_fd=folder)
-    except FileNotFoundError:
-        return None
-    try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.ENXIO
-            raise OSError(number, os.strerror(number))
+        _check_regular(found)
         if start:
             os.lseek(descriptor, start, os.SEEK_SET)
         return _read_all(descriptor, found.st_size - start, most)
@@ -215,7 +269,13 @@ def content(path: str, *, folder: int | None = None, start: int = 0, most: int =
         os.close(descriptor)
 
 
-def make(path: str, where: str, unsynced: Unsynced) -> None:
+def _check_regular(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.ENXIO
+        raise OSError(number, os.strerror(number))
+
+
+def make(path: str, where: str, unsynced: Unsynced, opened: Callable[[str], int] = plainly) -> None:
     """Make a folder and, where that is missing too, the one that it lies in; durably, and nothing above.
 
     Two are what a table that exists can lack (`metadata/_sfn`, or `<namespace>/<table>` below a root). Where more is
@@ -226,24 +286,25 @@ def make(path: str, where: str, unsynced: Unsynced) -> None:
         path: the folder.
         where: its name in messages.
         unsynced: told of every change until it is durable.
+        opened: as of `Folder`.
 
     Raises:
         Unsure: it may have been made, or may not outlive a power cut.
     """
     try:
-        _make_one(path, where, unsynced)
+        _make_one(path, where, unsynced, opened)
     except FileNotFoundError:
-        _make_one(above(path), where, unsynced)
-        _make_one(path, where, unsynced)
+        _make_one(above(path), where, unsynced, opened)
+        _make_one(path, where, unsynced, opened)
 
 
-def _make_one(path: str, where: str, unsynced: Unsynced) -> None:
+def _make_one(path: str, where: str, unsynced: Unsynced, opened: Callable[[str], int]) -> None:
     # Opened first: between the two steps nothing else may fail.
-    holder = os.open(above(path), os.O_RDONLY | os.O_DIRECTORY)
+    holder = opened(above(path))
     try:
         with suppress(FileExistsError), unsynced.owing(above(path)):
             with settling(where):
-                os.mkdir(path)
+                os.mkdir(named(path), dir_fd=holder)
             sync_opened(holder, where)
     finally:
         os.close(holder)

@@ -44,7 +44,14 @@ MEANINGS: Final[Mapping[Kind, Meaning]] = {
         Transient, Scope.STORE, "a connection to the store", "see whether it can be reached from here"
     ),
     Kind.UNANSWERED: Meaning(Transient, Scope.STORE, "an answer of the store", "see whether it is in trouble"),
+    Kind.TAGLESS: Meaning(
+        Transient,
+        Scope.STORE,
+        "an answer with the tag of the object",
+        "let the proxies before the store pass the header ETag on, or use another store",
+    ),
     Kind.INCAPABLE: Meaning(Permanent, Scope.STORE, "a store that knows conditional writes", "use another store"),
     Kind.UNFIT: Meaning(Permanent, Scope.TABLE, "a request that the store can carry out"),
+    Kind.REJECTED: Meaning(Permanent, Scope.TABLE, "a request that the store can carry out"),
 }
-"""Of each kind. That a permission is missing may be the whole store's trouble: see `sfn.store.denials`."""
+"""Of each kind. What is denied or rejected may be the whole store's trouble: see `sfn.store.denials`."""

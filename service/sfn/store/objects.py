@@ -28,7 +28,8 @@ class Page:
 
     Attributes:
         keys: in order.
-        next: where the next part begins, in the service's own words; None at the end.
+        next: where the next part begins, in the service's own words; None at the end; "" where the service says that
+            there is more, but not where.
     """
 
     keys: tuple[str, ...]
@@ -58,10 +59,14 @@ class Kind(Enum):
     """Nothing was sent: no connection."""
     UNANSWERED = auto()
     """It may have been carried out: no answer came, or one that it failed on the way."""
+    TAGLESS = auto()
+    """It was carried out, and the answer has no tag."""
     INCAPABLE = auto()
     """The service says that it does not know such requests."""
     UNFIT = auto()
-    """The service can't do it, and never will: a name that is too long, a request that it does not know."""
+    """The service can't do it with this object, and never will: a name that is too long, a blob of another type."""
+    REJECTED = auto()
+    """The service refuses, with a status or a code that we do not know: it may refuse everything so."""
 
 
 class Refused(Exception):
@@ -98,8 +103,8 @@ class Objects(Protocol):
         """Replace the object of that tag, or create it where that is None; its new tag."""
         ...
 
-    async def delete(self, key: str, expected: str) -> None:
-        """Delete the object of that tag."""
+    async def delete(self, key: str, expected: str | None) -> None:
+        """Delete the object of that tag; with None whatever lies there."""
         ...
 
     async def page(self, prefix: str, most: int, begin: str | None) -> Page:

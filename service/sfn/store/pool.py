@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ssl
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -23,19 +25,40 @@ ANSWERED_WITHIN: Final = 30.0
 """Seconds for one request, body included."""
 BODY_LIMIT: Final = 16 * 2**20
 """Bytes of an answer that are read at most: a page of a listing with the longest keys that there are."""
+_OVERHEAD: Final = 4096
+"""Bytes by which a compressed body may be longer than what it holds."""
+_PLAIN: Final = {"", "identity", "aws-chunked"}
+"""Encodings that change nothing. Some services keep the last one, which is of a request, as an object's own."""
+_GZIP_BEGINS: Final = b"\x1f\x8b"
+_AUTOMATIC: Final = 47
+"""A window size of zlib: it accepts the headers of gzip and of zlib."""
+_RAW: Final = -15
+"""A window size of zlib: no header. Some servers call that `deflate`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer, whatever its status."""
+    """An answer, whatever its status.
+
+    Attributes:
+        body: decompressed, except for a part of an object (status 206), which can't be decompressed.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
 
+    @property
+    def is_compressed(self) -> bool:
+        """True if the body was compressed on its way, or is stored so."""
+        return _encoding(self.headers) != ""
+
 
 class Pool:
     """Connections that are kept. Follows no redirect, trusts no proxy of the environment, keeps no cookie.
+
+    Requests ask for bodies that are not compressed, and the signatures of requests do not cover that header: some
+    proxies change it. A server may compress nevertheless: its bodies are decompressed here.
 
     Args:
         ca_file: certificates (PEM) that are trusted instead of the system's.
@@ -70,7 +93,16 @@ class Pool:
                 allow_redirects=False,
                 ssl=self._trust,
             ) as response:
-                content = await _read(response, most if response.ok else BODY_LIMIT)
+                limit = most if response.ok else BODY_LIMIT
+                encoding = "" if response.status == HTTPStatus.PARTIAL_CONTENT else _encoding(response.headers)
+                content = await _read(response, limit + _OVERHEAD if encoding else limit)
+                try:
+                    content = _decompressed(content, encoding, limit)
+                except Refused:
+                    if response.ok:
+                        raise
+                    # The status says enough.
+                    content = b""
                 return Reply(response.status, response.headers, content)
         except (aiohttp.ClientError, OSError) as error:
             raise _unheard(error, self._limit) from error
@@ -88,9 +120,9 @@ class Pool:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=IN_FLIGHT),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                headers={"User-Agent": "iceberg-sfn"},
+                headers={"User-Agent": "iceberg-sfn", "Accept-Encoding": "identity"},
                 timeout=aiohttp.ClientTimeout(total=self._limit, sock_connect=CONNECTED_WITHIN),
-                # A store's content is bytes, whatever it says that they are encoded with.
+                # The library does not bound what a body decompresses to.
                 auto_decompress=False,
                 trust_env=False,
             )
@@ -108,6 +140,46 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
             response.close()
             break
     return bytes(body[:most])
+
+
+def _encoding(headers: Mapping[str, str]) -> str:
+    """Return the encoding of a body in small letters, "" for none."""
+    named = (part.strip().lower() for part in headers.get("Content-Encoding", "").split(","))
+    return ", ".join(part for part in named if part not in _PLAIN)
+
+
+def _decompressed(body: bytes, encoding: str, most: int) -> bytes:
+    """Decompress a body.
+
+    Args:
+        body: the whole body, or its beginning.
+        encoding: as `_encoding` gives it.
+        most: bytes of the result.
+
+    Raises:
+        Refused: the encoding is unknown, or the body breaks off.
+    """
+    if not encoding or not body:
+        return body
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        raise _compressed(f"a body in the encoding {encoding[:40]!r}")
+    if encoding != "deflate" and not body.startswith(_GZIP_BEGINS):
+        # The name of an encoding that was undone before.
+        return body
+    for window in (_AUTOMATIC, _RAW):
+        inflater = zlib.decompressobj(window)
+        try:
+            # Without a maximum of one byte or more, zlib knows none.
+            plain = inflater.decompress(body, max(most, 1))
+        except zlib.error:
+            continue
+        if inflater.eof or len(plain) >= most:
+            return plain[:most]
+    raise _compressed(f"a body in the encoding {encoding} that can't be decompressed")
+
+
+def _compressed(found: str) -> Refused:
+    return Refused(Kind.UNANSWERED, found, "switch off compression in the store and in the proxies before it")
 
 
 def _authorities(file: Path) -> ssl.SSLContext:

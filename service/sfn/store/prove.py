@@ -1,156 +1,423 @@
-"""The proof that a store honours conditions: tried on a real file, never read off a version or a feature list."""
+"""The proof that a store honours conditions: tried on a file of its own, never read off a version or a feature list.
+
+A store is proven before anything else is written to it, and no file of a table is ever part of the proof. The proof
+tries conditions that must fail and conditions that must hold: a store that refuses every condition looks safe, and
+never takes a second commit.
+"""
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
 import anyio
 
-from sfn.errors import Permanent, Scope, Transient
-from sfn.store import Gone, Guarantees, Moved, PointerStore
+from sfn.errors import DENIED, Permanent, Scope, SfnError, Trouble, Unsure
+from sfn.store import Gone, Guarantees, Moved
+from sfn.store.objects import Kind, Refused
 from sfn.words import Held
 
-MADE_UP = "0" * 64
-"""A tag that no content has, for stores whose tags are digests."""
-RESTORES = 3
-"""Attempts to put a file back that a store deleted although the condition did not hold."""
-_OVERRIDE = (
-    "use a store with conditional writes; or set `stores.NAME.unsafe_unconditional_writes = true` for a single replica "
-    "and lose what the condition is for: a writer that was suspended may put an older pointer over a newer one, and "
-    "readers go back until the next publish"
+PROBE: Final = "sfn-probe-"
+"""How the name of a proof's file begins. Readers pass it over: it is no `.ver` file."""
+_SIZE: Final = 1024
+"""Bytes of that file: proxies compress no less, and documents are about as long."""
+CLEANED_WITHIN: Final = 5.0
+"""Seconds: a stop of the process waits for them."""
+_TAG_SHOWN: Final = 80
+"""Characters of an entity tag in a message."""
+_UNSAFE: Final = (
+    "set `stores.NAME.unsafe_unconditional_writes = true` for a single replica and lose what the condition is for: a "
+    "writer that was suspended may put an older pointer over a newer one, and readers go back until the next publish"
+)
+Form: TypeAlias = Callable[[str], str]
+"""How a tag is written in a condition."""
+_EXPECTED: Final = "a store that keeps the conditions of writes"
+_NOT_TAKEN: Final = frozenset({Kind.UNFIT, Kind.REJECTED})
+"""What a service says of a request that it does not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a store is refused.
+
+    Attributes:
+        found: what the store does.
+        remedy: what helps.
+        lets_write: `unsafe_unconditional_writes` overrides it: the store takes more writes than it may, not fewer.
+    """
+
+    found: str
+    remedy: str
+    lets_write: bool = False
+
+
+_IGNORES_CREATION: Final = Fault(
+    "a store that replaces a file on a write that may only create it (If-None-Match)",
+    f"use a store with conditional writes, or pass that header on in the proxies before it; or {_UNSAFE}",
+    lets_write=True,
+)
+_IGNORES_TAG: Final = Fault(
+    "a store that replaces a file on a write that names an entity tag other than the file's (If-Match)",
+    f"use a store with conditional writes, or pass that header on in the proxies before it; or {_UNSAFE}",
+    lets_write=True,
+)
+_CREATES: Final = Fault(
+    "a store that creates a file on a write that may only replace one (If-Match on a missing key)",
+    f"upgrade the store (MinIO before September 2025 does so) or use another; or {_UNSAFE}",
+    lets_write=True,
+)
+_REFUSES_CREATION: Final = Fault(
+    "a store that refuses to create a file although nothing lies there (If-None-Match)",
+    "upgrade the store, or use another",
+)
+_UNSEEN: Final = Fault(
+    "a store that does not show a file that was just written",
+    "use a store that is consistent after each write, or switch off the caches before it",
+)
+_OLD: Final = Fault(
+    "a store that shows the old content of a file that was just replaced",
+    "use a store that is consistent after each write, or switch off the caches before it",
+)
+_OTHER_CONTENT: Final = Fault(
+    "a store that does not give back the bytes that were written",
+    "find the proxy before the store that changes bodies, and switch that off",
+)
+_ONE_TAG: Final = Fault(
+    "a store that gives two contents of a file the same entity tag",
+    "use a store with entity tags that are made of the content or of each write, not of the time in seconds",
+)
+_TAGLESS: Final = Fault(
+    "a store that answers without an entity tag (ETag)",
+    "pass that header on in the proxies before the store, and switch off compression there; or use another store",
 )
 
 
-class Proof:
-    """What one store was proven to do, asked of it once.
+class Unfit(Permanent):
+    """A store that was refused."""
+
+    def __init__(self, where: str, fault: Fault) -> None:
+        super().__init__(where, scope=Scope.STORE, expected=_EXPECTED, found=fault.found, remedy=fault.remedy)
+        self.fault = fault
+
+
+class _Refuses(Unfit):
+    """A store that refuses a write although its condition holds.
+
+    Attributes:
+        tag: the entity tag, as the store gave it.
+    """
+
+    def __init__(self, where: str, tag: str) -> None:
+        why = ", a weak one, which is never equal to another" if tag.startswith("W/") else ""
+        super().__init__(
+            where,
+            Fault(
+                f"a store that refuses to replace a file of the entity tag that If-Match names ({_shown(tag)}{why})",
+                "upgrade the store, or use another; and switch off what changes entity tags in the proxies before it, "
+                "such as compression",
+            ),
+        )
+        self.tag = tag
+
+
+class Provable(Protocol):
+    """The verbs of `PointerStore` that a proof needs, and one more."""
+
+    async def read(self, key: str) -> Held | None: ...
+
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved: ...
+
+    async def delete(self, key: str, expected: Held) -> Gone | Moved: ...
+
+    async def discard(self, key: str) -> None:
+        """Delete a file, whatever it holds; nothing happens where none is."""
+        ...
+
+
+class Proofs:
+    """The proofs of a service's buckets: two buckets may be of different kinds.
 
     Args:
         made_up: a tag in the store's own form that no file of it ever has.
         unsafe: `unsafe_unconditional_writes`: a store that ignores conditions is reported, not refused.
-
-    Attributes:
-        known: what was found out; None before.
-    """
-
-    def __init__(self, *, made_up: str = MADE_UP, unsafe: bool = False) -> None:
-        self._made_up = made_up
-        self._unsafe = unsafe
-        self.known: Guarantees | None = None
-
-    async def of(self, store: PointerStore, key: str) -> Guarantees:
-        """What the store guarantees; found out on an existing file the first time. A failure is not remembered.
-
-        Raises:
-            Permanent: scope store, where a create-only write replaced a file or a made-up tag was accepted.
-            Transient: scope table, where the file is missing or somebody deleted it meanwhile.
-        """
-        if self.known is None:
-            self.known = await prove(store, key, made_up=self._made_up, unsafe=self._unsafe)
-        return self.known
-
-
-class Proofs:
-    """What each bucket of a service was proven to do: one may be of another kind than the next.
-
-    Args:
-        made_up, unsafe: as of `Proof`.
     """
 
     def __init__(self, *, made_up: str, unsafe: bool = False) -> None:
         self._made_up, self._unsafe = made_up, unsafe
-        self._proofs: dict[str, tuple[anyio.Lock, Proof]] = {}
+        self._locks: dict[str, anyio.Lock] = {}
+        self._known: dict[str, Guarantees] = {}
+        self._refused: dict[str, Unfit] = {}
+        self._forms: dict[str, Form] = {}
 
-    async def of(self, store: PointerStore, key: str) -> Guarantees:
-        """As `Proof.of`, of the bucket that a key lies in. Whoever asks at the same time shares one proof.
+    def known(self, key: str) -> Guarantees | None:
+        """Return what the bucket of a key was proven to do, None before."""
+        return self._known.get(_bucket(key))
 
-        Only the proof itself can't be cancelled, not the wait for that of somebody else.
+    async def of(self, store: Provable, key: str) -> Guarantees:
+        """Return what the bucket of a key guarantees; it is tried the first time. A failure is tried again.
+
+        Callers at the same time share one proof. Only the proof itself can't be cancelled, not the wait for that of
+        another caller.
+
+        Raises:
+            Unfit: the store does not honour conditions.
+            Trouble: another failure of the store.
         """
-        bucket = key.split("/", 3)[2]
-        if bucket not in self._proofs:
-            self._proofs[bucket] = anyio.Lock(), Proof(made_up=self._made_up, unsafe=self._unsafe)
-        lock, proof = self._proofs[bucket]
-        if proof.known is not None:
-            return proof.known
-        async with lock:
-            # A store that deletes on no condition has its file put back: a stop must not come between.
+        bucket = _bucket(key)
+        known = self._known.get(bucket)
+        if known is not None:
+            return known
+        async with self._locks.setdefault(bucket, anyio.Lock()):
+            # A stop must not leave the proof's file behind.
             with anyio.CancelScope(shield=True):
-                return await proof.of(store, key)
+                if bucket not in self._known:
+                    self._known[bucket] = await self._tried(store, key, bucket)
+                return self._known[bucket]
         raise AssertionError("a shielded scope was cancelled")
 
+    def check(self, key: str) -> None:
+        """Refuse a key of a refused bucket.
 
-async def prove(store: PointerStore, key: str, *, made_up: str, unsafe: bool) -> Guarantees:
-    """Try every condition on an existing file with the content that it has, so that no answer can change it.
+        Raises:
+            Unfit: as the last proof.
+        """
+        refused = self._refused.get(_bucket(key))
+        if refused is not None:
+            raise Unfit(refused.where, refused.fault)
 
-    A delete comes last: only a store that is known to create without replacing gets its file back for certain. For the
-    moment in between the file of such a store is missing, so whoever may be cancelled shields the call.
-    """
-    held = await store.read(key)
-    if held is None:
-        raise _unproven(key)
-    swap = await _creates_only(store, key, held)
-    made = Held(held.body, made_up)
-    swap = isinstance(await store.write(key, held.body, replacing=made), Moved) and swap
-    if not swap and not unsafe:
-        raise Permanent(
-            key,
-            scope=Scope.STORE,
-            expected="a refused write",
-            found="a store that ignores the condition of a write",
-            remedy=_OVERRIDE,
-        )
-    return Guarantees(swap=swap, conditional_delete=swap and await _deletes_on_condition(store, key, made))
+    def condition(self, key: str, tag: str) -> str:
+        """Return a tag in the form in which the bucket of a key takes it as a condition."""
+        form = self._forms.get(_bucket(key))
+        return tag if form is None else form(tag)
 
-
-async def _creates_only(store: PointerStore, key: str, held: Held) -> bool:
-    created = await store.write(key, held.body, replacing=None)
-    if isinstance(created, Moved):
-        return True
-    # An honest store lets this pass too where somebody deleted the file just now; it will not do so twice.
-    if isinstance(await store.write(key, held.body, replacing=None), Held):
-        return False
-    await _undo(store, key, created)
-    raise _unproven(key)
-
-
-async def _deletes_on_condition(store: PointerStore, key: str, made: Held) -> bool:
-    if isinstance(await store.delete(key, made), Moved):
-        return True
-    restored = await _restored(store, key, made.body)
-    # An honest store answers `Gone` too where somebody deleted the file just now; it will not do so twice.
-    if isinstance(await store.delete(key, made), Gone):
-        await _restored(store, key, made.body)
-        return False
-    await _undo(store, key, restored)
-    raise _unproven(key)
-
-
-async def _restored(store: PointerStore, key: str, body: bytes) -> Held:
-    restored = await _put_back(store, key, body)
-    if isinstance(restored, Moved):
-        # Somebody else's file, or our own after an answer that was lost: it is there, and that is what matters.
-        raise _unproven(key)
-    return restored
-
-
-async def _put_back(store: PointerStore, key: str, body: bytes) -> Held | Moved:
-    failed = 0
-    while True:
+    async def _tried(self, store: Provable, key: str, bucket: str) -> Guarantees:
+        self._refused.pop(bucket, None)
         try:
-            return await store.write(key, body, replacing=None)
-        except Transient:
-            failed += 1
-            if failed == RESTORES:
+            return await prove(store, key, made_up=self._made_up, unsafe=self._unsafe)
+        except _Refuses as refuses:
+            for form in (unquoted, strong):
+                if form(refuses.tag) != refuses.tag:
+                    with suppress(Unfit):
+                        return await self._tried_in(form, store, key, bucket)
+            self._refused[bucket] = refuses
+            raise
+        except Unfit as unfit:
+            self._refused[bucket] = unfit
+            raise
+
+    async def _tried_in(self, form: Form, store: Provable, key: str, bucket: str) -> Guarantees:
+        """Try the whole proof with tags in another form, which stays if the store is proven."""
+        self._forms[bucket] = form
+        try:
+            return await prove(store, key, made_up=self._made_up, unsafe=False)
+        except BaseException:
+            del self._forms[bucket]
+            raise
+
+
+def unquoted(tag: str) -> str:
+    """Return an entity tag without its quotes: some services take no other."""
+    return tag.removeprefix("W/").strip('"')
+
+
+def strong(tag: str) -> str:
+    """Return the entity tag that a proxy made weak."""
+    return tag.removeprefix("W/")
+
+
+async def prove(store: Provable, key: str, *, made_up: str, unsafe: bool) -> Guarantees:
+    """Try every condition on a file of its own, which is gone in the end.
+
+    Args:
+        key: a file of a table, there or not. The proof's file lies beside it.
+        made_up, unsafe: see `Proofs`.
+
+    Raises:
+        Unfit: the store does not honour conditions.
+        Trouble: another failure of the store.
+    """
+    folder = key.rpartition("/")[0]
+    proof = _Proof(store, f"{folder}/{PROBE}{secrets.token_hex(8)}.json", folder)
+    try:
+        stale, held = await proof.swapped()
+        deletes = await proof.deletes_on_condition(stale, held)
+        stays_deleted = await proof.stays_deleted(held, made_up)
+    except SfnError as error:
+        await proof.clean()
+        if unsafe and isinstance(error, Unfit) and error.fault.lets_write:
+            return Guarantees(swap=False, conditional_delete=False)
+        raise
+    return Guarantees(swap=True, conditional_delete=deletes and stays_deleted)
+
+
+class _Proof:
+    """One proof, on one file.
+
+    Args:
+        key: of that file; nothing lies there.
+        folder: what errors name.
+    """
+
+    def __init__(self, store: Provable, key: str, folder: str) -> None:
+        self._store, self._key, self._folder = store, key, folder
+        self._is_written = False
+
+    async def clean(self) -> None:
+        """Delete the file if it may be there. A failure, or a store that does not answer, hides no other error."""
+        if self._is_written:
+            with suppress(SfnError), anyio.move_on_after(CLEANED_WITHIN):
+                await self._store.discard(self._key)
+
+    async def swapped(self) -> tuple[Held, Held]:
+        """Create the file, and replace it.
+
+        Returns:
+            the file before, and now.
+        """
+        stale = await self._created(_body())
+        await self._refused("If-None-Match", None, _IGNORES_CREATION)
+        held = await self._replaced(_body(), stale)
+        await self._refused("If-Match", stale, _IGNORES_TAG)
+        return stale, held
+
+    async def deletes_on_condition(self, stale: Held, held: Held) -> bool:
+        """Delete the file; return False where the store deletes on a stale tag too, or on none."""
+        for expected, answer in ((stale, Moved()), (held, Gone())):
+            try:
+                if await self._store.delete(self._key, expected) == answer:
+                    continue
+            except Trouble as trouble:
+                if _kind(trouble) not in {Kind.INCAPABLE, *_NOT_TAKEN}:
+                    raise
+            await self._store.discard(self._key)
+            return False
+        return True
+
+    async def stays_deleted(self, held: Held, made_up: str) -> bool:
+        """Try to replace the file, which is gone.
+
+        Returns:
+            False where the store compares with what was deleted, as some do in buckets that keep versions. A file that
+            is never deleted never comes back by that.
+        """
+        comes_back = await self._takes(held)
+        if comes_back:
+            await self._store.discard(self._key)
+        if await self._takes(Held(held.body, made_up)):
+            raise self._unfit(_CREATES)
+        return not comes_back
+
+    async def _created(self, body: bytes) -> Held:
+        self._is_written = True
+        try:
+            made = await self._store.write(self._key, body, replacing=None)
+        except Trouble as trouble:
+            self._is_written = isinstance(trouble, Unsure)
+            # A key that is fit to be read is fit to be written: it is the condition that the store does not take.
+            if _kind(trouble) in _NOT_TAKEN and await self._store.read(self._key) is None:
+                raise self._unfit(_unknown("If-None-Match", trouble)) from trouble
+            raise self._or_tagless(trouble) from trouble
+        held = await self._read()
+        if isinstance(made, Moved):
+            if held is None or held.body != body:
+                raise self._unfit(_REFUSES_CREATION)
+            return held
+        if held is None:
+            raise self._unfit(_UNSEEN)
+        return self._checked(held, made)
+
+    async def _replaced(self, body: bytes, replacing: Held) -> Held:
+        try:
+            made = await self._store.write(self._key, body, replacing)
+        except Trouble as trouble:
+            if _kind(trouble) in _NOT_TAKEN:
+                raise self._unfit(_unknown("If-Match", trouble)) from trouble
+            raise self._or_tagless(trouble) from trouble
+        if isinstance(made, Moved):
+            raise _Refuses(self._folder, replacing.tag)
+        held = await self._read()
+        if held is None or held.body == replacing.body:
+            raise self._unfit(_OLD)
+        if held.tag == replacing.tag:
+            raise self._unfit(_ONE_TAG)
+        return self._checked(held, made)
+
+    async def _refused(self, header: str, replacing: Held | None, fault: Fault) -> None:
+        """Try a write with a condition that does not hold. Only the answer of a lost race is right."""
+        try:
+            written = await self._store.write(self._key, _body(), replacing)
+        except Trouble as trouble:
+            if _kind(trouble) in _NOT_TAKEN:
+                raise self._unfit(_unknown(header, trouble)) from trouble
+            raise
+        if isinstance(written, Held):
+            raise self._unfit(fault)
+
+    async def _takes(self, replacing: Held) -> bool:
+        """Return True if the store takes a write with a condition that does not hold."""
+        try:
+            return isinstance(await self._store.write(self._key, _body(), replacing), Held)
+        except DENIED:
+            # Without the permission to list, that is the answer to what is missing.
+            return False
+        except Trouble as trouble:
+            if _kind(trouble) not in _NOT_TAKEN:
                 raise
+            return False
+
+    async def _read(self) -> Held | None:
+        try:
+            return await self._store.read(self._key)
+        except Trouble as trouble:
+            raise self._or_tagless(trouble) from trouble
+
+    def _checked(self, held: Held, made: Held) -> Held:
+        """Return what was read if that is what was written."""
+        if held.body != made.body:
+            raise self._unfit(_OTHER_CONTENT)
+        if held.tag != made.tag:
+            raise self._unfit(_other_tag(made.tag, held.tag))
+        return held
+
+    def _or_tagless(self, trouble: Trouble) -> Trouble:
+        return self._unfit(_TAGLESS) if _kind(trouble) is Kind.TAGLESS else trouble
+
+    def _unfit(self, fault: Fault) -> Unfit:
+        return Unfit(self._folder, fault)
 
 
-async def _undo(store: PointerStore, key: str, ours: Held) -> None:
-    """Delete a file that the proof brought back after somebody deleted it."""
-    if await store.read(key) == ours:
-        await store.delete(key, ours)
+def _body() -> bytes:
+    """Return a new content, always of the same length."""
+    head = b'{"written by the proof of a store": "%b", "filling": "' % secrets.token_hex(8).encode()
+    return head + b"." * (_SIZE - len(head) - 2) + b'"}'
 
 
-def _unproven(key: str) -> Transient:
-    return Transient(
-        key,
-        scope=Scope.TABLE,
-        expected="a file that nobody deletes or creates meanwhile",
-        found="one that somebody did",
+def _other_tag(written: str, read: str) -> Fault:
+    return Fault(
+        f"a store that answers a write with one entity tag ({_shown(written)}) and a read of the file with another "
+        f"({_shown(read)})",
+        "switch off compression in the proxies before the store, which changes entity tags; or use another store",
     )
+
+
+def _shown(tag: str) -> str:
+    return tag if len(tag) <= _TAG_SHOWN else f"{tag[:_TAG_SHOWN]}…"
+
+
+def _unknown(header: str, trouble: Trouble) -> Fault:
+    return Fault(
+        f"a store that does not know conditional writes: it answers {header} with {trouble.found}",
+        "use another store, or upgrade it",
+    )
+
+
+def _kind(trouble: Trouble) -> Kind | None:
+    """Return why the service refused the request behind a trouble, None for another cause."""
+    return trouble.__cause__.kind if isinstance(trouble.__cause__, Refused) else None
+
+
+def _bucket(key: str) -> str:
+    return key.split("/", 3)[2]

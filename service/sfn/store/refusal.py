@@ -22,7 +22,8 @@ class _Meaning:
 
 
 _FULL = _Meaning(Transient, Scope.STORE, "room for a small file", "free some space or raise the quota")
-_DESCRIPTORS = _Meaning(Transient, Scope.STORE, "a free file descriptor", "raise the limit of open files")
+_DESCRIPTORS = _Meaning(Transient, Scope.PROCESS, "a free file descriptor", "raise the limit of open files")
+_MEMORY = _Meaning(Transient, Scope.PROCESS, "memory and locks of the system", "give the service and its machine more")
 _BROKEN = _Meaning(Transient, Scope.STORE, "a working file system", "look at the system's log")
 _READ_ONLY = _Meaning(Permanent, Scope.STORE, "a writable file system", "mount it read-write")
 _TOO_SMALL = _Meaning(Permanent, Scope.STORE, "a limit of file sizes above 64 KiB", "raise RLIMIT_FSIZE")
@@ -41,7 +42,9 @@ _MEANINGS = {
     errno.EDQUOT: _FULL,
     errno.EMFILE: _DESCRIPTORS,
     errno.ENFILE: _DESCRIPTORS,
-    errno.ENOMEM: _BROKEN,
+    errno.ENOMEM: _MEMORY,
+    errno.ENOBUFS: _MEMORY,
+    errno.ENOLCK: _MEMORY,
     errno.EIO: _BROKEN,
     errno.ESTALE: _BROKEN,
     errno.ETIMEDOUT: _BROKEN,

@@ -46,13 +46,32 @@ class Figures(Protocol):
         """Commits through a gateway whose outcome is not known, by catalog; missing where there is none."""
         ...
 
+    @property
+    def missing(self) -> Mapping[str, MissingTables]:
+        """Tables with a live file that their catalog does not show any more, by catalog."""
+        ...
+
+
+class MissingTables(Protocol):
+    """Tables with a live file that their catalog does not show any more."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def since(self) -> datetime:
+        """When the first of them was first seen missing."""
+        ...
+
 
 class Breaker(Protocol):
     """What is held off from a catalog or a store, because of its last trouble."""
 
     @property
     def scope(self) -> Scope:
-        """Of a catalog, or of a store."""
+        """Of a catalog, of a store, or of the process."""
         ...
 
     @property
@@ -126,7 +145,7 @@ def gauges(moment: Moment, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
     yield _gauge(
         "sfn_breaker_open",
         "Whether nothing has succeeded with a catalog or a store since its last trouble; a store without a name is one "
-        "that is not known yet, of tables never published.",
+        "that is not known yet, of tables never published. Scope process: it lacks descriptors, threads or memory.",
         ("scope", "name"),
         _breakers(moment, bounds).items(),
     )
@@ -160,6 +179,7 @@ def _figures(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeM
         ("catalog",),
         [((catalog,), count) for catalog, count in intents.items()],
     )
+    yield from _missing(figures, now, bounds)
     held = [((catalog,), count) for (catalog, state), count in tables.items() if state == HELD]
     yield _gauge("sfn_held_tables", "Tables that the brake holds until an operator releases it.", ("catalog",), held)
     tripped = [((catalog,), catalog in figures.tripped) for catalog in bounds.catalogs]
@@ -168,9 +188,30 @@ def _figures(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeM
     )
 
 
+def _missing(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
+    counts, ages = Counter(dict.fromkeys(bounds.catalogs, 0)), dict.fromkeys(bounds.catalogs, 0.0)
+    for catalog, missing in figures.missing.items():
+        label = _label(catalog, bounds)
+        counts[label] += missing.count
+        ages[label] = max(ages.get(label, 0.0), (now - missing.since).total_seconds())
+    yield _gauge(
+        "sfn_missing_tables",
+        "Tables with a live file that the catalog does not show any more, before and while their drop is held.",
+        ("catalog",),
+        [((catalog,), count) for catalog, count in counts.items()],
+    )
+    yield _gauge(
+        "sfn_oldest_missing_age_seconds",
+        "For how long the first of these tables has been missing; 0 without any.",
+        ("catalog",),
+        [((catalog,), age) for catalog, age in ages.items()],
+    )
+
+
 def _breakers(moment: Moment, bounds: Bounds) -> dict[tuple[str, str], bool]:
     known = {(Scope.CATALOG.value, name): False for name in bounds.catalogs}
     known |= {(Scope.STORE.value, name): False for name in bounds.stores.values()}
+    known[Scope.PROCESS.value, ""] = False
     for breaker in moment.breakers:
         # More slots than one: something succeeded since. One that nobody asks any more may stay half open for ever.
         if breaker.slots <= 1:

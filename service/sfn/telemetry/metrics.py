@@ -8,22 +8,28 @@ Every series that can be known is there from the start, with 0: an alarm can't s
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from typing import Final, Protocol
 
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
 from sfn.telemetry.passing import Gateways
 from sfn.telemetry.pulls import Pulls
+from sfn.telemetry.refusals import Seldom
 from sfn.telemetry.work import Work
 from sfn.words import Accepted
 
 _NO_DIALECT: Final = "none"
 _REFUSALS: Final = (400, 401, 403, 404, 405, 408, 413, 415, 422, 429)
 _READ: Final = (200, 204, 304, 400, 401, 403, 404, 405, 500, 503)
+_BODIES: Final = ("listener", "gateways")
+_MORE_MEMORY: Final = "find out who sends bodies that do not end; or raise listener.body_memory"
 _COMMIT: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _BATCH: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 class Metrics:
@@ -44,6 +50,7 @@ class Metrics:
         gateways: for the gateways.
         pulls: for the sources.
         readers: for the facade.
+        bodies: for what is held of unknown clients.
     """
 
     def __init__(
@@ -62,6 +69,7 @@ class Metrics:
         self.gateways = Gateways(self.registry, gateways)
         self.pulls = Pulls(self.registry, sources)
         self.readers = Readers(self.registry)
+        self.bodies = Bodies(self.registry)
 
 
 def registry(version: str) -> CollectorRegistry:
@@ -176,6 +184,36 @@ class Readers:
             status: HTTP status.
         """
         (self._requests.get(status) or self._all.labels(str(status))).inc()
+
+
+class Bodies:
+    """Request bodies that were given up, since too many were held of clients that had not shown who they are."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._refused = Counter(
+            "sfn_bodies_refused_total",
+            "Bodies of clients that had not shown who they are, given up (503) as listener.body_memory was used.",
+            ("of",),
+            registry=registry,
+        )
+        self._seldom = Seldom()
+        for of in _BODIES:
+            self._refused.labels(of)
+
+    def of(self, whose: str) -> Callable[[], None]:
+        """Counts one more, and has the log say so.
+
+        Args:
+            whose: `listener` or `gateways`.
+        """
+        refused = self._refused.labels(whose)
+
+        def count() -> None:
+            refused.inc()
+            if (left_out := self._seldom.passing(whose)) is not None:
+                _log.warning("body refused: no memory", of=whose, remedy=_MORE_MEMORY, left_out=left_out)
+
+        return count
 
 
 class Transaction(Protocol):

@@ -40,7 +40,15 @@ class Gateways:
             ("gateway",),
             registry=registry,
         )
-        self._gateways = {name: Gateway(name, self._requests, self._seconds, self._unnoted) for name in names}
+        self._unmapped = Counter(
+            "sfn_gateway_unmapped_total",
+            "Commits that passed under a prefix that gateway.NAME.catalogs does not have: left to the sweep.",
+            ("gateway",),
+            registry=registry,
+        )
+        self._gateways = {
+            name: Gateway(name, self._requests, self._seconds, self._unnoted, self._unmapped) for name in names
+        }
 
     def of(self, name: str) -> Gateway:
         """The counters of one gateway."""
@@ -50,14 +58,14 @@ class Gateways:
 class Gateway:
     """The counters of one gateway, looked up once: that takes longer than to count."""
 
-    def __init__(self, name: str, requests: Counter, seconds: Histogram, unnoted: Counter) -> None:
+    def __init__(self, name: str, requests: Counter, seconds: Histogram, unnoted: Counter, unmapped: Counter) -> None:
         self._requests = {
             (change, answer): requests.labels(name, kind, answer)
             for change, kind in _KINDS.items()
             for answer in _ANSWERS
         }
         self._seconds = {change: seconds.labels(name, kind) for change, kind in _KINDS.items()}
-        self._unnoted = unnoted.labels(name)
+        self._unnoted, self._unmapped = unnoted.labels(name), unmapped.labels(name)
 
     def answered(self, *, change: bool, status: int | None, seconds: float) -> None:
         """The header of an answer came after so long; None: none did.
@@ -73,3 +81,7 @@ class Gateway:
     def unnoted(self) -> None:
         """A commit passed that the inbox did not take."""
         self._unnoted.inc()
+
+    def unmapped_commit(self) -> None:
+        """A commit passed under a prefix that belongs to no catalog of ours."""
+        self._unmapped.inc()

@@ -21,7 +21,7 @@ _ENDINGS: Final = (
     ("done", ""),
     ("later", ""),
     *(("retry", cause.value) for cause in (Cause.TABLE, Cause.DEFECT)),
-    *(("released", cause.value) for cause in (Cause.CATALOG, Cause.STORE, Cause.INBOX, Cause.STOP)),
+    *(("released", cause.value) for cause in (Cause.CATALOG, Cause.STORE, Cause.INBOX, Cause.PROCESS, Cause.STOP)),
     *(("dead", reason) for reason in REASONS),
 )
 _SWEEPS: Final = ("swept", "retry", "released")
@@ -125,11 +125,12 @@ class Sweeps:
         self._end = last("end_timestamp_seconds", "When the last complete sweep of this process ended, in Unix time")
         self._duration = last("duration_seconds", "How long the last complete sweep took")
         self._tables = last("tables", "Tables that the last complete sweep looked at")
+        self._withheld = last("withheld", "Namespaces that the last complete sweep could not list")
         self._differing = last("differing", "Tables that the last complete sweep found to differ from their files")
         for catalog in catalogs:
             for outcome in _SWEEPS:
                 self._attempts.labels(catalog, outcome)
-            for gauge in (self._end, self._duration, self._tables, self._differing):
+            for gauge in (self._end, self._duration, self._tables, self._withheld, self._differing):
                 gauge.labels(catalog)
 
     def ended(self, catalog: str, outcome: str) -> None:
@@ -149,6 +150,7 @@ class Sweeps:
         self._end.labels(label).set(at.timestamp())
         self._duration.labels(label).set(seconds)
         self._tables.labels(label).set(swept.tables)
+        self._withheld.labels(label).set(len(swept.withheld))
         self._differing.labels(label).set(swept.differing)
 
 

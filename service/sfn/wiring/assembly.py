@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
 import anyio
 
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
+from sfn.body_memory import BodyMemory
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.errors import Broken, Transient, Trouble
 from sfn.inbox import Intake
@@ -38,7 +38,7 @@ from sfn.wiring.places import shelf
 from sfn.wiring.pulls import fetched
 from sfn.wiring.reached import Reached, vending
 from sfn.wiring.sources import adapters
-from sfn.wiring.terms import DISTRIBUTION, interest, worker_terms
+from sfn.wiring.terms import VERSION, interest, worker_terms
 from sfn.words import CatalogName, Hint
 from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
@@ -109,7 +109,7 @@ async def assembled(
     """
     clock, shown = SystemClock(), certificate(settings)
     admitted, receives = admission(settings, clock), Role.RECEIVER in roles
-    metering = Metering(settings, version(DISTRIBUTION), clock, settings.pull if receives else ())
+    metering = Metering(settings, VERSION, clock, settings.pull if receives else ())
     observe = metering.metrics.commits.observe
     async with (
         inboxes.opened(settings, clock, observe) as inbox,
@@ -125,7 +125,7 @@ async def assembled(
         reached = Reached(settings, catalogs, retirement, inbox, inbox, vending(settings, stores, places, clock))
         worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
         process = Process(
-            version=version(DISTRIBUTION),
+            version=VERSION,
             started_at=clock.now(),
             reasons=lambda: readiness.reasons,
             identities=reached.identities,
@@ -135,7 +135,10 @@ async def assembled(
             roles=frozenset() if roles == ALL else roles,
         )
         matters = concern(settings, retirement).matters
-        gated = gates(settings if Role.GATEWAY in roles else None, inbox, matters, on_broken, metering.metrics.gateways)
+        memory = BodyMemory(_room(settings), metering.metrics.bodies.of("gateways"))
+        gated = gates(
+            settings if Role.GATEWAY in roles else None, inbox, matters, on_broken, metering.metrics.gateways, memory
+        )
         for proxy in gated.proxies:
             stack.push_async_callback(proxy.close)
         before = faced(
@@ -217,6 +220,7 @@ def _application(
     metering: Metering,
 ) -> Application:
     catalogs, ours = settings.catalogs, concern(settings, process.retirement)
+    memory = BodyMemory(_room(settings), metering.metrics.bodies.of("listener"))
     events = Ingest(
         inbox,
         admitted.senders,
@@ -225,6 +229,7 @@ def _application(
         concern=ours,
         on_broken=on_broken,
         counted=metering.metrics.events,
+        memory=memory,
     )
     operations = Operations(
         inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
@@ -238,13 +243,21 @@ def _application(
     return application(
         events if Role.RECEIVER in roles else None,
         readiness,
-        version=version(DISTRIBUTION),
+        version=VERSION,
         on_broken=on_broken,
+        memory=memory,
         routers=[
             *([] if operated is None else [routes(operations, operated.admit)]),
             metering.routes(inbox.figures, process, admitted.scrapers),
         ],
     )
+
+
+def _room(settings: Settings) -> int:
+    """Bytes of bodies that are held at once: no less than one of the largest takes."""
+    gateways = [one.body_limit for one in settings.gateway.values()]
+    # A gateway holds one part of a body more than its limit says.
+    return max(settings.listener.body_memory, settings.listener.body_limit, 2 * max(gateways, default=0))
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from sfn.body_memory import BodyMemory
 from sfn.errors import Broken
 from sfn.gateway.app import Application, alone, before
 from sfn.gateway.commits import Commits, Noting, OnInboxFailure
@@ -78,12 +79,14 @@ def gates(
     matters: Callable[[Subject], bool],
     on_broken: Callable[[Broken], None],
     metrics: Gateways,
+    memory: BodyMemory,
 ) -> Gates:
     """The gateways as the settings say.
 
     Args:
         settings: None where this process is none.
         matters: whether what is told of a table matters.
+        memory: for the bodies of all gateways' clients.
 
     Raises:
         Broken: a file of authorities can't be used now.
@@ -103,7 +106,8 @@ def gates(
         )
         noting = Noting(f"gateway.{name}", failing, partial(secrets.token_hex, _ID_BYTES))
         commits = Commits(noting, intake, debts, on_broken, metrics.of(name))
-        proxies[name] = Proxy(upstream, commits, _reach(settings, name, matters), terms, metrics.of(name))
+        reach = _reach(settings, name, matters)
+        proxies[name] = Proxy(upstream, commits, reach, terms, metrics.of(name), memory)
     own = [
         Own(name, one.host, one.port, alone(proxies[name]))
         for name, one in settings.gateway.items()
@@ -115,7 +119,12 @@ def gates(
 
 
 def _upstream_terms(gateway: GatewaySettings) -> UpstreamTerms:
-    return UpstreamTerms(gateway.upstream.rstrip("/"), gateway.timeout.total_seconds(), gateway.connections)
+    return UpstreamTerms(
+        gateway.upstream.rstrip("/"),
+        gateway.timeout.total_seconds(),
+        gateway.connections,
+        gateway.idle.total_seconds(),
+    )
 
 
 def _reach(settings: Settings, name: str, matters: Callable[[Subject], bool]) -> Reach:

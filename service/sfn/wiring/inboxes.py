@@ -13,7 +13,7 @@ from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.commits import Commit
 from sfn.inbox.desk import Custody, DeadLetters, Desk
 from sfn.inbox.postgres import PostgresInbox, Proof, Server, proved
-from sfn.inbox.sqlite import SqliteInbox, held_by
+from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
 from sfn.inbox.terms import Terms
 from sfn.settings import Settings
 from sfn.wiring.terms import inbox_terms
@@ -62,6 +62,15 @@ def holder(file: Path) -> str | None:
         Broken: nobody can tell.
     """
     return held_by(file)
+
+
+def doubt(file: Path) -> Doubt | None:
+    """What speaks against the place of an inbox in a file; None for nothing.
+
+    Raises:
+        Broken: the file is mounted without its folder.
+    """
+    return placed(file)
 
 
 async def tried(file: Path) -> None:

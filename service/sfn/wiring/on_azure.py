@@ -46,7 +46,9 @@ def granted(settings: StoreSettings, vended: Mapping[str, str]) -> AzureTerms:
     """
     host = _host(settings)
     account = host.partition(".")[0]
-    named = (f"adls.sas-token.{host}", f"adls.sas-token.{account}", "adls.sas-token")
+    # The account's other host is the same to us, and a catalog may name either.
+    hosts = (host, host.replace(".dfs.", ".blob."), account)
+    named = (*(f"adls.sas-token.{one}" for one in hosts), "adls.sas-token")
     signature = next((vended[name] for name in named if name in vended), None)
     token = vended.get("adls.token")
     identity: Identity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -35,13 +35,14 @@ async def shelf(settings: Settings) -> AsyncIterator[Shelf]:
     """
     remotes = Remotes(settings.stores)
     try:
-        stores = {one.prefix: _store(name, one, remotes) for name, one in settings.stores.items()}
+        bounds = [place for catalog in settings.catalogs.values() for place in catalog.allowed_locations]
+        stores = {one.prefix: _store(name, one, remotes, bounds) for name, one in settings.stores.items()}
         yield Shelf(stores, remotes.granted)
     finally:
         await remotes.close()
 
 
-def _store(name: str, settings: StoreSettings, remotes: Remotes) -> PointerStore:
+def _store(name: str, settings: StoreSettings, remotes: Remotes, bounds: Collection[str]) -> PointerStore:
     if settings.scheme == "file":
-        return LocalStore(settings.prefix, unsafe=settings.unsafe_unconditional_writes)
+        return LocalStore(settings.prefix, bounds=bounds, links_to=settings.links_to)
     return remotes.store(name)

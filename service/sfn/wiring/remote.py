@@ -12,7 +12,7 @@ from sfn.store.remote import RemoteStore, Service
 from sfn.wiring.making import Maker, Pools
 from sfn.words import Grant
 
-_EXTRAS: Final = {"s3": "s3", "abfss": "azure", "wasbs": "azure", "gs": "gcs"}
+_EXTRAS: Final = {"s3": "s3", "abfss": "azure", "gs": "gcs"}
 
 
 class Remotes:
@@ -70,7 +70,7 @@ class Remotes:
         made = self._maker(where, scheme).made(settings, vended)
         unsafe = settings.unsafe_unconditional_writes
         service = self._services.setdefault((scheme, made.endpoint, unsafe), Service(made.made_up, unsafe=unsafe))
-        return RemoteStore(made.objects, service)
+        return RemoteStore(made.objects, service, of_one_table=bool(vended))
 
     def _maker(self, where: str, scheme: str) -> Maker:
         if scheme not in self._makers:

@@ -15,6 +15,8 @@ from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Terms
 
 DISTRIBUTION: Final = "iceberg-sfn"
+VERSION: Final = version(DISTRIBUTION)
+"""Read from a file, and so at the start: a process without file descriptors can't."""
 _NEVER: Final = timedelta(days=36_500)
 """From one sweep to the next where none is wanted: one that an event asked for is the only one."""
 
@@ -48,7 +50,7 @@ def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
         sweep_every=_NEVER if every is None else every,
         told=ours.is_told,
         interest=interest(ours),
-        writer=f"{DISTRIBUTION} {version(DISTRIBUTION)}",
+        writer=f"{DISTRIBUTION} {VERSION}",
     )
 
 

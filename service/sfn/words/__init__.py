@@ -22,7 +22,7 @@ from sfn.words.outcome import (
     Swept,
 )
 from sfn.words.roster import Known
-from sfn.words.table import CatalogName, Subject, Table, TableName
+from sfn.words.table import CatalogName, Subject, Table, TableName, is_uuid, lies_below, normal_uuid
 from sfn.words.told import Birth, Telling, Told, ToldTable
 
 __all__ = [
@@ -72,4 +72,7 @@ __all__ = [
     "Unwritten",
     "Urgency",
     "Wish",
+    "is_uuid",
+    "lies_below",
+    "normal_uuid",
 ]

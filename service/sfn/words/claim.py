@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from sfn.words.table import Subject, Table, TableName
+from sfn.words.table import Subject, Table, TableName, normal_uuid
 from sfn.words.told import Telling, Told
 
 
@@ -146,7 +146,7 @@ class Published:
 
     Attributes:
         pointer: metadata location.
-        uuid: table uuid.
+        uuid: table uuid, as `normal_uuid` spells it.
         location: normalised table location where the file lies.
         written_at: the document's `written_at`.
         catalog_id: the document's; None for one of which it was not noted.
@@ -157,6 +157,9 @@ class Published:
     location: str
     written_at: datetime
     catalog_id: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uuid", normal_uuid(self.uuid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,8 @@ class Story:
         told: of a catalog that can't be asked: what is known of the name's tables.
         foreign_id: the `catalog_id` of the file that lies where the table's own would; None where none does.
         short_lived: its metadata files are soon deleted (`sfn.pointer.retention`).
+        listed_as: the name under which the catalog listed the table when that was last asked: the row's own, or another
+            spelling of that. None where it is not known.
     """
 
     live: Published | None = None
@@ -193,6 +198,7 @@ class Story:
     told: Told | None = None
     foreign_id: str | None = None
     short_lived: bool = False
+    listed_as: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +216,7 @@ class Claim:
         locations: every place where files of this name may lie, each as the text of a `sfn.pointer.site.Site`.
         story: what is durably known.
         memo: what is remembered.
-        swept_at: when the last complete sweep of the catalog began.
+        swept_at: when the last complete sweep of the catalog began; None where it could not list the table's namespace.
     """
 
     subject: Subject

@@ -39,6 +39,7 @@ class Cause(StrEnum):
 
     table                     the table's own trouble
     catalog, store, inbox     trouble that reaches further
+    process                   this process lacks descriptors, threads or memory
     defect                    an error that nobody expected
     stop                      the service ends
     """
@@ -47,6 +48,7 @@ class Cause(StrEnum):
     CATALOG = "catalog"
     STORE = "store"
     INBOX = "inbox"
+    PROCESS = "process"
     DEFECT = "defect"
     STOP = "stop"
 
@@ -75,15 +77,25 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Another row that should look, because of what was seen here. It says nothing about the table itself.
+    """Another row that should look, because of what was seen here. Alone it says nothing about the table itself.
 
     Attributes:
         table: whose row; it is made where there is none.
         location: the text of the site where a file under that name was seen, to be remembered.
+        floor: the catalog's pointer of the table, as it answered under another spelling of the name.
+        drop, purge: an event of a drop named another spelling of the name, see `Hint`.
     """
 
     table: TableName
     location: str | None = None
+    floor: str | None = None
+    drop: bool = False
+    purge: bool = False
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it has to be followed like an event of the table."""
+        return self.floor is not None or self.drop
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +146,7 @@ class Swept:
         calm: it found no more absences than the brake allows.
         tables: how many were looked at.
         differing: how many differ from what was published or are gone; those that the brake holds as well.
+        withheld: namespaces that could not be listed, dotted: for their tables, and those below, there was no sweep.
     """
 
     due_at: datetime
@@ -141,6 +154,7 @@ class Swept:
     calm: bool
     tables: int = 0
     differing: int = 0
+    withheld: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

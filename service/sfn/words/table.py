@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote
+from uuid import UUID
 
 from typing_extensions import override
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ANY_UUID: Final = re.compile(r"(?:urn:uuid:)?(\{)?([0-9a-f](?:-?[0-9a-f]){31})(?(1)\})", re.IGNORECASE)
+
+
+def is_uuid(text: str | None) -> bool:
+    """Whether a text is a uuid in any spelling that `normal_uuid` knows."""
+    return text is not None and _ANY_UUID.fullmatch(text) is not None
+
+
+def normal_uuid(uuid: str | None) -> str | None:
+    """Return the one spelling of a table's uuid: lower case, with hyphens (RFC 9562, section 4).
+
+    Args:
+        uuid: in any spelling: upper case, without hyphens, in braces, as `urn:uuid:…`. A text that is no uuid is only
+            lowered. None stays None.
+    """
+    if uuid is None or _UUID.fullmatch(uuid) is not None:
+        return uuid
+    match = _ANY_UUID.fullmatch(uuid)
+    return uuid.lower() if match is None else str(UUID(match[2]))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,6 +55,18 @@ class TableName:
     @override
     def __str__(self) -> str:
         return f"{self.catalog}:{self.identifier}"
+
+
+def lies_below(table: TableName, namespaces: Collection[str]) -> bool:
+    """Return whether a table lies in one of these namespaces, or below one.
+
+    Args:
+        table: its identifier.
+        namespaces: with dots between their levels, as some catalogs list a nested namespace as one level with dots;
+            empty for the whole catalog.
+    """
+    levels = table.identifier.split(".")
+    return any(".".join(levels[:depth]) in namespaces for depth in range(len(levels)))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,7 +105,7 @@ class Table:
     """The part of a table's metadata that deciding needs (Iceberg spec, "Table Metadata Fields").
 
     Attributes:
-        uuid: `table-uuid`; None only for a v1 table that has none.
+        uuid: `table-uuid` as `normal_uuid` spells it; None only for a v1 table that has none.
         location: `location`, as the catalog gives it, without a trailing slash.
         metadata_location: the current metadata file, as the catalog gives it.
         metadata_log: `metadata-log[].metadata-file`, oldest first.
@@ -92,3 +127,6 @@ class Table:
     log_times: tuple[int, ...] = ()
     branches: tuple[tuple[str, int], ...] = ()
     versions_kept: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uuid", normal_uuid(self.uuid))

@@ -1,6 +1,6 @@
 """Slots and breakers: how much work each lane may have running. Pure: state in, numbers out.
 
-A breaker belongs to one catalog or one store, and so to every lane of it.
+A breaker belongs to one catalog or one store, and so to every lane of it; or to the process, and so to all lanes.
 
     closed      every slot
     open        no slot until `until`: 0.5 s, doubling to `LONGEST`, or as long as the other side asks for
@@ -19,7 +19,11 @@ from sfn.words import Lane, Slots, Urgency
 from sfn.work.retry import heeded
 
 _Key: TypeAlias = tuple[Scope, str, str]
-"""What a breaker belongs to: its scope, and the name of a catalog or of a store; the other one is empty."""
+"""What a breaker belongs to: its scope, and the name of a catalog or of a store; the other one is empty.
+
+Both are empty for the process.
+"""
+_PROCESS: _Key = Scope.PROCESS, "", ""
 
 FIRST = timedelta(seconds=0.5)
 LONGEST = timedelta(seconds=1)
@@ -50,8 +54,8 @@ class BreakerState:
     """A breaker that is not closed, for people.
 
     Attributes:
-        scope: of a catalog, or of a store.
-        name: of that catalog or store; of the catalog, for a store that is not known yet.
+        scope: of a catalog, of a store, or of the process.
+        name: of that catalog or store; of the catalog, for a store that is not known yet; "" for the process.
         until: open until then; half open if that is over.
         slots: how many claims it lets run; more than one: something has succeeded since the trouble.
         since: when the trouble began.
@@ -94,13 +98,13 @@ class Lanes:
     def trouble(
         self, lane: Lane, scope: Scope, now: datetime, retry_after: float | None, error: str = ""
     ) -> BreakerState:
-        """The lane's catalog or store failed: its breaker, which says when to try again.
+        """The lane's catalog or store failed, or the process: its breaker, which says when to try again.
 
         Args:
             retry_after: seconds that the other side asked for.
             error: what went wrong, in words.
         """
-        key = _catalog(lane) if scope is Scope.CATALOG else _store(lane)
+        key = _PROCESS if scope is Scope.PROCESS else _catalog(lane) if scope is Scope.CATALOG else _store(lane)
         old = self._breakers.get(key)
         asked = now + heeded(retry_after)
         if old is not None and now < old.until:
@@ -122,7 +126,7 @@ class Lanes:
             The breakers of what works again, as they were.
         """
         back = []
-        for key in _keys(lane) if stored else [_catalog(lane)]:
+        for key in _keys(lane) if stored else [_PROCESS, _catalog(lane)]:
             breaker = self._breakers.get(key)
             # Who was in flight when the trouble came knows less than the trouble.
             if breaker is None or now < breaker.until:
@@ -191,7 +195,8 @@ def _alike(one: Lane, other: Lane) -> bool:
 
 def _keys(lane: Lane) -> list[_Key]:
     """A sweep asks no store."""
-    return [_catalog(lane)] if lane.urgency is Urgency.SWEEP else [_catalog(lane), _store(lane)]
+    asked = [_PROCESS, _catalog(lane)]
+    return asked if lane.urgency is Urgency.SWEEP else [*asked, _store(lane)]
 
 
 def _catalog(lane: Lane) -> _Key:

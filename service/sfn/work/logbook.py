@@ -98,7 +98,7 @@ def _severity(outcome: Outcome) -> int:
             return logging.INFO
         case Swept(calm=calm):
             return logging.INFO if calm else logging.WARNING
-        case Released(cause=Cause.CATALOG | Cause.STORE):
+        case Released(cause=Cause.CATALOG | Cause.STORE | Cause.PROCESS):
             # Told of all its tables together, by `Outages`.
             return logging.DEBUG
         case Retry() | Released():

@@ -1,20 +1,24 @@
-"""The outages of catalogs and stores: what the breakers and the log learn of each trouble and each success."""
+"""The outages of catalogs and stores, and shortages of this process: what breakers and the log learn of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+from urllib.parse import quote
 
 import structlog
 
 from sfn.clock import Clock
-from sfn.errors import Scope, Trouble
-from sfn.words import Lane
+from sfn.errors import Scope, Transient, Trouble
+from sfn.store.denials import Denials, Reach
+from sfn.words import Lane, Subject
 from sfn.work.lanes import BreakerState, Lanes
 
 TOLD_EVERY: Final = timedelta(minutes=1)
 """From one record of a catalog or store that is away to the next: what is away is asked every second."""
+
+_ATTEMPT: Final = "attempt"
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -45,6 +49,7 @@ class Outages:
     def __init__(self, lanes: Lanes, clock: Clock) -> None:
         self._lanes, self._clock = lanes, clock
         self._told: dict[tuple[Scope, str], _Told] = {}
+        self._attempts = Denials(lambda: clock.now().timestamp())
 
     def trouble(self, lane: Lane, trouble: Trouble) -> datetime:
         """The lane's catalog or store failed: when to try again."""
@@ -57,7 +62,7 @@ class Outages:
         else:
             self._told[breaker.scope, breaker.name] = _Told(now)
             _log.warning(
-                f"{breaker.scope} away",
+                "process short of resources" if breaker.scope is Scope.PROCESS else f"{breaker.scope} away",
                 name=breaker.name,
                 since=breaker.since.isoformat(),
                 error=breaker.error,
@@ -65,13 +70,29 @@ class Outages:
             )
         return breaker.until
 
-    def success(self, lane: Lane, *, stored: bool) -> None:
+    def shortage(self, subject: Subject, trouble: Trouble) -> Trouble:
+        """The trouble of an attempt that ended because this process lacks something.
+
+        Returns:
+            The same; or one of scope table, where others were seen through since the table's attempt before. One table
+            that alone takes too much must not hold up all the others.
+        """
+        self._attempts.denied(_ATTEMPT, _place(subject))
+        if self._attempts.reach(_ATTEMPT, _place(subject), elsewhere=None) is Reach.STORE:
+            return trouble
+        return Transient(
+            trouble.where, scope=Scope.TABLE, expected=trouble.expected, found=trouble.found, remedy=trouble.remedy
+        )
+
+    def success(self, lane: Lane, subject: Subject, *, stored: bool) -> None:
         """The lane's catalog answered, and its store where it was asked.
 
         Args:
+            subject: what was seen through.
             stored: the store was asked.
         """
         now = self._clock.now()
+        self._attempts.permitted(_ATTEMPT, _place(subject))
         for breaker in self._lanes.success(lane, now, stored=stored):
             self._tell_back(breaker, now)
 
@@ -81,3 +102,8 @@ class Outages:
             told.lasts = False
             seconds = round((now - breaker.since).total_seconds(), 1)
             _log.info(f"{breaker.scope} works again", name=breaker.name, seconds=seconds)
+
+
+def _place(subject: Subject) -> str:
+    """A key of its own in a folder of its own, as `Denials` knows them."""
+    return f"{quote(str(subject), safe='')}/"

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from sfn.catalog import Withheld
 from sfn.words import TableName
 
 NAMED: Final = 1_000
@@ -46,10 +47,13 @@ class SweepReport:
         tables: how many were looked at.
         differed: the first of those that differed, each with how.
         differed_count: how many did.
-        withheld: namespaces, dotted, that the catalog lists to somebody else.
+        withheld: namespaces, dotted, that could not be listed: their tables, and those below, count as present.
+        withheld_reason: why the first of them could not be listed; a failure comes before a refusal.
+        listing_failed: those of them with a listing that failed; the others are forbidden.
         failed: the first of those tables that could not be looked at.
         failed_count: how many could not.
         error: why it failed.
+        missing: tables with a live file that the catalog does not show any more, under whatever name.
     """
 
     began_at: datetime
@@ -60,15 +64,26 @@ class SweepReport:
     differed: list[tuple[TableName, Difference]] = field(default_factory=list)
     differed_count: int = 0
     withheld: list[str] = field(default_factory=list)
+    withheld_reason: str | None = None
+    listing_failed: list[str] = field(default_factory=list)
     failed: list[TableName] = field(default_factory=list)
     failed_count: int = 0
     error: str | None = None
+    missing: int = 0
 
     def differs(self, table: TableName, how: Difference) -> None:
         """A table differs."""
         self.differed_count += 1
         if len(self.differed) < NAMED:
             self.differed.append((table, how))
+
+    def withholds(self, name: str, found: Withheld) -> None:
+        """A namespace could not be listed, which is called so."""
+        if self.withheld_reason is None or (found.is_failure and not self.listing_failed):
+            self.withheld_reason = found.said
+        self.withheld.append(name)
+        if found.is_failure:
+            self.listing_failed.append(name)
 
     def fails(self, table: TableName) -> None:
         """A table could not be looked at."""

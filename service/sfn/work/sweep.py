@@ -14,7 +14,19 @@ from sfn.clock import Clock
 from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster
 from sfn.publish.policy import OnDrop, Policy
-from sfn.words import CatalogName, Hint, Known, Loaded, Missing, Swept, TableName
+from sfn.words import (
+    Answer,
+    CatalogName,
+    Hint,
+    Known,
+    Loaded,
+    Missing,
+    NotModified,
+    Published,
+    Swept,
+    TableName,
+    lies_below,
+)
 from sfn.work.report import Difference, SweepReport
 
 WIDTH = 16
@@ -43,7 +55,8 @@ class Sweep:
 
     What differs becomes a hint as it is found. Absences become hints only after every table was looked at, all of them
     marked `held` when they are more than the brake allows. A table that was found under another name is told of as
-    renamed: until that name's row has settled nobody else knows. What the catalog withholds counts as present.
+    renamed: until that name's row has settled nobody else knows. What the catalog withholds counts as present. A hint
+    of a held table that is there again ends the hold.
 
     Attributes:
         subject: the catalog.
@@ -57,6 +70,7 @@ class Sweep:
         self._absent: list[TableName] = []
         self._came: dict[str, TableName] = {}
         self._replaced: set[TableName] = set()
+        self._unconfirmed: set[TableName] = set()
         self._listed: set[TableName] = set()
         self._withheld: dict[str, str] = {}
         self._failure = ""
@@ -87,7 +101,8 @@ class Sweep:
         pause = self._policy.sweep_every * (0.9 + jitter / 5)
         # One that takes longer than its interval leaves the catalog in peace for a while too.
         due_at = max(began + pause, self._ports.clock.now() + pause / 10)
-        return Swept(due_at, began, calm, tables=self.report.tables, differing=self.report.differed_count)
+        found = self.report
+        return Swept(due_at, began, calm, found.tables, found.differed_count, frozenset(self._withheld))
 
     async def _look_at_all(self, known: Mapping[TableName, Known]) -> None:
         send, receive = anyio.create_memory_object_stream[TableName](WIDTH)
@@ -108,8 +123,9 @@ class Sweep:
     async def _interesting(self) -> AsyncIterator[TableName]:
         async for found in self._ports.catalog.tables(self._policy.interest.leaves_out):
             if isinstance(found, Withheld):
-                self._withheld[".".join(found.namespace)] = found.said
-                self.report.withheld = list(self._withheld)
+                if (name := ".".join(found.namespace)) not in self._withheld:
+                    self.report.withholds(name, found)
+                self._withheld[name] = found.said
             elif self._policy.interest.covers(found):
                 yield found
 
@@ -123,15 +139,19 @@ class Sweep:
                 except Trouble as trouble:
                     if trouble.scope is not Scope.TABLE:
                         raise
+                    self._unconfirmed.add(table)
                     self.report.fails(table)
                     self._failure = self._failure or str(trouble)
 
     async def _look_at(self, table: TableName, row: Known | None) -> None:
         if self._policy.retired and (row is None or row.live is None):
             return
-        etag = row.etag if row is not None and row.live is not None else None
+        # Whether a held table is as it was published only a full answer says.
+        etag = row.etag if row is not None and row.live is not None and not row.is_held else None
         answer = await self._ports.catalog.load(table, etag)
         self.report.tables += 1
+        if row is not None and row.live is not None and not _shows(answer, row.live):
+            self._unconfirmed.add(table)
         if isinstance(answer, Missing):
             self._absent.append(table)
         elif isinstance(answer, Loaded) and _differs(answer, row):
@@ -140,11 +160,17 @@ class Sweep:
                 self._came[answer.table.uuid] = table
             if row is not None and row.live is not None and row.live.uuid != answer.table.uuid:
                 self._replaced.add(table)
-            self._hints.append(Hint(table, sender="sweep", floor=answer.table.metadata_location))
-            if len(self._hints) >= BATCH:
-                await self._tell()
-        elif row is not None and row.is_held and not (isinstance(answer, Loaded) and _is_published(answer, row)):
-            self.report.differs(table, Difference.HELD)
+            await self._hint(Hint(table, sender="sweep", floor=answer.table.metadata_location))
+        elif row is not None and row.is_held:
+            if isinstance(answer, Loaded) and (_is_published(answer, row) or _was_absent(row)):
+                await self._hint(Hint(table, sender="sweep", floor=answer.table.metadata_location))
+            else:
+                self.report.differs(table, Difference.HELD)
+
+    async def _hint(self, hint: Hint) -> None:
+        self._hints.append(hint)
+        if len(self._hints) >= BATCH:
+            await self._tell()
 
     async def _tell(self) -> None:
         hints, self._hints = self._hints, []
@@ -158,16 +184,22 @@ class Sweep:
         gone = set(self._absent) | (set(known) - self._listed)
         absent: list[TableName] = []
         excluded: list[TableName] = []
-        for table in sorted(table for table in gone if table in known and known[table].live is not None):
+        unseen = sorted(table for table in gone if table in known and known[table].live is not None)
+        if unseen:
+            self._note_unchanged(known, gone)
+        for table in unseen:
             if not self._policy.interest.covers(table):
                 excluded.append(table)
             elif self._name_now(known[table]) is not None:
                 self.report.differs(table, Difference.RENAMED)
             elif self._policy.on_drop is not OnDrop.KEEP and not self._is_withheld(table):
                 absent.append(table)
+        self.report.missing = len(absent)
         self._tell_renames(known, gone)
         limit = await self._ports.brake.limit(self.subject.catalog)
-        calm = len(absent) <= limit
+        # What is held where nothing could be listed may still be gone.
+        unknown = sum(row.is_held and self._is_withheld(table) for table, row in known.items())
+        calm = len(absent) + unknown <= limit
         told = [table for table in (*absent, *excluded) if not known[table].is_stuck]
         held = {table for table in absent if not calm or known[table].is_held}
         left_alone = set(excluded)
@@ -176,6 +208,15 @@ class Sweep:
             self.report.differs(table, Difference.HELD if table in held else kind)
         self._hints += [Hint(table, sender="sweep", held=table in held) for table in told]
         await self._tell()
+        if not calm:
+            _log.warning(
+                "drop limit reached",
+                catalog=self.subject.catalog,
+                missing=len(absent),
+                known=sum(row.live is not None for row in known.values()),
+                limit=limit,
+                remedy=f"if the catalog lost tables, restore them; if they were dropped: sfn release {self.subject}",
+            )
         _log.info(
             "sweep told",
             catalog=self.subject.catalog,
@@ -196,17 +237,20 @@ class Sweep:
             if self._policy.interest.covers(table):
                 self._hints += [Hint(table, sender="sweep", renamed_to=name) for name in sorted(names)]
 
+    def _note_unchanged(self, known: Mapping[TableName, Known], gone: set[TableName]) -> None:
+        """Note under which names tables were found that are as they were published."""
+        for table in sorted(self._listed - gone - self._unconfirmed):
+            row = known.get(table)
+            if row is not None and row.live is not None and row.live.uuid is not None:
+                self._came.setdefault(row.live.uuid, table)
+
     def _name_now(self, row: Known) -> TableName | None:
         """Under which other name a row's table was found, if its own has none."""
         return self._came.get(row.live.uuid or "") if row.live is not None else None
 
     def _is_withheld(self, table: TableName) -> bool:
         """Whether nobody can tell that a table is gone that was not listed."""
-        if table in self._listed:
-            return False
-        # By dotted names: some catalogs list a nested namespace as one level with dots.
-        levels = table.identifier.split(".")
-        return any(".".join(levels[:depth]) in self._withheld for depth in range(len(levels)))
+        return table not in self._listed and lies_below(table, self._withheld)
 
     def _tell_withheld(self) -> None:
         if self._withheld:
@@ -233,6 +277,18 @@ class Sweep:
 def _gravest(group: ExceptionGroup[Exception]) -> Exception:
     """Of what was raised at once, what says most about what to do next."""
     return min(group.exceptions, key=lambda error: (not isinstance(error, Broken), not isinstance(error, Trouble)))
+
+
+def _was_absent(row: Known) -> bool:
+    """Return whether a row is held as its table was missing, whatever events came meanwhile."""
+    return row.live is not None and (row.live.uuid or "") in row.missing
+
+
+def _shows(answer: Answer, live: Published) -> bool:
+    """Return whether an answer shows the table that was published, and that it may have files."""
+    if isinstance(answer, Loaded):
+        return answer.table.uuid == live.uuid and answer.table.left_alone is None
+    return isinstance(answer, NotModified)
 
 
 def _difference(answer: Loaded, row: Known | None) -> Difference:

@@ -4,21 +4,47 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import anyio
 from anyio.abc import TaskGroup
 
+from sfn.catalog import Catalog
+from sfn.catalog.spelling import Spellings
 from sfn.clock import Chance, Clock
-from sfn.errors import Broken, LocationRefused, NotVended, Permanent, Scope, Trouble
+from sfn.errors import (
+    Broken,
+    DeniedHere,
+    LocationRefused,
+    NamedOtherwise,
+    NotVended,
+    Permanent,
+    Scope,
+    Transient,
+    Trouble,
+)
 from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.troubles import Troubles
 from sfn.publish.learning import Fenced, Ports
 from sfn.publish.policy import OnDrop
 from sfn.publish.protocol import publish
 from sfn.store import Stores
-from sfn.words import CatalogName, Cause, Claim, Dead, Done, Findings, Hint, Outcome, Reason, Released, Retry, TableName
+from sfn.words import (
+    Ask,
+    CatalogName,
+    Cause,
+    Claim,
+    Dead,
+    Done,
+    Findings,
+    Hint,
+    Outcome,
+    Reason,
+    Released,
+    Retry,
+    TableName,
+)
 from sfn.work.asked import Asked
 from sfn.work.journal import Journal
 from sfn.work.lanes import BreakerState, Lanes
@@ -29,9 +55,10 @@ from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
 from sfn.work.sources import Source, Sources, left_behind
 from sfn.work.sweep import Sweep, SweepPorts
 from sfn.work.sweeps import Sweeps
+from sfn.work.unforeseen import Unforeseen, kind_of
 
 SURPRISES = 3
-"""Attempts that may end in an error that nobody expected."""
+"""Attempts that may end in a defect."""
 LOOKED_AT_AFTER = timedelta(hours=8)
 """When a table is looked at again whose catalog is not known: as long as `refresh_after` is where it is not set."""
 _SETTLE_AGAIN = 1.0
@@ -95,6 +122,7 @@ class Worker:
         self._troubles = Troubles(clock, "worker")
         self._leases = Leases(inbox.worklist, clock, terms.lease, self._troubles)
         self._sweeps = Sweeps(clock)
+        self._spellings: dict[str, Spellings] = {}
         self._pause = anyio.CancelScope()
         self._freed = False
         self._stopped = anyio.Event()
@@ -190,7 +218,7 @@ class Worker:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where the unexpected is caught
             return self._failed(claim, error, source)
-        self._outages.success(claim.lane, stored=asked.any)
+        self._outages.success(claim.lane, claim.subject, stored=asked.any)
         return outcome
 
     async def _fenced(self, claim: Claim) -> None:
@@ -211,15 +239,23 @@ class Worker:
             swept = await self._sweeps.run(Sweep(claim.subject, sweep_ports, source.policy), jitter)
             return swept or Released(self._clock.now(), _STOPPED)
         stores = asked.of(source.stores(claim.subject, self._stores))
-        ports = Ports(inbox.worklist, inbox.roster, source.catalog, stores, self._clock)
+        spellings = self._spellings_of(claim.subject.catalog, source.catalog)
+        ports = Ports(inbox.worklist, inbox.roster, source.catalog, stores, self._clock, spellings)
         return await publish(claim, ports, source.policy, jitter=jitter)
+
+    def _spellings_of(self, name: str, catalog: Catalog) -> Spellings:
+        """Return how a catalog lists names, as far as this process remembers it."""
+        known = self._spellings.get(name)
+        if known is None or known.catalog is not catalog:
+            known = self._spellings[name] = Spellings(catalog, self._clock)
+        return known
 
     def _failed(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
         """What becomes of an attempt that raised. Nothing that is wrong with the error itself ends the process."""
         try:
             if isinstance(error, Trouble):
                 return self._after_trouble(claim, error, source)
-            return self._after_surprise(claim, error, source)
+            return self._after_unforeseen(claim, error, source)
         except Exception as defect:  # noqa: BLE001 - as in `_attempt`, of what is done about it
             with contextlib.suppress(Exception):
                 self._journal.surprised(claim, defect)
@@ -229,15 +265,37 @@ class Worker:
         now = self._clock.now()
         if trouble.scope is Scope.INBOX:
             return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble), Cause.INBOX)
+        if trouble.scope is Scope.PROCESS:
+            trouble = self._outages.shortage(claim.subject, trouble)
         if trouble.scope is not Scope.TABLE:
             return Released(self._outages.trouble(claim.lane, trouble), str(trouble), Cause(trouble.scope))
         if isinstance(trouble, NotVended) and source is not None and source.policy.on_drop is OnDrop.KEEP:
             # What is left alone need not be seen; a name that the table has now may be told of.
             return Done(now + source.policy.refresh_after, Findings(claim.story))
+        if isinstance(trouble, NamedOtherwise) and (handed_on := _handed_on(claim, trouble, source, now)) is not None:
+            return handed_on
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
             reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
-            return self._refused(reason, str(trouble), source)
+            dead = self._refused(reason, str(trouble), source)
+            # A permission may come back for many tables at once, and nobody sends an event for each.
+            return replace(dead, look_at=now + self._terms.retry.cap) if isinstance(trouble, DeniedHere) else dead
         return self._retry(claim, str(trouble), source, trouble.retry_after, Cause.TABLE)
+
+    def _after_unforeseen(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
+        match kind_of(error):
+            case Unforeseen.SHORTAGE:
+                shortage = Transient(
+                    str(claim.subject),
+                    scope=Scope.PROCESS,
+                    expected="free descriptors, threads and memory",
+                    found=f"{type(error).__name__}: {error}",
+                    remedy="raise the process's limits of open files, threads and memory",
+                )
+                return self._after_trouble(claim, shortage, source)
+            case Unforeseen.PASSING:
+                return self._retry(claim, f"{type(error).__name__}: {error}", source, None, Cause.TABLE)
+            case Unforeseen.DEFECT:
+                return self._after_surprise(claim, error, source)
 
     def _after_surprise(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
         self._journal.surprised(claim, error)
@@ -279,3 +337,15 @@ class Worker:
             if kept:
                 self._journal.settled(claim, outcome, (self._clock.now() - began).total_seconds())
             return kept
+
+
+def _handed_on(claim: Claim, trouble: NamedOtherwise, source: Source | None, now: datetime) -> Done | None:
+    """Have the table looked at that the catalog's paths name so; None where files have this name.
+
+    Of a path that can be read in two ways a gateway tells of both tables, and one of them does not exist.
+    """
+    if source is None or not isinstance(claim.subject, TableName) or claim.story.live is not None or claim.locations:
+        return None
+    instead = replace(claim.subject, namespace=trouble.instead)
+    is_one = bool(trouble.instead) and all(trouble.instead) and source.policy.interest.covers(instead)
+    return Done(now, Findings(claim.story, asks=(Ask(instead),) if is_one else ()), forget=True)

@@ -99,6 +99,12 @@ class TwinLetters:
         open_ones = [one for one in await self._all() if one.status is Status.OPEN]
         return Counter((one.subject.catalog if one.subject else "", one.reason.value) for one in open_ones)
 
+    async def oldest(self) -> Mapping[str, datetime]:
+        open_ones = [
+            one for one in await self._all() if one.status is Status.OPEN and one.reason is not Reason.HELD_DROP
+        ]
+        return {one.subject.catalog: one.opened_at for one in reversed(open_ones) if one.subject is not None}
+
     async def prune(self, before: datetime, most: int) -> int:
         async def prune(session: Session) -> int:
             table = session.server.tables.letters

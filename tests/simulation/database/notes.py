@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from sfn.inbox.postgres.unit import Entry
+from sfn.inbox.row import LastSweep
 from sfn.inbox.standing import LastEvent
+from sfn.words import Subject
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session
 from tests.simulation.database.tables import Noted
@@ -74,21 +76,29 @@ class TwinCatalogs:
 
     async def has_step(self, catalog: str, text: str, since: datetime) -> bool:
         async def has_step(session: Session) -> bool:
-            at = session.seen(session.server.tables.permits, (catalog, text))
-            return at is not None and at > since
+            permit = session.seen(session.server.tables.permits, (catalog, text))
+            return permit is not None and permit[0] > since
 
         return await self._connection.run("has_step", has_step)
 
     async def count_steps(self, catalog: str, since: datetime) -> int:
         async def count_steps(session: Session) -> int:
             permits = session.all(session.server.tables.permits)
-            return sum(name == catalog and at > since for (name, _), at in permits.items())
+            return sum(name == catalog and at > since for (name, _), (at, _) in permits.items())
 
         return await self._connection.run("count_steps", count_steps)
 
-    async def add_step(self, catalog: str, text: str, now: datetime) -> None:
+    async def dropped(self, catalog: str, since: datetime) -> frozenset[Subject]:
+        async def dropped(session: Session) -> frozenset[Subject]:
+            permits = session.all(session.server.tables.permits).items()
+            there = [(subject, at) for (name, _), (at, subject) in permits if name == catalog]
+            return frozenset(subject for subject, at in there if subject is not None and at > since)
+
+        return await self._connection.run("dropped", dropped)
+
+    async def add_step(self, catalog: str, text: str, now: datetime, dropped: Subject | None) -> None:
         async def add_step(session: Session) -> None:
-            is_new = await session.insert(session.server.tables.permits, (catalog, text), now)
+            is_new = await session.insert(session.server.tables.permits, (catalog, text), (now, dropped))
             assert is_new, f"{text} has leave already"
 
         await self._connection.run("add_step", add_step)
@@ -96,19 +106,19 @@ class TwinCatalogs:
     async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:
         async def forget_steps(session: Session) -> None:
             table = session.server.tables.permits
-            for (name, text), at in session.all(table).items():
+            for (name, text), (at, _) in session.all(table).items():
                 if name == catalog and (until is None or at <= until):
                     await session.lock(table, (name, text))
                     session.write(table, (name, text), None)
 
         await self._connection.run("forget_steps", forget_steps)
 
-    async def swept_at(self, catalogs: Collection[str]) -> dict[str, datetime]:
+    async def swept_at(self, catalogs: Collection[str]) -> dict[str, LastSweep]:
         noted = await self._noted()
-        return {name: at for name in catalogs if name in noted and (at := noted[name].swept_at) is not None}
+        return {name: sweep for name in catalogs if name in noted and (sweep := noted[name].sweep) is not None}
 
-    async def note_sweep(self, catalog: str, began: datetime) -> None:
-        await self._note(catalog, swept_at=began)
+    async def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
+        await self._note(catalog, sweep=sweep)
 
     async def retire(self, catalog: str, *, retired: bool) -> None:
         await self._note(catalog, retired=retired)

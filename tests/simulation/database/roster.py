@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 
 from sfn.inbox.codec import key_of, keys_of_tables
+from sfn.inbox.figures import MissingTables
 from sfn.inbox.postgres.unit import Place
-from sfn.inbox.row import Row, State, counted_as, lane_of
+from sfn.inbox.row import Row, State, counted_as, lane_of, missing_since
 from sfn.pointer.site import location_of
 from sfn.words import Known, Memo, Reason, Subject, TableName
 from tests.simulation.database.connection import TwinConnection
@@ -72,11 +73,27 @@ class TwinRoster:
 
         return await self._read("visitors", visitors)
 
-    async def live_count(self, catalog: str) -> int:
+    async def live_count(self, catalog: str, most: int | None = None) -> int:
         def live_count(rows: list[Row], _: object) -> int:
-            return sum(row.subject.catalog == catalog and row.story.live is not None for row in rows)
+            count = sum(row.subject.catalog == catalog and row.story.live is not None for row in rows)
+            return count if most is None else min(count, most)
 
         return await self._read("live_count", live_count)
+
+    async def without_file(self, subjects: Collection[Subject]) -> int:
+        def without_file(rows: list[Row], _: object) -> int:
+            return len(set(subjects) - {row.subject for row in rows if row.story.live is not None})
+
+        return await self._read("without_file", without_file)
+
+    async def missing(self) -> Mapping[str, MissingTables]:
+        def missing(rows: list[Row], _: object) -> Mapping[str, MissingTables]:
+            found = [(row.subject.catalog, at) for row in rows if (at := missing_since(row.story)) is not None]
+            counts = Counter(catalog for catalog, _ in found)
+            first = dict(sorted(found, reverse=True))
+            return {catalog: MissingTables(count, first[catalog]) for catalog, count in counts.items()}
+
+        return await self._read("missing", missing)
 
     async def held(self, catalog: str, after: str, limit: int) -> list[tuple[str, Subject]]:
         def held(rows: list[Row], _: object) -> list[tuple[str, Subject]]:

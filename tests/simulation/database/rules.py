@@ -97,7 +97,7 @@ class Rules:
         found = [("behind its events", str(subject)) for subject in behind if isinstance(subject, TableName)]
         found += [("changed without a lock", what) for what in self._server.breaches]
         swept = self._server.tables.catalogs.committed.get(self._service.truth.name)
-        swept_at = swept.swept_at if swept is not None else None
+        swept_at = swept.sweep.began if swept is not None and swept.sweep is not None else None
         if swept_since is not None and (swept_at is None or swept_at < swept_since):
             found.append(("nobody sweeps", f"since {swept_at}"))
         return found

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from sfn.inbox.intents import Key, OpenIntent
 from sfn.inbox.letters import Audited, DeadLetter
 from sfn.inbox.postgres.unit import Entry
-from sfn.inbox.row import Row
+from sfn.inbox.row import LastSweep, Row
 from sfn.words import Lane, Memo, Subject, Undecodable
 
 K = TypeVar("K", bound=Hashable)
@@ -36,7 +36,7 @@ class Stored(NamedTuple):
 class Noted:
     """What is noted of a catalog."""
 
-    swept_at: datetime | None = None
+    sweep: LastSweep | None = None
     tripped: bool = False
     retired: bool = False
     catalog_id: str | None = None
@@ -48,7 +48,7 @@ class Tables:
 
     Attributes:
         events: by sender and id, or by sender and number.
-        permits: when a step got leave, by catalog and text.
+        permits: when a step got leave, and which table is dropped by it, by catalog and text.
     """
 
     rows: Table[Subject, Stored] = field(default_factory=lambda: Table("row"))
@@ -60,7 +60,7 @@ class Tables:
     audit: Table[int, Audited] = field(default_factory=lambda: Table("audit"))
     catalogs: Table[str, Noted] = field(default_factory=lambda: Table("catalog"))
     intents: Table[Key, OpenIntent] = field(default_factory=lambda: Table("intent"))
-    permits: Table[tuple[str, str], datetime] = field(default_factory=lambda: Table("permit"))
+    permits: Table[tuple[str, str], tuple[datetime, Subject | None]] = field(default_factory=lambda: Table("permit"))
 
 
 class Changes:

@@ -88,7 +88,7 @@ class LibraryCatalog:
 
     async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
         """As `Divided` promises."""
-        for found in await self._told(f"list below {'.'.join(parent)}", lambda: self._desk.namespaces(parent)):
+        for found in await self._listing(f"list below {'.'.join(parent)}", lambda: self._desk.namespaces(parent)):
             yield found
 
     async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
@@ -119,13 +119,23 @@ class LibraryCatalog:
         return Withheld((), why, f"set {self._settings.place('name')} {right}")
 
     async def _tables(self, namespace: tuple[str, ...]) -> AsyncGenerator[tuple[tuple[str, ...], str]]:
-        for found in await self._told(f"list {'.'.join(namespace)}", lambda: self._desk.tables(namespace)):
+        for found in await self._listing(f"list {'.'.join(namespace)}", lambda: self._desk.tables(namespace)):
             yield found
 
-    async def _told(self, what: str, ask: Callable[[], T]) -> T:
-        """What an answer gives; raises Transient or Permanent where there is none."""
+    async def _listing(self, what: str, ask: Callable[[], T]) -> T:
+        """As `_told`, of a listing: one namespace may hang while the catalog lists others."""
+        return await self._told(what, ask, late=None)
+
+    async def _told(self, what: str, ask: Callable[[], T], late: Scope | None = Scope.CATALOG) -> T:
+        """What an answer gives; raises Transient or Permanent where there is none.
+
+        Args:
+            what: is asked.
+            ask: asks it.
+            late: the scope of an answer that does not come in time; None: another question decides.
+        """
         try:
-            return await self._answer(what, ask)
+            return await self._answer(what, ask, late)
         except Refused as refused:
             refusal = refused.refusal
         scope = refusal.reach
@@ -135,7 +145,7 @@ class LibraryCatalog:
             refusal = refusal if other is None else both(refusal, other)
         raise self._trouble(refusal, scope)
 
-    async def _answer(self, what: str, ask: Callable[[], T]) -> T:
+    async def _answer(self, what: str, ask: Callable[[], T], late: Scope | None = Scope.CATALOG) -> T:
         where = f"catalog {self._settings.name}: {what}"
         answer = await self._threads.run(where, lambda _: ask())
         if not isinstance(answer, Late):
@@ -147,7 +157,7 @@ class LibraryCatalog:
                 expected=f"an answer to PyIceberg within {self._settings.request_timeout:g} s",
                 found=found,
                 remedy="look into the catalog's own log and its load, and what is between here and there",
-                reach=Scope.CATALOG,
+                reach=late if answer.begun else Scope.CATALOG,
             )
         )
 

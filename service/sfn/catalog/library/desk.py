@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog, MetastoreCatalog
-from pyiceberg.catalog.rest.response import ErrorResponse
+from pyiceberg.catalog.rest.response import ErrorResponse, ErrorResponseMessage
 from pyiceberg.exceptions import (
     BadRequestError,
     NoSuchIcebergTableError,
@@ -98,7 +98,7 @@ class Desk:
             try:
                 return list(one.catalog.list_namespaces(self._spoken(one.catalog, parent) if parent else ()))
             except (NoSuchNamespaceError, BadRequestError) as error:
-                if parent and (isinstance(error, BadRequestError) or _is_answer(error)):
+                if parent and (isinstance(error, BadRequestError) or _is_gone(one.catalog, parent, error)):
                     return []
                 raise
 
@@ -173,7 +173,8 @@ def _absent(catalog: Catalog, identifier: tuple[str, ...], error: Exception) -> 
     if isinstance(error, NoSuchIcebergTableError):
         return Missing()
     if error.__cause__ is not None:
-        if _is_answer(error):
+        # Where the type of the error is none of Iceberg's, the listing must agree.
+        if _is_answer(error) or (_is_shaped(error) and identifier not in _listed(catalog, identifier[:-1])):
             return Missing()
         raise error
     if identifier not in _listed(catalog, identifier[:-1]):
@@ -187,9 +188,30 @@ def _listed(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...
     try:
         return catalog.list_tables(namespace)
     except NoSuchNamespaceError as error:
-        if _is_answer(error):
+        if _is_gone(catalog, namespace, error):
             return []
         raise
+
+
+def _is_gone(catalog: Catalog, namespace: tuple[str, ...], error: NoSuchNamespaceError) -> bool:
+    """Return whether a namespace is missing: by the error's type, or as what it lies in does not list it."""
+    if _is_answer(error):
+        return True
+    return _is_shaped(error) and tuple(namespace) not in map(tuple, catalog.list_namespaces(namespace[:-1]))
+
+
+def _is_shaped(error: Exception) -> bool:
+    """Return whether the catalog answered by an error in Iceberg's shape, of whatever type: no proxy does."""
+    response: Any = getattr(error.__cause__, "response", None)
+    error_in = _error_in(response) if hasattr(response, "status_code") else None
+    return error_in is not None and error_in.code == response.status_code
+
+
+def _error_in(response: Any) -> ErrorResponseMessage | None:  # noqa: ANN401 - of requests
+    try:
+        return ErrorResponse.model_validate_json(response.text).error
+    except ValidationError:
+        return None
 
 
 def _is_answer(error: Exception) -> bool:
@@ -198,11 +220,8 @@ def _is_answer(error: Exception) -> bool:
     response: Any = getattr(cause, "response", None)
     if hasattr(response, "status_code"):
         # PyIceberg takes every 404 for an answer, also a proxy's.
-        try:
-            told = ErrorResponse.model_validate_json(response.text).error
-        except ValidationError:
-            return False
-        return bool(told.code == response.status_code and told.type in _GONE)
+        found = _error_in(response)
+        return found is not None and found.code == response.status_code and found.type in _GONE
     # It says the same of one row in DynamoDB and of the whole table that holds the catalog.
     return not (isinstance(cause, ValueError) and cause.__cause__ is not None)
 

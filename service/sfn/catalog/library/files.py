@@ -69,14 +69,15 @@ class Files:
         raise Refused(refusal)
 
     def _reach(self, opened: Opened) -> Scope:
-        """Whose trouble it is that one file can't be read: the catalog's, if another one can't be any more either."""
+        """Whose trouble it is that one file can't be read: the catalog's, until another one can be read now."""
         known = self._readable
-        if known is not None:
-            try:
-                with suppress(FileNotFoundError):
-                    next(self._parts(self._io(opened, known), known), None)
-            except Exception:  # noqa: BLE001 - as above
-                return Scope.CATALOG
+        if known is None:
+            return Scope.CATALOG
+        try:
+            with suppress(FileNotFoundError):
+                next(self._parts(self._io(opened, known), known), None)
+        except Exception:  # noqa: BLE001 - as above
+            return Scope.CATALOG
         return Scope.TABLE
 
     def _io(self, opened: Opened, location: str) -> FileIO:

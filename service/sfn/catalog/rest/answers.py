@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Generic, TypeVar
+from math import inf
+from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +17,11 @@ from sfn.words import Table
 
 T = TypeVar("T")
 
+_PAGING: Final = frozenset({"next-page-token", "nextPageToken"})
+_HEADER: Final = "header."
+_NEEDED_SETTINGS: Final = frozenset({"prefix", "uri", "namespace-separator"})
+_SHORTEST_LIFE: Final = 1.0
+"""Seconds: a token that is said to last less would be asked for again with each request."""
 _CREDENTIALS: Final = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
 
 
@@ -43,10 +50,17 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A part of a listing and the token of the next part, None at the end."""
+    """A part of a listing.
+
+    Attributes:
+        items: its entries.
+        next: the token of the next part, None at the end.
+        odd: entries that are of another shape and left out.
+    """
 
     items: tuple[T, ...]
     next: str | None
+    odd: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +86,9 @@ class Token:
 
 
 class _Settings(msgspec.Struct):
-    defaults: dict[str, str | None] | None = None
-    overrides: dict[str, str | None] | None = None
-    endpoints: Any = None
+    defaults: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+    overrides: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+    endpoints: Any = msgspec.UNSET
 
 
 class _LoadTableResult(msgspec.Struct, rename="kebab"):
@@ -93,18 +107,28 @@ class _Page(msgspec.Struct, rename="kebab"):
     misspelled: str | None = msgspec.field(name="nextPageToken", default=None)
 
 
+_Levels: TypeAlias = Annotated[list[str], Meta(min_length=1)]
+
+
 class _Tables(_Page, kw_only=True, rename="kebab"):
     identifiers: list[_Identifier]
 
 
 class _Namespaces(_Page, kw_only=True, rename="kebab"):
-    namespaces: list[Annotated[list[str], Meta(min_length=1)]]
+    namespaces: list[_Levels]
+
+
+class _Odd(_Page, kw_only=True):
+    """A page that is none of the others: its array is missing, null, or holds entries of another shape."""
+
+    identifiers: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+    namespaces: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class _Error(msgspec.Struct):
-    message: str
-    type: str
-    code: int
+    code: int | str
+    message: str | None = None
+    type: str | None = None
 
 
 class _ErrorResponse(msgspec.Struct):
@@ -113,7 +137,7 @@ class _ErrorResponse(msgspec.Struct):
 
 class _OAuthToken(msgspec.Struct):
     access_token: Annotated[str, Meta(min_length=1)]
-    expires_in: float | None = None
+    expires_in: Any = None
 
 
 class _OAuthError(msgspec.Struct):
@@ -142,14 +166,17 @@ async def cut_table(begun: bytes | bytearray, parts: AsyncIterator[bytes]) -> by
 def read_config(body: bytes | bytearray) -> Config:
     """The settings of `/v1/config` that concern us; overrides win over defaults.
 
+    Values are texts by the specification. Of those that are not, the ones that we do not need are ignored.
+
     Raises:
-        Unintelligible: any other body, also an object that has neither of the two.
+        Unintelligible: any other body, also an object that has nothing of a configuration; or a setting that we need
+            has a value that is no text.
     """
     settings = decoded(body, _Settings)
-    if settings.defaults is None and settings.overrides is None:
+    is_empty = settings == _Settings()
+    if is_empty and decoded(body, dict[str, Any]):
         raise Unintelligible("neither defaults nor overrides in it")
-    defaults = {key: value for key, value in (settings.defaults or {}).items() if value}
-    overrides = {key: value for key, value in (settings.overrides or {}).items() if value}
+    defaults, overrides = _texts(settings.defaults), _texts(settings.overrides)
     both = defaults | overrides
     return Config(
         prefix=both.get("prefix", ""),
@@ -162,38 +189,84 @@ def read_config(body: bytes | bytearray) -> Config:
     )
 
 
+def _texts(settings: Mapping[str, Any] | msgspec.UnsetType | None) -> dict[str, str]:
+    """The settings that have a value.
+
+    Raises:
+        Unintelligible: one that we need has a value that is no text.
+    """
+    found: dict[str, str] = {}
+    for key, value in (settings or {}).items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            found[key] = str(value)
+        elif isinstance(value, str):
+            if value:
+                found[key] = value
+        elif value is not None and (key in _NEEDED_SETTINGS or key.startswith(_HEADER)):
+            raise Unintelligible(f"JSON of another shape (the setting {key} is no text)")
+    return found
+
+
 def _headers(settings: Mapping[str, str]) -> dict[str, str]:
-    return {key.removeprefix("header."): value for key, value in settings.items() if key.startswith("header.")}
+    return {key.removeprefix(_HEADER): value for key, value in settings.items() if key.startswith(_HEADER)}
 
 
 def read_tables(body: bytes | bytearray) -> Page[tuple[tuple[str, ...], str]]:
     """Namespace and name of each table of a `ListTablesResponse`.
 
+    A list that is missing or null is empty: servers that write JSON from protobuf leave empty lists out.
+
     Raises:
         Unintelligible: any other body.
     """
-    page = decoded(body, _Tables)
+    try:
+        page = decoded(body, _Tables)
+    except Unintelligible:
+        return _rest_of(body, "identifiers", _Identifier, lambda item: (tuple(item.namespace), item.name))
     found = tuple((tuple(item.namespace), item.name) for item in page.identifiers)
     return Page(found, page.next_page_token or page.misspelled or None)
 
 
 def read_namespaces(body: bytes | bytearray) -> Page[tuple[str, ...]]:
-    """The namespaces of a `ListNamespacesResponse`.
+    """The namespaces of a `ListNamespacesResponse`; a list that is missing or null is empty.
 
     Raises:
         Unintelligible: any other body.
     """
-    page = decoded(body, _Namespaces)
+    try:
+        page = decoded(body, _Namespaces)
+    except Unintelligible:
+        return _rest_of(body, "namespaces", _Levels, tuple)
     return Page(tuple(tuple(levels) for levels in page.namespaces), page.next_page_token or page.misspelled or None)
+
+
+def _rest_of(body: bytes | bytearray, array: str, shape: Any, made: Callable[[Any], T]) -> Page[T]:  # noqa: ANN401 - a type
+    """A page without the entries that are of another shape.
+
+    Raises:
+        Unintelligible: a body without the array that has more than the token of a page: another answer altogether.
+    """
+    page = decoded(body, _Odd)
+    entries = getattr(page, array)
+    if entries is msgspec.UNSET:
+        if decoded(body, dict[str, Any]).keys() - _PAGING:
+            raise Unintelligible(f"JSON of another shape (no {array}, and other things)")
+        entries = ()
+    found: list[T] = []
+    for entry in entries or ():
+        with suppress(Unintelligible):
+            found.append(made(decoded(entry, shape)))
+    return Page(tuple(found), page.next_page_token or page.misspelled or None, len(entries or ()) - len(found))
 
 
 def read_error(body: bytes | bytearray) -> Complaint | None:
     """An error in Iceberg's shape, or None: what a proxy or a web server says is no such error."""
     try:
         error = decoded(body, _ErrorResponse).error
-    except Unintelligible:
+        code = int(error.code)
+    except (Unintelligible, ValueError):
         return None
-    return Complaint(error.type, error.code, error.message)
+    return Complaint(error.type or "", code, error.message or "")
 
 
 def read_token(body: bytes | bytearray) -> Token:
@@ -202,9 +275,17 @@ def read_token(body: bytes | bytearray) -> Token:
     Raises:
         Unintelligible: any other body.
     """
-    # Some servers send `expires_in` as text.
-    token = decoded(body, _OAuthToken, strict=False)
-    return Token(token.access_token, token.expires_in)
+    token = decoded(body, _OAuthToken)
+    return Token(token.access_token, _lifetime(token.expires_in))
+
+
+def _lifetime(said: object) -> float | None:
+    """Seconds, which some servers send as text; None for what is no lifetime, as 0 is none."""
+    try:
+        seconds = float(said) if isinstance(said, int | float | str) and not isinstance(said, bool) else 0.0
+    except ValueError:
+        return None
+    return seconds if _SHORTEST_LIFE <= seconds < inf else None
 
 
 def read_token_error(body: bytes | bytearray) -> str | None:

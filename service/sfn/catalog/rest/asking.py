@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 import anyio
@@ -19,6 +20,18 @@ from sfn.clock import Clock
 from sfn.errors import Permanent, Scope, Transient
 
 T = TypeVar("T")
+
+REMEMBERED: Final = 3600.0
+"""Seconds for which it is remembered whether a catalog takes a parameter."""
+_NO_PARAMETER: Final = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.NOT_ACCEPTABLE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.NOT_IMPLEMENTED,
+    }
+)
+"""How catalogs refuse a parameter that they do not know."""
 
 _DECODED_IN_LOOP: Final = 2**20
 """Bytes that are decoded on the spot, in half a millisecond; more go to a thread."""
@@ -112,3 +125,40 @@ class Asking:
         if scope is Scope.CATALOG:
             self._directions.forget()
         return refusal.trouble(scope, (*self._client.secrets(), *secrets))
+
+
+class Optional:
+    """A parameter that a catalog need not know. Where one refuses it, it is asked once more without.
+
+    What the catalog took is remembered for a while, for the process alone: neither a stray refusal nor an upgrade must
+    switch a parameter off for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_taken: bool | None = None
+        self._until = 0.0
+
+    async def asked(self, with_it: Callable[[], Awaitable[Reply]], without: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Return the reply to one of two questions.
+
+        Args:
+            with_it: asks with the parameter.
+            without: asks without.
+        """
+        known = self._is_taken if anyio.current_time() < self._until else None
+        first, second = (with_it, without) if known is not False else (without, with_it)
+        reply = await first()
+        if reply.status not in _NO_PARAMETER:
+            if reply.status < HTTPStatus.BAD_REQUEST:
+                self._note(is_taken=first is with_it)
+            return reply
+        if known:
+            return reply
+        other = await second()
+        if other.status >= HTTPStatus.BAD_REQUEST:
+            return reply
+        self._note(is_taken=second is with_it)
+        return other
+
+    def _note(self, *, is_taken: bool) -> None:
+        self._is_taken, self._until = is_taken, anyio.current_time() + REMEMBERED

@@ -31,6 +31,9 @@ class Fixed:
     async def renewed(self, refused: Mapping[str, str]) -> bool:
         return refused != self._headers
 
+    async def doubted(self, refused: Mapping[str, str]) -> bool:
+        return False
+
     def secrets(self) -> tuple[str, ...]:
         return self._secrets
 
@@ -47,6 +50,9 @@ class TokenFile:
 
     async def renewed(self, refused: Mapping[str, str]) -> bool:
         return self._shown(await self._token.anew()) != refused
+
+    async def doubted(self, refused: Mapping[str, str]) -> bool:
+        return await self.headers(Request("GET", "")) != refused
 
     def secrets(self) -> tuple[str, ...]:
         return self._recent

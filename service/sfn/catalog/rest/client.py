@@ -13,7 +13,7 @@ from yarl import URL
 from sfn.catalog.refusal import Refusal, Refused
 from sfn.catalog.rest.auth import auth_of
 from sfn.catalog.rest.proof import Auth, Request
-from sfn.catalog.rest.refusals import Reply, is_disbelief
+from sfn.catalog.rest.refusals import Reply, is_denial, is_disbelief
 from sfn.catalog.rest.settings import RestSettings
 from sfn.catalog.rest.trust import Trust
 from sfn.catalog.rest.unheard import unheard
@@ -57,7 +57,7 @@ class Client:
     async def get(
         self, url: str, headers: Mapping[str, str], *, within: float | None = None, cut: Cut | None = None
     ) -> Reply:
-        """One GET that shows who asks; asked again once with a new proof if that is not believed.
+        """One GET that shows who asks; asked again once with a new proof if that is not believed, or may have expired.
 
         Args:
             url: absolute and encoded; sent byte for byte.
@@ -72,7 +72,8 @@ class Client:
             Refused: there was none, or not the whole of one, or it is too long.
         """
         reply, shown = await self._authorized(url, headers, within, cut)
-        if is_disbelief(reply) and await self._auth.renewed(shown):
+        renew = self._auth.renewed if is_disbelief(reply) else self._auth.doubted if is_denial(reply) else None
+        if renew is not None and await renew(shown):
             reply, _ = await self._authorized(url, headers, within, cut)
         return reply
 

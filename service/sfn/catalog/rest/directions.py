@@ -53,6 +53,7 @@ class Route:
         headers: to send along, names in lower case; configured and the catalog's own.
         vends: whether tables' credentials have an endpoint of their own; None where that is not said.
         told: all that it says.
+        coding: what that came encoded with, as of `Content-Encoding`; "" for nothing.
     """
 
     home: str
@@ -61,6 +62,7 @@ class Route:
     headers: Mapping[str, str] = field(repr=False)
     vends: bool | None = None
     told: Mapping[str, str] = field(default_factory=dict, repr=False)
+    coding: str = ""
 
 
 class Directions:
@@ -163,6 +165,7 @@ def route(settings: RestSettings, reply: Reply) -> Route | Refusal:
         headers=_headers(config.defaults, settings.headers, config.overrides),
         vends=config.vends,
         told=config.told,
+        coding=reply.headers.get("content-encoding", ""),
     )
 
 

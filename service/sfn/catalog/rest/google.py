@@ -31,5 +31,8 @@ class GoogleTokens:
     async def renewed(self, refused: Mapping[str, str]) -> bool:
         return await self._tokens.renewed(lambda token: bearer(token) == refused)
 
+    async def doubted(self, refused: Mapping[str, str]) -> bool:
+        return False
+
     def secrets(self) -> tuple[str, ...]:
         return self._recent

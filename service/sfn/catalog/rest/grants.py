@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Final
 
 from sfn.catalog.refusal import Refused
-from sfn.catalog.rest.asking import Asking
+from sfn.catalog.rest.asking import Asking, Optional
 from sfn.catalog.rest.kept import Kept, Lasting
 from sfn.catalog.rest.refusals import Reply, is_no_table, of_status, sent
 from sfn.catalog.rest.vended import cut_grants, read_grants, secrets_in
@@ -39,10 +39,16 @@ class _NoTable(Refused):
 
 
 class Grants:
-    """The grants of one catalog's tables."""
+    """The grants of one catalog's tables.
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    Args:
+        asking: asks the catalog.
+        refs: whether the catalog takes `snapshots=refs`.
+        is_gone: whether a reply says that there is no such table.
+    """
+
+    def __init__(self, asking: Asking, refs: Optional, is_gone: Callable[[Reply, TableName], Awaitable[bool]]) -> None:
+        self._asking, self._refs, self._is_gone = asking, refs, is_gone
         self._by_load = False
         self._tables: dict[TableName, Kept[tuple[Grant, ...]]] = {}
 
@@ -82,14 +88,17 @@ class Grants:
             if reply.status == HTTPStatus.OK and (found := await self._read(reply)).value:
                 return found
             if reply.status != HTTPStatus.OK and (lists or is_no_table(reply) or reply.status not in _NO_ENDPOINT):
-                raise _refused(reply)
+                raise await self._refused(reply, table)
             self._by_load = True
-        reply = await self._asking.get(
-            lambda paths: f"{paths.table(table)}?snapshots=refs", headers=_DELEGATION, cut=cut_grants
+        reply = await self._refs.asked(
+            lambda: self._delegated(table, "?snapshots=refs"), lambda: self._delegated(table, "")
         )
         if reply.status != HTTPStatus.OK:
-            raise _refused(reply)
+            raise await self._refused(reply, table)
         return await self._read(reply)
+
+    async def _delegated(self, table: TableName, query: str) -> Reply:
+        return await self._asking.get(lambda paths: f"{paths.table(table)}{query}", headers=_DELEGATION, cut=cut_grants)
 
     async def _read(self, reply: Reply) -> Lasting[tuple[Grant, ...]]:
         grants = await self._asking.parsed(reply, read_grants, _EXPECTED)
@@ -97,10 +106,9 @@ class Grants:
         left = [(grant.expires_at - sent(reply)).total_seconds() for grant in grants if grant.expires_at is not None]
         return Lasting(grants, min(left, default=None))
 
-
-def _refused(reply: Reply) -> Refused:
-    refusal = of_status(reply, expected=_EXPECTED, quoting=False)
-    if is_no_table(reply):
-        return _NoTable(refusal)
-    # As of a load: a grant that was revoked by mistake must not send every table to the dead letters.
-    return Refused(replace(refusal, permanent=False) if reply.status == HTTPStatus.FORBIDDEN else refusal)
+    async def _refused(self, reply: Reply, table: TableName) -> Refused:
+        refusal = of_status(reply, expected=_EXPECTED, quoting=False)
+        if await self._is_gone(reply, table):
+            return _NoTable(refusal)
+        # As of a load: a grant that was revoked by mistake must not send every table to the dead letters.
+        return Refused(replace(refusal, permanent=False) if reply.status == HTTPStatus.FORBIDDEN else refusal)

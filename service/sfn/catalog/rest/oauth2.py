@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
+from math import inf
+from typing import Final
 
 import anyio
 
@@ -22,11 +24,15 @@ from sfn.errors import Scope
 Post = Callable[[str, Mapping[str, str]], Awaitable[Reply]]
 """Posts a form to a URL without authorization and gives the reply, whatever its status; raises Refused for none."""
 
+DOUBTED_EVERY: Final = 30.0
+"""Seconds between two renewals of a token after a 403: where we may not, each request would ask for a token."""
 _REFUSED_FOR_GOOD = frozenset({400, 401, 403, 404})
 
 
 class ClientCredentials:
     """Shows a token, which is had anew before its end, and once when the catalog refuses it.
+
+    A 403 mostly means that we may not. Only a token of unknown lifetime is renewed then, and seldom.
 
     One question for one is asked at a time. It may take as long as `/v1/config`, which it stands before.
 
@@ -44,6 +50,9 @@ class ClientCredentials:
         self._kept = Kept(self._token)
         self._credentials: tuple[str, ...] = ()
         self._tokens: tuple[str, ...] = ()
+        self._lasts: float | None = None
+        self._renewing: Mapping[str, str] | None = None
+        self._doubted_until = -inf
 
     async def headers(self, request: Request) -> Mapping[str, str]:
         return bearer(await self._kept.current())
@@ -54,6 +63,27 @@ class ClientCredentials:
         if token is None or bearer(token) == refused:
             token = await self._kept.anew()
         return bearer(token) != refused
+
+    async def doubted(self, refused: Mapping[str, str]) -> bool:
+        token = self._kept.held
+        if token is not None and bearer(token) != refused:
+            return True
+        if self._lasts is not None:
+            return False
+        now = anyio.current_time()
+        is_shared = self._renewing == refused
+        if not is_shared:
+            if now < self._doubted_until:
+                return False
+            self._doubted_until, self._renewing = now + DOUBTED_EVERY, refused
+        try:
+            # Requests with the same token share the renewal.
+            return bearer(await self._kept.anew()) != refused
+        except Refused:
+            return False
+        finally:
+            if not is_shared:
+                self._renewing = None
 
     def secrets(self) -> tuple[str, ...]:
         return (*self._credentials, *self._tokens)
@@ -69,7 +99,7 @@ class ClientCredentials:
             token = self._granted(await self._reply(form | ({"client_id": client} if client else {})))
         except Refused as refused:
             raise Refused(replace(refused.refusal, reach=Scope.CATALOG)) from None
-        self._tokens = newest(self._tokens, token.value)
+        self._tokens, self._lasts = newest(self._tokens, token.value), token.lasts
         return Lasting(token.value, token.lasts)
 
     async def _reply(self, form: Mapping[str, str]) -> Reply:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote, urlsplit
 
-from sfn.errors import Permanent, Scope
+from sfn.errors import NamedOtherwise, Permanent, Scope
 from sfn.words import TableName
 
 DEFAULT_SEPARATOR = "%1F"
 """Between namespace levels where the catalog names no other (REST specification, `namespace` parameter)."""
 
+_EXPECTED = "a name that can be asked for over REST"
 _SUB_DELIMITERS = "!$&'()*+,;=:@"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -76,7 +77,13 @@ class Paths:
         for level in namespace:
             # With `.` as the separator `a.b` and `a`, `b` are one path: the answer might be another table's.
             if self._plain and self._plain in level:
-                raise _unspeakable(catalog, f"namespace level {level!r}, which holds the catalog's own {self._plain!r}")
+                raise NamedOtherwise(
+                    f"catalog {catalog}",
+                    expected=_EXPECTED,
+                    found=f"namespace level {level!r}, which holds the catalog's own {self._plain!r}",
+                    remedy=_remedy(catalog),
+                    instead=tuple(self._plain.join(namespace).split(self._plain)),
+                )
         return self._separator.join(self._segment(catalog, level) for level in namespace)
 
     @staticmethod
@@ -90,10 +97,9 @@ class Paths:
 
 
 def _unspeakable(catalog: str, found: str) -> Permanent:
-    return Permanent(
-        f"catalog {catalog}",
-        scope=Scope.TABLE,
-        expected="a name that can be asked for over REST",
-        found=found,
-        remedy=f"exclude it (catalogs.{catalog}.exclude) or rename it",
-    )
+    remedy = _remedy(catalog)
+    return Permanent(f"catalog {catalog}", scope=Scope.TABLE, expected=_EXPECTED, found=found, remedy=remedy)
+
+
+def _remedy(catalog: str) -> str:
+    return f"exclude it (catalogs.{catalog}.exclude) or rename it"

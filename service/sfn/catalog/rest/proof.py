@@ -39,6 +39,13 @@ class Auth(Protocol):
         """Whether there is another proof to try than that in headers which were just not believed."""
         ...
 
+    async def doubted(self, refused: Mapping[str, str]) -> bool:
+        """Return whether there is another proof to try than that in headers which were answered with 403.
+
+        Mostly a 403 means that we may not. But some catalogs also answer 403 to a token that has expired.
+        """
+        ...
+
     def secrets(self) -> tuple[str, ...]:
         """What must not show in any message."""
         ...

@@ -24,6 +24,8 @@ ICEBERG_TOKEN_EXPIRED = 419
 """The REST specification's own status: credentials timed out."""
 
 _DISBELIEF: Final = frozenset({HTTPStatus.UNAUTHORIZED, ICEBERG_TOKEN_EXPIRED})
+_DENIAL: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_IMPLEMENTED})
+"""Statuses with which some catalogs answer a token that has expired; SeaweedFS' with the second."""
 _OF_AWS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 """Statuses with which AWS's services refuse, and say by a code why."""
 
@@ -33,6 +35,9 @@ NO_NAMESPACE: Final = "NoSuchNamespaceException"
 _NO_TABLE: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", NO_NAMESPACE})
 """Error types that say that there is no such Iceberg table. `NoSuchViewException` answers another question, and
 Polaris' `NotFoundException` speaks of a whole warehouse."""
+
+_PROXY: Final = "a 404 counts only in Iceberg's error shape: see whether a proxy answers for the catalog"
+_UNKNOWN_TYPE: Final = "this type of error is none of Iceberg's for what is missing: it counts once no listing names it"
 
 _EXPIRED: Final = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "RequestExpired", "UnrecognizedClientException"}
@@ -105,9 +110,26 @@ def is_no_table(reply: Reply) -> bool:
     return reply.status == HTTPStatus.NOT_FOUND and complaint(reply) in _NO_TABLE
 
 
+def is_absence(reply: Reply) -> bool:
+    """Whether a reply may say that what was asked for does not exist, by an error in Iceberg's shape.
+
+    Catalogs call that error by many types, and answer at a path that they do not know with the same. So it counts only
+    where the type is one of Iceberg's own, or where a listing agrees.
+    """
+    said = complaint(reply)
+    if said is None:
+        return False
+    return reply.status == HTTPStatus.NOT_FOUND or (reply.status == HTTPStatus.BAD_REQUEST and said in _NO_TABLE)
+
+
 def is_disbelief(reply: Reply) -> bool:
     """Whether a reply says that who asked was not believed, and may be with another proof."""
     return reply.status in _DISBELIEF or (_is_aws_refusal(reply) and _aws_code(reply) in _EXPIRED)
+
+
+def is_denial(reply: Reply) -> bool:
+    """Whether a reply may mean that a token has expired, though it says something else."""
+    return reply.status in _DENIAL
 
 
 def garbled(reply: Reply, *, expected: str, found: str) -> Refusal:
@@ -142,11 +164,7 @@ def _meaning(reply: Reply) -> tuple[bool, Scope | None, str]:
         case HTTPStatus.REQUEST_TIMEOUT | HTTPStatus.TOO_EARLY:
             return False, None, ""
         case HTTPStatus.NOT_FOUND:
-            return (
-                False,
-                None,
-                "a 404 counts only in Iceberg's error shape: see whether a proxy answers for the catalog",
-            )
+            return False, None, _PROXY if complaint(reply) is None else _UNKNOWN_TYPE
         case status if status in range(300, 400) and status != HTTPStatus.NOT_MODIFIED:
             return (
                 True,

@@ -43,6 +43,9 @@ class SigV4:
     async def renewed(self, refused: Mapping[str, str]) -> bool:
         return await self._keys.renewed(lambda keys: _signed_by(keys, refused))
 
+    async def doubted(self, refused: Mapping[str, str]) -> bool:
+        return False
+
     def secrets(self) -> tuple[str, ...]:
         return self._recent
 

@@ -6,6 +6,7 @@ import errno
 from dataclasses import dataclass
 
 import aiohttp
+from aiohttp.http_exceptions import ContentEncodingError
 
 from sfn.catalog.refusal import Refusal
 from sfn.errors import Scope
@@ -46,6 +47,11 @@ _MEANINGS: tuple[tuple[type[Exception], _Meaning], ...] = (
     (aiohttp.ClientPayloadError, _Meaning("half an answer", "see what cuts connections between here and the catalog")),
     (aiohttp.ClientResponseError, _Meaning("an answer that is no HTTP", "see what answers at that URL")),
 )
+_ENCODED = _Meaning(
+    "an answer in an encoding that nobody asked for, and that is not known here",
+    "have the catalog, or what stands before it, not compress: a gateway can't read its configuration either, and "
+    "clients that it names its own address to are led past the gateway",
+)
 _OTHER = _Meaning("a connection that broke", "see what cuts connections between here and the catalog")
 
 
@@ -58,6 +64,8 @@ def unheard(where: str, error: Exception, seconds: float) -> Refusal:
         seconds: how long the request might take.
     """
     meaning = next((meaning for kind, meaning in _MEANINGS if isinstance(error, kind)), _OTHER)
+    if isinstance(error, aiohttp.ClientResponseError) and _is_encoded(error):
+        meaning = _ENCODED
     name = type(error).__name__
     # The numbers of TLS errors are OpenSSL's and mean something else among the system's.
     if isinstance(error, OSError) and not isinstance(error, aiohttp.ClientSSLError) and error.errno is not None:
@@ -70,3 +78,12 @@ def unheard(where: str, error: Exception, seconds: float) -> Refusal:
         permanent=meaning.permanent,
         reach=meaning.reach,
     )
+
+
+def _is_encoded(error: BaseException | None) -> bool:
+    """Whether an encoding is at the root of it, whatever the transport put around that."""
+    while error is not None:
+        if isinstance(error, ContentEncodingError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

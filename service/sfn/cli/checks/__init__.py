@@ -14,7 +14,7 @@ from sfn.cli.checks.facade import facade
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.cli.checks.gateways import advertised, doors
 from sfn.cli.checks.parties import parties
-from sfn.cli.checks.place import inbox, listener
+from sfn.cli.checks.place import files, inbox, listener
 from sfn.cli.checks.pulls import pulls
 from sfn.cli.checks.retention import Lag, assumed, observed, outlived
 from sfn.cli.checks.stores import root, store
@@ -45,6 +45,8 @@ async def findings(
     lacking: set[str] = set()
     for finding in parties(settings):
         lacking.add(finding.where)
+        yield finding
+    for finding in files():
         yield finding
     holder, finding = await inbox(settings)
     yield finding

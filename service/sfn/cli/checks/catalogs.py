@@ -132,6 +132,9 @@ class CatalogCheck:
             self._is_misnamed = True
             return Finding(self._where, Severity.ERROR, one.why, one.remedy)
         name = ".".join(one.namespace) or "(the whole catalog)"
+        if one.is_failure:
+            what = f"could not list the namespace {name}, so nothing in it counts as dropped: {one.why}"
+            return doubtful(self._where, what, "have the catalog mended, or exclude the namespace")
         remedy = "grant our principal to list there, or exclude it"
         return doubtful(self._where, f"may not list the namespace {name}: {one.why}", remedy)
 

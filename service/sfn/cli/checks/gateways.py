@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from urllib.parse import urlsplit
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from urllib.parse import unquote, urlsplit
 
 from sfn.catalog import Advertiser
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.cli.checks.place import address
 from sfn.errors import Trouble
-from sfn.gateway.rewrite import leads_to, signers
+from sfn.gateway.rewrite import is_readable, leads_to, signers
 from sfn.settings import Settings
 from sfn.settings.listener import is_loopback
 from sfn.wiring.sources import Identified
@@ -44,22 +45,45 @@ async def advertised(catalog: str, asked: Identified, settings: Settings) -> Asy
     if not names or not isinstance(asked, Advertiser):
         return
     try:
-        told = await asked.advertised()
+        told, coding = await asked.advertised(), await asked.advertised_coding()
     except Trouble as trouble:
         # The catalog's own check says so too, and what it means.
         yield wrong(f"gateway.{names[0]}", trouble)
         return
     for name in names:
         gateway, where = settings.gateway[name], f"gateway.{name}"
+        unmapped = _unmapped(where, catalog, told.get("prefix", ""), settings.behind(name))
+        if unmapped is not None:
+            yield unmapped
         for key, signer in signers(told).items():
             text = f"{key} leads to {_shown(signer)}: clients have requests to stores signed there, not here"
             yield fine(where, text)
         uri = told.get("uri")
-        if uri is None or leads_to(uri, gateway.upstream):
-            yield fine(where, f"clients of {catalog} stay with it")
+        if uri is not None and not is_readable(coding):
+            text = f"{catalog} names its own address in an answer encoded with {coding}, which the gateway can't read"
+            remedy = "have the catalog, or what stands before it, not compress what is asked for as it is"
+            yield doubtful(where, f"{text}: clients are led past the gateway", remedy)
+        elif uri is None or leads_to(uri, gateway.upstream):
+            if unmapped is None:
+                yield fine(where, f"clients of {catalog} stay with it")
         else:
             text = f"{catalog} leads its clients to {_shown(uri)}, past the gateway, unless it goes by X-Forwarded-Host"
             yield doubtful(where, text, f"set {where}.upstream to that address, or have the catalog not name any")
+
+
+def _unmapped(where: str, catalog: str, given: str, behind: Mapping[str, str]) -> Finding | None:
+    """Return that clients which are given the same prefix as we commit past us; None where their commits are seen."""
+    by_prefix = {unquote(prefix.strip("/")): ours for prefix, ours in behind.items()}
+    prefix = unquote(given.strip("/"))
+    if "" in by_prefix or by_prefix.get(prefix) == catalog:
+        return None
+    given = f"the prefix {json.dumps(prefix, ensure_ascii=False)}" if prefix else "no prefix"
+    known = ", ".join(sorted(behind))
+    text = f"{catalog} gives us {given}, and {where}.catalogs has {known}: commits under it wait for a sweep"
+    remedy = f"set {where}.catalog = {json.dumps(catalog)} in place of catalogs"
+    if prefix:
+        remedy = f"set {where}.catalogs = {{ {json.dumps(prefix, ensure_ascii=False)} = {json.dumps(catalog)} }}"
+    return doubtful(where, text, remedy)
 
 
 def _shown(uri: str) -> str:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from sfn import descriptors
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.tls import certificate
 from sfn.cli.pages import counted
@@ -56,6 +57,7 @@ async def _file(path: Path) -> tuple[str | None, Finding]:
     """The same for a file: tried with another one beside it."""
     where = "inbox"
     try:
+        doubt = inboxes.doubt(path)
         holder = inboxes.holder(path)
     except Broken as error:
         return None, wrong(where, error)
@@ -75,8 +77,17 @@ async def _file(path: Path) -> tuple[str | None, Finding]:
         return None, wrong(where, error)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    if doubt is not None:
+        return None, doubtful(where, doubt.found, doubt.remedy)
     state = "is there" if _is_there(path) else "will be made"
     return None, fine(where, f"{path} {state}; one was opened beside it, locked, synced and removed")
+
+
+def files() -> Iterator[Finding]:
+    """Whether the process could open enough files: it raises its own limit, as far as it may."""
+    if (most := descriptors.hard_limit()) < descriptors.LOW:
+        text = f"{most} at most, for connections, catalogs, stores and the inbox together"
+        yield doubtful("open files", text, f"raise the limit to {descriptors.LOW} at least (ulimit -n, LimitNOFILE=)")
 
 
 def listener(settings: Settings, *, is_running: bool) -> Iterator[Finding]:

@@ -15,6 +15,9 @@ from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
 
 _NAME = "sfn-check-"
 _BODY = b"written by `sfn check`, which removes it at once\n"
+_MOUNTS = "/proc/self/mountinfo"
+_POINT = 4
+_ON_ONE_HOST = frozenset({"nolock", "local_lock=flock", "local_lock=all"})
 _TABLES = 3
 """Tables of a store whose metadata folder is tried at most."""
 
@@ -38,7 +41,32 @@ async def store(name: str, prefix: str, tried: PointerStore, places: Sequence[st
         return wrong(where, error)
     except SfnError as error:
         return wrong(where, error)
+    if scheme_of(prefix) == "file":
+        mounts = await Path(_MOUNTS).read_text() if await Path(_MOUNTS).exists() else ""
+        path = await Path(folder.removeprefix("file://")).resolve()
+        if (option := local_locks(str(path), mounts)) is not None:
+            remedy = "mount it without, or have the processes of one host alone work on its tables"
+            return doubtful(where, f"{folder}: mounted from NFS with {option}: locks hold on one host alone", remedy)
     return _told(where, folder, guarantees)
+
+
+def local_locks(path: str, mounts: str) -> str | None:
+    """The option by which the mount that a path lies in keeps the locks of NFS to its own host; None without.
+
+    Args:
+        path: absolute, without links.
+        mounts: as of `/proc/self/mountinfo`.
+    """
+    found: tuple[str, str, str] = ("", "", "")
+    for line in mounts.splitlines():
+        point, _, rest = line.partition(" - ")
+        # Spaces in it are octal escapes.
+        folder = point.split(" ")[_POINT].encode().decode("unicode_escape").encode("latin-1").decode()
+        kind, _, options = rest.partition(" ")
+        if below(path, folder) and len(folder) >= len(found[0]):
+            found = folder, kind, options
+    given = found[2].rpartition(" ")[2].split(",") if found[1].startswith("nfs") else []
+    return next((option for option in given if option in _ON_ONE_HOST), None)
 
 
 async def root(name: str, folder: str, stores: Stores) -> Finding:
@@ -63,24 +91,35 @@ async def root(name: str, folder: str, stores: Stores) -> Finding:
 async def _folder(prefix: str, tried: PointerStore, places: Sequence[str]) -> str:
     """Where to try: where a table's files are, else the prefix. No folder is made."""
     for place in [place for place in places if below(place, prefix)][:_TABLES]:
-        if await tried.list(f"{place}/metadata/", 1):
+        try:
+            is_there = await tried.list(f"{place}/metadata/", 1)
+        except Permanent as error:
+            if error.scope is not Scope.TABLE:
+                raise
+            # Its own trouble, such as a link in a folder's place, is in its dead letter.
+            continue
+        if is_there:
             # An object store has no folders to be made, and a policy may grant what is ours alone.
             return f"{place}/metadata" if scheme_of(place) == "file" else Site(place).folder.rstrip("/")
     return prefix
 
 
 async def _probed(tried: PointerStore, key: str) -> Guarantees:
+    guarantees = await tried.prove(key)
+    if not guarantees.conditional_delete:
+        # A file could be left behind. The proof has written and deleted one in this folder, or elsewhere in the bucket.
+        return guarantees
     made = await tried.write(key, _BODY, None)
     if isinstance(made, Moved):
-        raise Permanent(key, scope=Scope.TABLE, expected="a name that nobody has", found="a file of that name")
+        raise Permanent(key, scope=Scope.TABLE, expected="a name that no file has", found="a file of that name")
     try:
-        return await tried.prove(key)
+        await tried.read(key)
     finally:
-        held = await tried.read(key)
-        if held is not None and not isinstance(await tried.delete(key, held), Gone):
+        if not isinstance(await tried.delete(key, made), Gone):
             raise Permanent(
                 key, scope=Scope.STORE, expected="a deleted file", found="one that was changed", remedy="delete it"
             )
+    return guarantees
 
 
 def _told(where: str, folder: str, guarantees: Guarantees) -> Finding:

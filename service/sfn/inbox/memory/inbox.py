@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 
 import anyio.lowlevel
 
-from sfn.inbox.figures import BrakeState, Figures, braking
+from sfn.inbox.figures import BrakeState, Figures, MissingTables, braking, earliest
 from sfn.inbox.intents import numbers
 from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.memory.worklist import MemoryWorklist
-from sfn.inbox.row import Row, State, counted_as, standing_of, told_by
+from sfn.inbox.row import Row, State, counted_as, missing_since, standing_of, told_by
 from sfn.inbox.standing import LastEvent, Standing
 from sfn.inbox.transitions import released, replayed
 from sfn.words import Hint, Reason, Subject, TableName, Undecodable
@@ -46,10 +47,18 @@ class MemoryInbox(MemoryWorklist):
         since = [(row.due_at, row) for row in told if row.state is State.QUEUED]
         since += [(row.waits_since, row) for row in told if row.waits_since is not None]
         overdue = sorted(((at, row.subject.catalog) for at, row in since if at <= now), reverse=True)
-        oldest = {catalog: at for at, catalog in overdue}
+        oldest = earliest({catalog: at for at, catalog in overdue}, self._letters.oldest())
         counts = Counter((row.subject.catalog, counted_as(row)) for row in rows)
         tripped, intents = braking(counts, self._tripped), numbers(self._intents.counts())
-        return Figures(counts, oldest, self._letters.counts(), tripped, *intents)
+        return Figures(counts, oldest, self._letters.counts(), tripped, *intents, self._missing(rows))
+
+    def _missing(self, rows: Sequence[Row]) -> dict[str, MissingTables]:
+        """See `Figures.missing`."""
+        since: dict[str, list[datetime]] = defaultdict(list)
+        for row in rows:
+            if (at := missing_since(row.story)) is not None:
+                since[row.subject.catalog].append(at)
+        return {catalog: MissingTables(len(times), min(times)) for catalog, times in since.items()}
 
     async def standing(self, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
@@ -66,8 +75,9 @@ class MemoryInbox(MemoryWorklist):
         """See `Desk.brake`."""
         since = self._clock.now() - self._terms.brake_window
         used = sum(at > since and asked[0].catalog == catalog for asked, at in self._permits.items())
-        on = catalog in (await self.figures()).tripped
-        return BrakeState(on, used, await self.limit(catalog), len(self._live(catalog)))
+        on, live = catalog in (await self.figures()).tripped, self._live(catalog).keys()
+        limit = self._terms.allowance(catalog, len(live), len(self._dropped(catalog) - live))
+        return BrakeState(on, used, limit, len(live))
 
     async def audited(self, before: int | None, limit: int) -> list[Audited]:
         """See `Desk.audited`."""

@@ -78,6 +78,11 @@ class MemoryLetters:
         catalogs = [(letter.subject.catalog if letter.subject else "", letter) for letter in self.find(Wanted())]
         return Counter((catalog, letter.reason.value) for catalog, letter in catalogs)
 
+    def oldest(self) -> dict[str, datetime]:
+        """By catalog when the oldest open letter was opened of a table that is given up; held ones wait on purpose."""
+        open_ones = [one for one in self.find(Wanted()) if one.reason is not Reason.HELD_DROP]
+        return {one.subject.catalog: one.opened_at for one in reversed(open_ones) if one.subject is not None}
+
     def note(self, action: str, order: Order, count: int) -> int:
         """Remember an order that was carried out; the entry's id."""
         self.audited.append(Audited(len(self.audited) + 1, order.at, order.actor, action, order.about, count))

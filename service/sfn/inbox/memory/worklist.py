@@ -14,7 +14,7 @@ from sfn.inbox.bell import Bell, stirs
 from sfn.inbox.letters import Letter, Status, poisoned, supersedes
 from sfn.inbox.memory.intents import MemoryIntents
 from sfn.inbox.memory.letters import MemoryLetters
-from sfn.inbox.row import Row, State, claim_of, has_news, is_held_by, lane_of
+from sfn.inbox.row import LastSweep, Row, State, claim_of, has_news, is_held_by, lane_of
 from sfn.inbox.tellings import taken, told_of
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import asked, claimed, expired, is_poison, renewed, settled
@@ -24,6 +24,7 @@ from sfn.words import (
     Accepted,
     Answered,
     Ask,
+    Backward,
     Claim,
     Dead,
     Done,
@@ -54,7 +55,7 @@ class MemoryWorklist:
         self._rows: dict[Subject, Row] = {}
         self._lanes: set[Lane] = set()
         self._events: set[tuple[str, str]] = set()
-        self._swept: dict[str, datetime] = {}
+        self._swept: dict[str, LastSweep] = {}
         self._permits: dict[tuple[Subject, Step], datetime] = {}
         self._tripped: set[str] = set()
         self._last = 0
@@ -134,8 +135,7 @@ class MemoryWorklist:
         if (claim.subject, step) in self._permits:
             return True
         catalog = claim.subject.catalog
-        used = sum(subject.catalog == catalog for subject, _ in self._permits)
-        if catalog in self._tripped or used >= await self.limit(catalog):
+        if catalog in self._tripped or not self._allows(claim.subject, step):
             self._tripped.add(catalog)
             return False
         self._permits[claim.subject, step] = now
@@ -179,6 +179,21 @@ class MemoryWorklist:
     async def limit(self, catalog: str) -> int:
         """See `Brake.limit`."""
         return self._terms.allowance(catalog, len(self._live(catalog)))
+
+    def _allows(self, subject: Subject, step: Step) -> bool:
+        """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
+        catalog, live = subject.catalog, self._live(subject.catalog).keys()
+        used = sum(one.catalog == catalog for one, _ in self._permits)
+        if used >= self._terms.most_steps(catalog, len(live)):
+            return False
+        gone = self._dropped(catalog) | {subject}
+        return step.kind is not Backward.DROP or len(gone) <= self._terms.most_drops(catalog, len(live | gone))
+
+    def _dropped(self, catalog: str) -> set[Subject]:
+        """Return the tables that were allowed to be dropped within the hour."""
+        since = self._clock.now() - self._terms.brake_window
+        drops = [(one, at) for (one, step), at in self._permits.items() if step.kind is Backward.DROP]
+        return {one for one, at in drops if one.catalog == catalog and at > since}
 
     def _take(self, hint: Hint, now: datetime) -> bool:
         """Log a hint and change rows by it; whether one may have fallen due."""
@@ -255,7 +270,7 @@ class MemoryWorklist:
         elif supersedes(outcome):
             self._letters.close(claim.subject, Status.SUPERSEDED, now)
         if isinstance(outcome, Swept):
-            self._swept[catalog] = outcome.began
+            self._swept[catalog] = LastSweep.ended(outcome)
             if outcome.calm:
                 self._tripped.discard(catalog)
         if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:
@@ -268,7 +283,7 @@ class MemoryWorklist:
 
     def _ask(self, asks: Iterable[Ask], now: datetime) -> None:
         for ask in asks:
-            after = asked(self._rows.get(ask.table), ask, self._next(), now)
+            after = asked(self._rows.get(ask.table), ask, self._next(), now, self._terms.cap)
             if after is not None:
                 self._save(after)
 

@@ -14,7 +14,7 @@ from sfn.inbox.postgres.asking import SOON, ask
 from sfn.inbox.postgres.intake import Intake
 from sfn.inbox.postgres.sheet import Sheet
 from sfn.inbox.postgres.unit import Due, Locking, Unit, Waiting
-from sfn.inbox.row import claim_of, is_held_by
+from sfn.inbox.row import LastSweep, claim_of, is_held_by
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import claimed, expired, is_poison, renewed, settled
 from sfn.inbox.turns import dealt, rotated
@@ -143,7 +143,7 @@ class Claiming:
             return []
         sheet = Sheet(unit.rows)
         rows = await sheet.take((due.row for _, due in chosen), memos=True)
-        swept_at: Mapping[str, datetime] = await unit.catalogs.swept_at({row.subject.catalog for row in rows})
+        swept_at: Mapping[str, LastSweep] = await unit.catalogs.swept_at({row.subject.catalog for row in rows})
         claims = []
         for row, (lane, due) in zip(rows, chosen, strict=True):
             after = claimed(row, due.number, now, self._terms.lease)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sfn.inbox.figures import BrakeState, Figures, braking
+from sfn.inbox.figures import BrakeState, Figures, braking, earliest
 from sfn.inbox.intents import numbers
 from sfn.inbox.keeping import Batch
 from sfn.inbox.letters import RELEASED, Order, Status
@@ -33,9 +33,10 @@ class Desk:
     async def figures(self, unit: Unit, now: datetime) -> Figures:
         """See `Desk.figures`; every row is looked at."""
         tables = await unit.roster.counts()
-        oldest, letters = await unit.roster.oldest(now), await unit.letters.counts()
+        oldest = earliest(await unit.roster.oldest(now), await unit.letters.oldest())
+        letters = await unit.letters.counts()
         tripped, intents = braking(tables, await unit.catalogs.tripped()), await unit.intents.counts()
-        return Figures(tables, oldest, letters, tripped, *numbers(intents))
+        return Figures(tables, oldest, letters, tripped, *numbers(intents), await unit.roster.missing())
 
     async def standing(self, unit: Unit, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
@@ -49,9 +50,10 @@ class Desk:
     async def brake(self, unit: Unit, catalog: str, now: datetime) -> BrakeState:
         """See `Desk.brake`."""
         on = catalog in await unit.catalogs.tripped() or await unit.roster.is_any_held(catalog)
-        used = await unit.catalogs.count_steps(catalog, now - self._terms.brake_window)
-        live = await unit.roster.live_count(catalog)
-        return BrakeState(on, used, self._terms.allowance(catalog, live), live)
+        since = now - self._terms.brake_window
+        used, live = await unit.catalogs.count_steps(catalog, since), await unit.roster.live_count(catalog)
+        dropped = await unit.roster.without_file(await unit.catalogs.dropped(catalog, since))
+        return BrakeState(on, used, self._terms.allowance(catalog, live, dropped), live)
 
     async def replay(
         self, unit: Unit, numbers: Sequence[int], hints: Sequence[Hint], order: Order, also: set[Subject]

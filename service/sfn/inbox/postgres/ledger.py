@@ -21,7 +21,7 @@ from sfn.inbox.row import is_held_by
 from sfn.inbox.tellings import told_of
 from sfn.inbox.terms import Terms
 from sfn.pointer.site import location_of
-from sfn.words import Ask, Claim, Step, TableName, Told
+from sfn.words import Ask, Backward, Claim, Step, Subject, TableName, Told
 
 
 class Ledger:
@@ -61,7 +61,7 @@ class Ledger:
         if row is None or not is_held_by(row, claim):
             return None
         sheet.save(name, replace(row, locations=row.locations | {site}))
-        ask(sheet, [Ask(other) for other in sorted(others)], numbers, self._clock())
+        ask(sheet, [Ask(other) for other in sorted(others)], numbers, self._clock(), self._terms.cap)
         await sheet.write()
         return others
 
@@ -75,11 +75,12 @@ class Ledger:
         await unit.catalogs.lock(catalog)
         if await unit.catalogs.has_step(catalog, text, since):
             return True
-        if await self._is_braking(unit, catalog, since):
+        dropped = claim.subject if step.kind is Backward.DROP else None
+        if catalog in await unit.catalogs.tripped() or not await self._allows(unit, catalog, dropped, since):
             await unit.catalogs.trip(catalog, tripped=True)
             return False
         await unit.catalogs.forget_steps(catalog, since)
-        await unit.catalogs.add_step(catalog, text, now)
+        await unit.catalogs.add_step(catalog, text, now, dropped)
         return True
 
     async def told(self, unit: Unit, table: TableName) -> Told | None:
@@ -99,9 +100,17 @@ class Ledger:
         live = await unit.roster.live_at(place)
         return frozenset(name for name, other in live.items() if other != uuid and name != claim.subject)
 
-    async def _is_braking(self, unit: Unit, catalog: str, since: datetime) -> bool:
-        if catalog in await unit.catalogs.tripped():
-            return True
+    async def _allows(self, unit: Unit, catalog: str, dropped: Subject | None, since: datetime) -> bool:
+        """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
         used = await unit.catalogs.count_steps(catalog, since)
         # To count the live tables takes long where they are many, and more of them never allow less.
-        return used >= self._terms.allowance(catalog, 0) and used >= await self.limit(unit, catalog)
+        if used >= self._terms.most_steps(catalog, 0):
+            live = await unit.roster.live_count(catalog)
+            if used >= self._terms.most_steps(catalog, live):
+                return False
+        if dropped is None:
+            return True
+        gone = await unit.catalogs.dropped(catalog, since) | {dropped}
+        # Of more tables than these no more than half are gone.
+        live = await unit.roster.live_count(catalog, 2 * len(gone) + 1)
+        return len(gone) <= self._terms.most_drops(catalog, live + await unit.roster.without_file(gone))

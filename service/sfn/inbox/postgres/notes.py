@@ -10,6 +10,7 @@ from typing import Protocol
 from sfn.inbox.book import Change
 from sfn.inbox.intents import Opened, OpenIntent, Span
 from sfn.inbox.letters import Audited, DeadLetter, Letter, Order, Status, Wanted
+from sfn.inbox.row import LastSweep
 from sfn.words import Subject, Undecodable
 
 
@@ -86,6 +87,10 @@ class Letters(Protocol):
         """See `Figures.letters`."""
         ...
 
+    async def oldest(self) -> Mapping[str, datetime]:
+        """By catalog when the oldest open letter was opened of a table that is given up; held ones wait on purpose."""
+        ...
+
     async def prune(self, before: datetime, most: int) -> int:
         """Delete letters that were closed before a moment, so many at most; how many."""
         ...
@@ -126,19 +131,23 @@ class Catalogs(Protocol):
         """How many steps got leave later than a moment."""
         ...
 
-    async def add_step(self, catalog: str, text: str, now: datetime) -> None:
-        """Note a step that got leave."""
+    async def dropped(self, catalog: str, since: datetime) -> frozenset[Subject]:
+        """Return the tables that were allowed to be dropped after a moment."""
+        ...
+
+    async def add_step(self, catalog: str, text: str, now: datetime, dropped: Subject | None) -> None:
+        """Note a step that was allowed, and the table that it drops."""
         ...
 
     async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:
         """Forget the steps that got leave by a moment; all of them for None."""
         ...
 
-    async def swept_at(self, catalogs: Collection[str]) -> dict[str, datetime]:
-        """When the last complete sweep began, by catalog."""
+    async def swept_at(self, catalogs: Collection[str]) -> dict[str, LastSweep]:
+        """The last complete sweep, by catalog."""
         ...
 
-    async def note_sweep(self, catalog: str, began: datetime) -> None:
+    async def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
         """A sweep is complete."""
         ...
 

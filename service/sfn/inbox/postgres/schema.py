@@ -102,7 +102,22 @@ _INTENTS: Final = f"""
     CREATE INDEX intent_unseen ON sfn.intent(peer) WHERE unseen;
 """
 
-MIGRATIONS: Final = (Migration(_FIRST, oldest=1), Migration(_INTENTS, oldest=1))
+# By a version without it a sweep counts for the namespaces as well that it could not list.
+_WITHHELD: Final = "ALTER TABLE sfn.catalog ADD COLUMN withheld text"
+
+# A version without it counts no drop towards half of the tables, and leaves alone what others noted for that.
+_MISSING: Final = """
+    ALTER TABLE sfn.permit ADD COLUMN dropped text;
+    ALTER TABLE sfn.subject ADD COLUMN missing_since bigint;
+    CREATE INDEX subject_missing ON sfn.subject(catalog, missing_since) WHERE missing_since IS NOT NULL;
+"""
+
+MIGRATIONS: Final = (
+    Migration(_FIRST, oldest=1),
+    Migration(_INTENTS, oldest=1),
+    Migration(_WITHHELD, oldest=1),
+    Migration(_MISSING, oldest=1),
+)
 _MIGRATING: Final = number_of("migrating")
 
 

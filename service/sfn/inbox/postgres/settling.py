@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from sfn.inbox.letters import Letter, Status, supersedes
 from sfn.inbox.postgres.sheet import Sheet
 from sfn.inbox.postgres.unit import Place, Unit
-from sfn.inbox.row import Row, is_held_by
+from sfn.inbox.row import LastSweep, Row, is_held_by
 from sfn.inbox.standing import Said
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import asked, settled
@@ -86,11 +86,11 @@ async def settle_all(unit: Unit, endings: Sequence[Ending], terms: Terms) -> lis
     return answers
 
 
-def ask(sheet: Sheet, asks: Sequence[Ask], numbers: Iterator[int], now: datetime) -> bool:
+def ask(sheet: Sheet, asks: Sequence[Ask], numbers: Iterator[int], now: datetime, cap: timedelta) -> bool:
     """Have other rows look, which are locked; whether one of them changed."""
     changed = False
     for one in asks:
-        after = asked(sheet.load(one.table), one, next(numbers), now)
+        after = asked(sheet.load(one.table), one, next(numbers), now, cap)
         if after is not None:
             sheet.save(one.table, after)
             changed = True
@@ -111,9 +111,10 @@ def _settle(sheet: Sheet, ending: Ending, terms: Terms, numbers: Iterator[int], 
         beside.superseded[claim.subject] = now
     if isinstance(outcome, Swept):
         beside.swept.append((claim.subject.catalog, outcome))
-    stirring = ask(sheet, ending.findings.asks, numbers, now)
+    stirring = ask(sheet, ending.findings.asks, numbers, now, terms.cap)
     stirred = {name for place in ending.places for name in _at(sheet, place)} - {claim.subject}
-    return Settled(kept=True, stirring=ask(sheet, [Ask(name) for name in sorted(stirred)], numbers, now) or stirring)
+    others = [Ask(name) for name in sorted(stirred)]
+    return Settled(kept=True, stirring=ask(sheet, others, numbers, now, terms.cap) or stirring)
 
 
 def _was_taken(row: Row | None, ending: Ending) -> bool:
@@ -137,6 +138,6 @@ async def _write(unit: Unit, beside: _Beside) -> None:
     if beside.superseded:
         await unit.letters.close(beside.superseded, Status.SUPERSEDED)
     for catalog, swept in beside.swept:
-        await unit.catalogs.note_sweep(catalog, swept.began)
+        await unit.catalogs.note_sweep(catalog, LastSweep.ended(swept))
         if swept.calm:
             await unit.catalogs.trip(catalog, tripped=False)

@@ -24,6 +24,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from sfn.inbox.figures import MissingTables
 from sfn.inbox.postgres.notes import Catalogs, Intents, Letters
 from sfn.inbox.row import Row
 from sfn.inbox.standing import LastEvent
@@ -193,8 +194,16 @@ class Roster(Protocol):
         """Rows that may have a file at one of these places, live or not, by name."""
         ...
 
-    async def live_count(self, catalog: str) -> int:
-        """How many rows have a live file."""
+    async def live_count(self, catalog: str, most: int | None = None) -> int:
+        """Return how many rows have a live file, at most `most`: where they are many to count all takes long."""
+        ...
+
+    async def without_file(self, subjects: Collection[Subject]) -> int:
+        """Return how many of these have no row with a live file."""
+        ...
+
+    async def missing(self) -> Mapping[str, MissingTables]:
+        """See `Figures.missing`."""
         ...
 
     async def held(self, catalog: str, after: str, limit: int) -> list[tuple[str, Subject]]:

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from datetime import datetime
 
-from sfn.inbox.codec import micros, moment, step_text
+from sfn.inbox.codec import key_of, micros, step_text, sweep_of, withheld_text
 from sfn.inbox.figures import BrakeState
+from sfn.inbox.row import LastSweep
+from sfn.inbox.sqlite.roster import RosterQueries
 from sfn.inbox.terms import Terms
-from sfn.words import Step, Subject
+from sfn.words import Backward, Step, Subject
 
 
 class BrakeTable:
     """The brakes and sweeps of all catalogs on one connection; the caller owns the transaction."""
 
-    def __init__(self, db: sqlite3.Connection, terms: Terms) -> None:
-        self._db, self._terms = db, terms
+    def __init__(self, db: sqlite3.Connection, terms: Terms, roster: RosterQueries) -> None:
+        self._db, self._terms, self._roster = db, terms, roster
 
-    def permit(self, subject: Subject, step: Step, live: Callable[[], int], now: datetime) -> bool:
-        """Give leave for a step, or trip.
-
-        Args:
-            live: counts the catalog's tables that have a live file; it takes long where they are many.
-        """
-        catalog = subject.catalog
+    def permit(self, subject: Subject, step: Step, now: datetime) -> bool:
+        """Allow a step, or trip."""
+        catalog, dropped = subject.catalog, key_of(subject) if step.kind is Backward.DROP else None
         text = step_text(subject, step)
         self._db.execute("DELETE FROM permit WHERE at <= ?", (micros(now - self._terms.brake_window),))
         if self._db.execute("SELECT 1 FROM permit WHERE catalog = ? AND step = ?", (catalog, text)).fetchone():
             return True
-        (used,) = self._db.execute("SELECT count(*) FROM permit WHERE catalog = ?", (catalog,)).fetchone()
-        if self._is_tripped(catalog) or used >= self._terms.allowance(catalog, live()):
+        if self._is_tripped(catalog) or not self._allows(catalog, dropped, now):
             self._trip(catalog, tripped=True)
             return False
-        self._db.execute("INSERT INTO permit(catalog, step, at) VALUES(?, ?, ?)", (catalog, text, micros(now)))
+        self._db.execute(
+            "INSERT INTO permit(catalog, step, at, dropped) VALUES(?, ?, ?, ?)", (catalog, text, micros(now), dropped)
+        )
         return True
 
     def reset(self, catalog: str) -> None:
@@ -44,24 +42,24 @@ class BrakeTable:
         """Start the hour anew."""
         self._db.execute("DELETE FROM permit WHERE catalog = ?", (catalog,))
 
-    def swept_at(self, catalog: str) -> datetime | None:
-        """When the last complete sweep began."""
-        found = self._db.execute("SELECT swept_at FROM catalog WHERE name = ?", (catalog,)).fetchone()
-        return moment(found[0]) if found is not None and found[0] is not None else None
+    def swept_at(self, catalog: str) -> LastSweep | None:
+        """The last complete sweep."""
+        found = self._db.execute("SELECT swept_at, withheld FROM catalog WHERE name = ?", (catalog,)).fetchone()
+        return sweep_of(*found) if found is not None and found[0] is not None else None
 
-    def note_sweep(self, catalog: str, began: datetime) -> None:
+    def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
         """A sweep is complete."""
         self._db.execute(
-            "INSERT INTO catalog(name, swept_at) VALUES(?, ?) "
-            "ON CONFLICT(name) DO UPDATE SET swept_at = excluded.swept_at",
-            (catalog, micros(began)),
+            "INSERT INTO catalog(name, swept_at, withheld) VALUES(?, ?, ?) "
+            "ON CONFLICT(name) DO UPDATE SET swept_at = excluded.swept_at, withheld = excluded.withheld",
+            (catalog, micros(sweep.began), withheld_text(sweep.withheld)),
         )
 
-    def state(self, catalog: str, live: int, now: datetime, *, tripped: bool) -> BrakeState:
-        """How a catalog's brake stands, which is on or not, with so many live tables."""
-        query = "SELECT count(*) FROM permit WHERE catalog = ? AND at > ?"
-        (used,) = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchone()
-        return BrakeState(tripped, used, self._terms.allowance(catalog, live), live)
+    def state(self, catalog: str, now: datetime, *, tripped: bool) -> BrakeState:
+        """How a catalog's brake stands, which is on or not."""
+        used, live = self._steps(catalog, now), self._roster.live_count(catalog)
+        dropped = self._roster.without_file(self._dropped(catalog, now))
+        return BrakeState(tripped, used, self._terms.allowance(catalog, live, dropped), live)
 
     def tripped(self) -> frozenset[str]:
         """The catalogs whose brake is on."""
@@ -91,6 +89,32 @@ class BrakeTable:
         """For which that was noted last."""
         found = self._db.execute("SELECT catalog_id FROM catalog WHERE name = ?", (catalog,)).fetchone()
         return found[0] if found is not None else None
+
+    def _allows(self, catalog: str, dropped: str | None, now: datetime) -> bool:
+        """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
+        used = self._steps(catalog, now)
+        # To count the live tables takes long where they are many, and more of them never allow less.
+        if used >= self._terms.most_steps(catalog, 0):
+            live = self._roster.live_count(catalog)
+            if used >= self._terms.most_steps(catalog, live):
+                return False
+        if dropped is None:
+            return True
+        gone = {*self._dropped(catalog, now), dropped}
+        # Of more tables than these no more than half are gone.
+        live = self._roster.live_count(catalog, 2 * len(gone) + 1)
+        return len(gone) <= self._terms.most_drops(catalog, live + self._roster.without_file(gone))
+
+    def _steps(self, catalog: str, now: datetime) -> int:
+        query = "SELECT count(*) FROM permit WHERE catalog = ? AND at > ?"
+        (used,) = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchone()
+        return int(used)
+
+    def _dropped(self, catalog: str, now: datetime) -> frozenset[str]:
+        """Return the keys of the tables that were allowed to be dropped within the hour."""
+        query = "SELECT DISTINCT dropped FROM permit WHERE catalog = ? AND at > ? AND dropped IS NOT NULL"
+        found = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchall()
+        return frozenset(key for (key,) in found)
 
     def _named(self, query: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._db.execute(query).fetchall())

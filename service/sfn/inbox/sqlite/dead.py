@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sfn.inbox.codec import key_of, micros
+from sfn.inbox.codec import key_of, micros, moment
 from sfn.inbox.lettering import COLUMNS, conditions, parse_letter
 from sfn.inbox.letters import UNDECODABLE_KEPT, DeadLetter, Letter, Status, Wanted
 from sfn.words import Reason, Undecodable
@@ -86,6 +86,17 @@ class DeadLetters:
             return False
         self.open_ones[closed[0] or "", closed[1]] -= 1
         return True
+
+    def oldest(self, catalogs: Collection[str]) -> dict[str, datetime]:
+        """By catalog when the oldest open letter was opened of a table that is given up; held ones wait on purpose."""
+        query = (
+            "SELECT opened_at FROM dead_letter WHERE status = 'open' AND catalog = ? AND reason != ? "
+            "AND key IS NOT NULL ORDER BY id LIMIT 1"
+        )
+        held = Reason.HELD_DROP.value
+        given_up = {catalog for (catalog, reason), count in self.open_ones.items() if count and reason != held}
+        found = {one: self._db.execute(query, (one, held)).fetchone() for one in given_up & set(catalogs)}
+        return {catalog: moment(row[0]) for catalog, row in found.items() if row is not None}
 
     def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
         """So many of those that are wanted, with greater ids than `after`, by id."""

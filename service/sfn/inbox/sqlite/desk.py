@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from sfn.inbox.codec import key_of, micros, moment
-from sfn.inbox.figures import BrakeState, Figures, braking
+from sfn.inbox.figures import BrakeState, Figures, braking, earliest
 from sfn.inbox.intents import numbers
 from sfn.inbox.keeping import AUDIT_KEPT, Batch
 from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
@@ -49,11 +49,13 @@ class Desk:
 
     def figures(self, now: datetime) -> Figures:
         """See `Desk.figures`: the counts are kept; only open intents, which are few, are counted for it."""
-        oldest = self._due.oldest(now)
+        catalogs = {catalog for catalog, _ in self._rows.counts}
+        oldest = earliest(self._due.oldest(now), self._dead.oldest(catalogs))
         tables = {pair: count for pair, count in self._rows.counts.items() if count}
         letters = {pair: count for pair, count in self._dead.open_ones.items() if count}
         tripped = braking(tables, self._brake.tripped())
-        return Figures(tables, oldest, letters, tripped, *numbers(self._intents.counts()))
+        intents, missing = numbers(self._intents.counts()), self._roster.missing()
+        return Figures(tables, oldest, letters, tripped, *intents, missing)
 
     def standing(self, subject: Subject) -> Standing | None:
         """See `Desk.standing`."""
@@ -65,7 +67,7 @@ class Desk:
     def brake(self, catalog: str, now: datetime) -> BrakeState:
         """See `Desk.brake`."""
         on = catalog in braking(self._rows.counts, self._brake.tripped())
-        return self._brake.state(catalog, self._roster.live_count(catalog), now, tripped=on)
+        return self._brake.state(catalog, now, tripped=on)
 
     def audited(self, before: int | None, limit: int) -> list[Audited]:
         """See `Desk.audited`."""

@@ -25,6 +25,7 @@ from sfn.inbox.letters import Audited, DeadLetter, Order, Wanted
 from sfn.inbox.sqlite.committer import Committer
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.lock import InboxLock
+from sfn.inbox.sqlite.mounts import placed
 from sfn.inbox.sqlite.refusals import refusal
 from sfn.inbox.standing import Standing
 from sfn.inbox.terms import Terms
@@ -67,7 +68,8 @@ class SqliteInbox:
             observe: told of every transaction.
 
         Raises:
-            Broken: another process has it, a newer version wrote it, or it can't be read and written.
+            Broken: another process has it, a newer version wrote it, it can't be read and written, or it is mounted
+                without its folder.
             Transient: scope inbox: the disk is full.
         """
         lock, ledger = await _locked(path, terms, clock.now())
@@ -262,6 +264,9 @@ async def _locked(named: Path, terms: Terms, now: datetime) -> tuple[InboxLock, 
     """The right to a file, and what is in it."""
     # SQLite too puts its log beside the file that a link leads to.
     path = Path(await anyio.to_thread.run_sync(os.path.realpath, named))
+    doubt = await anyio.to_thread.run_sync(placed, path)
+    if doubt is not None:
+        _log.warning("doubtful place for the inbox", found=doubt.found, remedy=doubt.remedy)
     lock = InboxLock(path)
     try:
         ledger = await anyio.to_thread.run_sync(_opened, path, terms, now)

@@ -9,14 +9,13 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 
 from msgspec.structs import replace
 
 from sfn.inbox import Claimed
 from sfn.inbox.codec import key_of
 from sfn.inbox.letters import Letter, Status, poisoned, supersedes
-from sfn.inbox.row import Row, claim_of, is_held_by
+from sfn.inbox.row import LastSweep, Row, claim_of, is_held_by
 from sfn.inbox.sqlite.brake import BrakeTable
 from sfn.inbox.sqlite.dead import DeadLetters
 from sfn.inbox.sqlite.desk import Desk
@@ -71,7 +70,7 @@ class Ledger:
         self._dead = DeadLetters(self._db)
         self._due = DueRows(self._rows)
         self.roster = RosterQueries(self._rows)
-        self.brake = BrakeTable(self._db, terms)
+        self.brake = BrakeTable(self._db, terms, self.roster)
         intents = IntentTable(self._db, lambda key: self._rows.load(key) is not None)
         self._intake = Intake(self._rows, self._events, self._dead, intents, terms, self._next)
         self.desk = Desk(
@@ -196,8 +195,7 @@ class Ledger:
         with self.transaction():
             if not is_held_by(self._rows.load(key_of(claim.subject)), claim):
                 return False
-            live = partial(self.roster.live_count, claim.subject.catalog)
-            return self.brake.permit(claim.subject, step, live, now)
+            return self.brake.permit(claim.subject, step, now)
 
     def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
         """See `Worklist.settle`."""
@@ -266,7 +264,7 @@ class Ledger:
         elif supersedes(outcome):
             self._dead.close(key, Status.SUPERSEDED, now)
         if isinstance(outcome, Swept):
-            self.brake.note_sweep(catalog, outcome.began)
+            self.brake.note_sweep(catalog, LastSweep.ended(outcome))
             if outcome.calm:
                 self.brake.reset(catalog)
         if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:
@@ -277,6 +275,6 @@ class Ledger:
     def _ask(self, asks: Sequence[Ask], now: datetime) -> None:
         for ask in asks:
             key = key_of(ask.table)
-            after = asked(self._rows.load(key), ask, self._next(), now)
+            after = asked(self._rows.load(key), ask, self._next(), now, self._terms.cap)
             if after is not None:
                 self._rows.save(key, after)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from sfn.inbox.codec import keys_of_tables, parse_known, subject_of
+from sfn.inbox.codec import keys_of_tables, moment, parse_known, subject_of
+from sfn.inbox.figures import MissingTables
 from sfn.inbox.sqlite.rows import Rows
 from sfn.pointer.site import location_of, sites_at
 from sfn.words import Known, TableName
@@ -48,11 +49,25 @@ class RosterQueries:
         )
         return sorted(_names(self._rows.select(query, (location, *sites_at(location), catalog))))
 
-    def live_count(self, catalog: str) -> int:
-        """How many rows have a live file."""
-        query = "SELECT count(*) FROM subject WHERE catalog = ? AND live_location IS NOT NULL"
-        ((count,),) = self._rows.select(query, (catalog,))
+    def live_count(self, catalog: str, most: int | None = None) -> int:
+        """Return how many rows have a live file, at most `most`: where they are many to count all takes long."""
+        query = "SELECT count(*) FROM (SELECT 1 FROM subject WHERE catalog = ? AND live_location IS NOT NULL LIMIT ?)"
+        ((count,),) = self._rows.select(query, (catalog, -1 if most is None else most))
         return int(count)
+
+    def without_file(self, keys: Collection[str]) -> int:
+        """Return how many of these keys have no row with a live file."""
+        marks = ", ".join("?" * len(keys))
+        query = f"SELECT count(*) FROM subject WHERE key IN ({marks}) AND live_location IS NOT NULL"
+        ((count,),) = self._rows.select(query, tuple(keys))
+        return len(keys) - int(count)
+
+    def missing(self) -> dict[str, MissingTables]:
+        """See `Figures.missing`."""
+        query = (
+            "SELECT catalog, count(*), min(missing_since) FROM subject WHERE missing_since IS NOT NULL GROUP BY catalog"
+        )
+        return {catalog: MissingTables(count, moment(since)) for catalog, count, since in self._rows.select(query)}
 
 
 def _known(found: Iterable[tuple[Any, ...]]) -> list[tuple[str, Known]]:

@@ -6,8 +6,6 @@ import sqlite3
 
 from sfn.errors import Broken
 
-VERSION = 6
-
 MIGRATIONS = (
     """
     CREATE TABLE lane(
@@ -87,7 +85,15 @@ MIGRATIONS = (
     CREATE INDEX intent_left ON intent(key) WHERE left_open;
     CREATE INDEX intent_unseen ON intent(peer) WHERE unseen;
     """,
+    "ALTER TABLE catalog ADD COLUMN withheld TEXT;",
+    # Which table a step drops, and since when the catalog does not show a table that has a live file.
+    """
+    ALTER TABLE permit ADD COLUMN dropped TEXT;
+    ALTER TABLE subject ADD COLUMN missing_since INTEGER;
+    CREATE INDEX subject_missing ON subject(catalog, missing_since) WHERE missing_since IS NOT NULL;
+    """,
 )
+VERSION = len(MIGRATIONS)
 
 
 _LOGGED = frozenset({"wal", "memory"})

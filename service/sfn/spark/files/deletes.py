@@ -24,8 +24,15 @@ _POSITIONS: Final = StructType(
 """Columns of a file of position deletes; the ids are Iceberg's."""
 _BROADCAST: Final = 1_000_000
 """Deleted rows that each executor has in memory; of more Spark decides."""
-_FILE: Final = f"{OWN}file"
+FILE: Final = f"{OWN}file"
+"""The column with the URI of the file that a row is in."""
 _ROW: Final = f"{OWN}row"
+
+
+def placed(rows: DataFrame) -> DataFrame:
+    """The rows of files, with the file of each and its position there."""
+    metadata = rows.metadataColumn("_metadata")
+    return rows.select("*", metadata["file_path"].alias(FILE), metadata["row_index"].alias(_ROW))
 
 
 class Deletes:
@@ -39,14 +46,12 @@ class Deletes:
         self._spark, self._reader, self._plan, self._uris = spark, reader, plan, uris
 
     def without(self, rows: DataFrame) -> DataFrame:
-        """The rows of the files that are touched, less the deleted ones."""
-        metadata = rows.metadataColumn("_metadata")
-        placed = rows.select("*", metadata["file_path"].alias(_FILE), metadata["row_index"].alias(_ROW))
+        """The rows of files, as of `placed`, less the deleted ones."""
         deleted = self._deleted()
         if self._count() <= _BROADCAST:
             deleted = f.broadcast(deleted)
-        is_deleted = (placed[_FILE] == deleted[_FILE]) & (placed[_ROW] == deleted[_ROW])
-        return placed.join(deleted, is_deleted, "left_anti").drop(_FILE, _ROW)
+        is_deleted = (rows[FILE] == deleted[FILE]) & (rows[_ROW] == deleted[_ROW])
+        return rows.join(deleted, is_deleted, "left_anti")
 
     def _count(self) -> int:
         return sum(file.records for file in self._plan.deletes) + sum(
@@ -70,8 +75,8 @@ class Deletes:
             if vector is not None and vector.sequence >= file.sequence:
                 files.append(self._uris[file.path])
                 positions.append(pa.array(vector.positions.to_array(), pa.int64()))
-        table = pa.table({_FILE: pa.array(files, pa.string()), "rows": pa.array(positions, pa.list_(pa.int64()))})
-        return self._spark.createDataFrame(table).select(_FILE, f.explode("rows").alias(_ROW))
+        table = pa.table({FILE: pa.array(files, pa.string()), "rows": pa.array(positions, pa.list_(pa.int64()))})
+        return self._spark.createDataFrame(table).select(FILE, f.explode("rows").alias(_ROW))
 
     def _by_positions(self) -> DataFrame:
         """As the files say that are older than none of the rows that they delete."""
@@ -80,10 +85,10 @@ class Deletes:
         by = read.metadataColumn("_metadata")["file_path"]
         return (
             read.select("file_path", read["pos"].alias(_ROW), by.alias("by"))
-            .join(f.broadcast(self._listed(self._plan.touched, "file_path", _FILE, "added")), "file_path")
+            .join(f.broadcast(self._listed(self._plan.touched, "file_path", FILE, "added")), "file_path")
             .join(f.broadcast(self._listed(deletes, "delete_path", "by", "deleted")), "by")
             .where("deleted >= added")
-            .select(_FILE, _ROW)
+            .select(FILE, _ROW)
         )
 
     def _listed(self, files: Sequence[File], path: str, uri: str, sequence: str) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pyiceberg.io import FileIO
@@ -11,11 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from sfn.errors import NotInstalled
-from sfn.reader.boundary import within
+from sfn.reader.predicate import parsed
 from sfn.reader.table import bounded
 from sfn.spark.asked import Asked
 from sfn.spark.files import features, footers, manifests, vectors
-from sfn.spark.files.deletes import Deletes
+from sfn.spark.files.constants import filled
+from sfn.spark.files.deletes import Deletes, placed
 from sfn.spark.files.history import History, history
 from sfn.spark.files.names import read_by
 from sfn.spark.files.plan import File, Plan, planned
@@ -23,8 +24,7 @@ from sfn.spark.files.pruning import pruned
 from sfn.spark.files.relation import Reader
 from sfn.spark.files.schema import as_read, as_seen
 from sfn.spark.files.seen import seen
-from sfn.spark.files.spelling import Spelling
-from sfn.spark.filtering import parsed
+from sfn.spark.files.spelling import Spelling, place_of
 from sfn.spark.pinned import Pinned, pin
 
 
@@ -62,8 +62,15 @@ def _plan(pinned: Pinned, io: FileIO, row_filter: str | None) -> Plan:
     if row_filter is not None:
         entries = pruned(entries, parsed(row_filter), pinned.schema)
     features.check_files(where, (entry.data_file for entry in entries))
-    footers.check(io, footers.in_doubt(entries, pinned.whole, pinned.schema), where)
-    plan = planned(entries, vectors.read(io, entries, where))
+    footers.check(io, footers.in_doubt(entries, pinned.whole), where)
+    plan = planned(entries, vectors.read(io, entries, where), pinned.whole.specs())
+    required = {field.field_id: field.name for field in pinned.schema.fields if field.required}
+    for file in (*plan.plain, *plan.touched):
+        for number in file.constants.keys() & required.keys():
+            # Spark refuses a file without it, in the middle of a query.
+            raise features.refused(
+                file.path, f"a file that may lack the required column {required[number]!r}, a partition's"
+            )
     if plan.twice:
         raise features.refused(where, f"a file that is listed twice: {plan.twice}")
     return plan
@@ -72,21 +79,32 @@ def _plan(pinned: Pinned, io: FileIO, row_filter: str | None) -> Plan:
 def _rows(spark: SparkSession, pinned: Pinned, plan: Plan, past: History) -> DataFrame:
     where, trust, spelling = pinned.found.metadata_location, pinned.found.trust, Spelling(spark)
     every = (*plan.plain, *plan.touched, *plan.deletes)
-    uris = {file.path: spelling.uri(within(trust, file.path, where)) for file in every}
+    uris = {file.path: spelling.uri(place_of(file.path, trust, where)) for file in every}
     fields = pinned.schema.fields
     names = read_by(pinned.schema, past)
     schema = StructType([as_read(field, names[field.field_id]) for field in fields])
     reader = Reader(spark, [file.size for file in every])
 
-    def read(files: Sequence[File]) -> DataFrame:
-        return reader.rows([(uris[file.path], file.size) for file in files], schema)
-
+    deletes = Deletes(spark, reader, plan, uris)
     parts = []
-    if plan.plain:
-        parts.append(read(plan.plain))
-    if plan.touched:
-        parts.append(Deletes(spark, reader, plan, uris).without(read(plan.touched)))
+    for files, is_touched in ((plan.plain, False), (plan.touched, True)):
+        for some, is_lacking in _apart(files, {field.field_id for field in fields}):
+            part = reader.rows([(uris[file.path], file.size) for file in some], schema)
+            part = placed(part) if is_touched or is_lacking else part
+            part = deletes.without(part) if is_touched else part
+            parts.append(filled(spark, part, some, fields, names, uris) if is_lacking else part)
     first, *others = [seen(part, fields, names, past) for part in parts]
     for other in others:
         first = first.union(other)
     return first
+
+
+def _apart(files: Sequence[File], columns: Collection[int]) -> list[tuple[Sequence[File], bool]]:
+    """The files that have all of the columns, and those that may lack one, without groups that are empty."""
+
+    def is_lacking(file: File) -> bool:
+        # A column is NULL as well where its partition is.
+        return any(value is not None for number, value in file.constants.items() if number in columns)
+
+    groups = (([file for file in files if is_lacking(file) is lacking], lacking) for lacking in (False, True))
+    return [(some, lacking) for some, lacking in groups if some]

@@ -9,11 +9,11 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema, index_by_id
 
 from sfn.errors import NotSupported
+from sfn.reader.datafile import in_files
 from sfn.spark.files.history import History
 from sfn.spark.files.manifests import is_data
 from sfn.spark.files.nested import Extent, extent
 from sfn.spark.files.schema import unmappable
-from sfn.spark.kinds import in_files
 
 
 def refused(where: str, found: str) -> NotSupported:
@@ -66,9 +66,17 @@ def check_files(where: str, files: Iterable[DataFile]) -> None:
 def _odd(file: DataFile) -> str:
     if file.key_metadata is not None:
         return "an encrypted file"
+    if file.file_format is not FileFormat.PUFFIN and _is_passed_over(file):
+        return f"a file that Spark passes over in silence, by its name or its size: {file.file_path}"
     if is_data(file):
         return "" if file.file_format is FileFormat.PARQUET else in_files("data", file)
     if file.content is DataFileContent.EQUALITY_DELETES:
         return "equality deletes"
     known = (FileFormat.PARQUET, FileFormat.PUFFIN)
     return "" if file.file_format in known else in_files("position deletes", file)
+
+
+def _is_passed_over(file: DataFile) -> bool:
+    """Whether Spark takes a file for none of data (`PartitioningAwareFileIndex`)."""
+    name = file.file_path.rpartition("/")[2]
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or file.file_size_in_bytes <= 0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from pyiceberg.manifest import FileFormat, ManifestEntry
+from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.delete_file_index import DeleteFileIndex
+from pyiceberg.transforms import IdentityTransform
 
 from sfn.spark.files.manifests import is_data
 from sfn.spark.files.vectors import Vector
@@ -21,12 +24,14 @@ class File:
         size: bytes.
         sequence: of the commit that added it: a delete applies to rows that are not younger.
         records: in it.
+        constants: values of columns that the file may lack, by their ids: those that its partition has.
     """
 
     path: str
     size: int
     sequence: int
     records: int
+    constants: Mapping[int, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,15 @@ class Plan:
     twice: str
 
 
-def planned(entries: Iterable[ManifestEntry], vectors: Mapping[str, Vector]) -> Plan:
+def planned(
+    entries: Iterable[ManifestEntry], vectors: Mapping[str, Vector], specs: Mapping[int, PartitionSpec] | None = None
+) -> Plan:
     """The plan for live files.
 
     Args:
         entries: of data files and of position deletes; those of vectors are passed over.
         vectors: these.
+        specs: the table's, by their ids; None where it has no partitions.
     """
     data: dict[str, ManifestEntry] = {}
     deletes: dict[str, File] = {}
@@ -70,7 +78,7 @@ def planned(entries: Iterable[ManifestEntry], vectors: Mapping[str, Vector]) -> 
     touched: list[File] = []
     needed: set[str] = set()
     for path, entry in data.items():
-        one = _file(entry)
+        one = _file(entry, (specs or {}).get(entry.data_file.spec_id))
         found = index.for_data_file(one.sequence, entry.data_file, entry.data_file.partition)
         vector = vectors.get(path)
         is_touched = found or (vector is not None and vector.sequence >= one.sequence)
@@ -79,6 +87,22 @@ def planned(entries: Iterable[ManifestEntry], vectors: Mapping[str, Vector]) -> 
     return Plan(plain, touched, [deletes[path] for path in sorted(needed)], vectors, twice)
 
 
-def _file(entry: ManifestEntry) -> File:
+def _file(entry: ManifestEntry, spec: PartitionSpec | None = None) -> File:
     file = entry.data_file
-    return File(file.file_path, file.file_size_in_bytes, entry.sequence_number or 0, file.record_count)
+    constants = {} if spec is None else _constants(file, spec)
+    return File(file.file_path, file.file_size_in_bytes, entry.sequence_number or 0, file.record_count, constants)
+
+
+def _constants(file: DataFile, spec: PartitionSpec) -> dict[int, Any]:
+    """The values of the columns that the file is partitioned by and may lack.
+
+    Only the size of a column in the file shows that the file has it: whoever imports files may count its values, or
+    know its bounds, by the partition alone.
+    """
+    found = {
+        one.source_id: file.partition[number]
+        for number, one in enumerate(spec.fields)
+        if isinstance(one.transform, IdentityTransform)
+    }
+    sizes = file.column_sizes or {}
+    return {number: value for number, value in found.items() if not sizes.get(number)}

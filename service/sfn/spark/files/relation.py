@@ -18,6 +18,8 @@ _SETTINGS: Final = {
     # Iceberg counts days and microseconds by the calendar of today, also before it was introduced.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # Times of 96 bits are in UTC, also those that Impala wrote.
+    "spark.sql.parquet.int96TimestampConversion": "false",
     "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
     # Rows are never left out in silence.
     "spark.sql.files.ignoreMissingFiles": "false",

@@ -28,12 +28,11 @@ def seen(rows: DataFrame, fields: Sequence[NestedField], names: Mapping[int, str
     for field in fields:
         if field.field_type.is_primitive:
             continue
+        column = shown[_quoted(field.name)]
         if extent(field, past) is Extent.WHOLE:
             # What is in it has no metadata then, and so is another type to Spark: it does not look through the cast.
-            whole = shown[_quoted(field.name)].cast(as_seen(field).dataType)
-            shown = shown.withColumn(field.name, whole.alias(field.name, metadata={}))
-        else:
-            shown = shown.withMetadata(field.name, {})
+            column = column.cast(as_seen(field).dataType)
+        shown = shown.withColumn(field.name, column.alias(field.name, metadata={}))
     return shown
 
 

@@ -11,8 +11,10 @@ from pyspark.sql import SparkSession
 
 from sfn.errors import NotInstalled
 from sfn.pointer.location import scheme_of
+from sfn.reader.trust import Trust
+from sfn.spark.files.features import refused
 
-_DRIVERS: Final = {"s3": ("s3", "s3a"), "gs": ("gs",), "abfss": ("abfss", "abfs"), "wasbs": ("wasbs", "wasb")}
+_DRIVERS: Final = {"s3": ("s3", "s3a"), "gs": ("gs",), "abfss": ("abfss", "abfs")}
 """What Hadoop may have a driver registered as for a scheme, the first one first."""
 _REMEDIES: Final = {
     "s3": "start Spark with org.apache.hadoop:hadoop-aws of its own Hadoop's version",
@@ -21,6 +23,24 @@ _REMEDIES: Final = {
 }
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._/:=+,-]*")
 """Spelled alike in a path and in a URI."""
+
+
+def place_of(path: str, trust: Trust, where: str) -> str:
+    """Return the canonical location of a data or delete file, which Hadoop opens as it is.
+
+    Args:
+        path: as metadata names it.
+        trust: where it may lie.
+        where: the metadata file.
+
+    Raises:
+        Unsafe: it lies where a reader is not led.
+        NotSupported: Hadoop would open another file: it leaves out the empty segments of a name.
+    """
+    place = trust.file(path, where)
+    if scheme_of(place) != "file" and "//" in place.partition("://")[2]:
+        raise refused(where, f"a file with an empty segment in its name, which Hadoop leaves out: {path}")
+    return place
 
 
 class Spelling:

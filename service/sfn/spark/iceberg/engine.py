@@ -5,10 +5,10 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Final
 
-from pyspark.errors import UnsupportedOperationException
+from pyspark.errors import IllegalArgumentException, UnsupportedOperationException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from sfn.errors import NotSupported
+from sfn.errors import MalformedMetadata, NotSupported
 from sfn.facade.directories import NAMESPACE
 from sfn.spark.asked import Asked
 from sfn.spark.iceberg import driver, runtime
@@ -45,29 +45,36 @@ class IcebergEngine:
             remote = Remote(uri, spark.conf.get(TOKEN, "") or "")
             shown = remote.shown(asked)
             catalog = _configured(spark, FACADE, remote)
-            return _table(_at(spark, shown.version), asked, catalog, *NAMESPACE, shown.name)
+            return _table(_at(spark, shown.version), asked.directory, catalog, *NAMESPACE, shown.name)
         state = settled(asked)
         own = driver.driver()
         catalog = _configured(spark, PINNED, Remote(own.facade.url, own.facade.token))
         name = own.pins.add(asked, state)
-        return _table(_at(spark, state.version), asked, catalog, *driver.NAMESPACE, name)
+        return _table(_at(spark, state.version), state.pointer.key, catalog, *driver.NAMESPACE, name)
 
 
 def _at(spark: SparkSession, version: str | None) -> DataFrameReader:
     return spark.read if version is None else spark.read.option("versionAsOf", version)
 
 
-def _table(reader: DataFrameReader, asked: Asked, *names: str) -> DataFrame:
+def _table(reader: DataFrameReader, where: str, *names: str) -> DataFrame:
     """The rows of a table.
+
+    Args:
+        where: its metadata file, or its directory.
 
     Raises:
         NotSupported: it has a column of a type that Spark has not.
+        MalformedMetadata: Iceberg's library refuses the metadata, such as a branch at a snapshot that is not there.
     """
     try:
         return reader.table(".".join(f"`{name.replace('`', '``')}`" for name in names))
     except UnsupportedOperationException as error:
         found = str(error).partition("\n")[0]
-        raise NotSupported(asked.directory, expected="columns of types that Spark has", found=found) from error
+        raise NotSupported(where, expected="columns of types that Spark has", found=found) from error
+    except IllegalArgumentException as error:
+        found, remedy = str(error).partition("\n")[0], "`sfn verify` lists what is wrong with the table"
+        raise MalformedMetadata(where, expected="metadata that Iceberg can read", found=found, remedy=remedy) from error
 
 
 def _configured(spark: SparkSession, name: str, facade: Remote) -> str:

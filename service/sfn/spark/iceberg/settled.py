@@ -74,7 +74,7 @@ def version(state: State, contents: Metadata, where: str) -> str | None:
         RefNotFound, CommitNotFound: it has no such branch, tag or snapshot.
         NotSupported: a branch that Iceberg would take for a snapshot's id.
     """
-    known = [one.snapshot_id for one in contents.snapshots or ()]
+    known = contents.snapshot_ids
     match state:
         case Ref(name) if name != MAIN:
             return _named(name, contents, where)
@@ -84,17 +84,15 @@ def version(state: State, contents: Metadata, where: str) -> str | None:
             check_known(number, known, where)
             return f"{number}"
         case Moment(milliseconds):
-            log = [(entry.timestamp_ms, entry.snapshot_id) for entry in contents.snapshot_log or ()]
-            number = current_at(log, milliseconds, where)
+            number = current_at(contents.became(where), milliseconds, where)
             check_known(number, known, where)
             return f"{number}"
 
 
 def _named(name: str, contents: Metadata, where: str) -> str:
     """A branch has the table's schema, a tag that of its snapshot: Iceberg tells them by the name."""
-    ref = (contents.refs or {}).get(name)
-    if ref is None:
-        raise metadata.no_such_ref(name, contents.refs or (), where)
+    contents.head(name, where)
+    ref = (contents.refs or {})[name]
     if _NUMBER.fullmatch(name) is None:
         return name
     schemas = {one.snapshot_id: one.schema_id for one in contents.snapshots or ()}

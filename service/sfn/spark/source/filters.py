@@ -102,12 +102,9 @@ def _of_floating(one: spark.Filter, column: iceberg.Reference, value: _Value) ->
     if not isinstance(value, float | int | Decimal) or value != value:  # noqa: PLR0124 - NaN alone differs from itself
         return None
     match one:
-        case spark.GreaterThan():
-            return iceberg.Or(iceberg.GreaterThan(term=column, value=literal(value)), iceberg.IsNaN(term=column))
-        case spark.GreaterThanOrEqual():
-            return iceberg.Or(iceberg.GreaterThanOrEqual(term=column, value=literal(value)), iceberg.IsNaN(term=column))
         case spark.EqualTo() | spark.EqualNullSafe() | spark.LessThan() | spark.LessThanOrEqual():
             return _of_ordered(one, column, value)
+        # NaN is greater than all to Spark, and statistics of files know none.
         case _:
             return None
 

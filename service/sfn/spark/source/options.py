@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 
 from sfn.errors import nearest
@@ -21,7 +20,6 @@ is a secret (`spark.redaction.regex`)."""
 _TABLE: Final = ("table", "uuid", "allowed", STORAGE)
 """Options of both sources."""
 _SNAPSHOT_ID: Final = re.compile(r"\d+")
-_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Options:
@@ -107,17 +105,9 @@ class Options:
         )
 
 
-def _as_of(text: str) -> int | str | datetime:
+def _as_of(text: str) -> int | str:
     """As `sfn.spark.read` takes it."""
-    if _SNAPSHOT_ID.fullmatch(text):
-        return int(text)
-    if _DAY.match(text) is None:
-        return text
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        # A tag may begin like a day.
-        return text
+    return int(text) if _SNAPSHOT_ID.fullmatch(text) else text
 
 
 def _json(option: str, text: str, kind: type) -> Any:  # noqa: ANN401 - any JSON

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from heapq import heapreplace
 from typing import Final
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask, IncrementalAppendScan
 
-from sfn.errors import NotSupported, SfnError
+from sfn.errors import SfnError
+from sfn.reader import planning as reading
+from sfn.reader.conform import parts
+from sfn.reader.datafile import batches
 from sfn.reader.table import unread
-from sfn.spark.kinds import in_files
-from sfn.spark.source.conform import parts
-from sfn.spark.source.datafile import batches
-from sfn.spark.source.orc import misread
 from sfn.spark.source.settled import Settled
 
-_READ: Final = {FileFormat.PARQUET, FileFormat.ORC}
-_READ_DELETES: Final = {*_READ, FileFormat.PUFFIN}
 _GROUP: Final = 128 << 20
 """Bytes of data files that one task of Spark's reads, where they are small (Iceberg's `read.split.target-size`)."""
 _OPENING: Final = 2 << 20
@@ -39,17 +36,9 @@ def planned(settled: Settled, which: BooleanExpression = AlwaysTrue()) -> list[F
         NotSupported: there is something that PyIceberg does not read.
         Unreadable: see `sfn.reader.table.rows` for its kinds.
     """
-    try:
-        tasks = list(_plan(settled, which))
-    except SfnError:
-        raise
-    except Exception as error:
-        if _has_equality_deletes(settled):
-            raise _refusal(settled, "files without equality deletes", "equality deletes") from error
-        # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
-        raise unread(settled.location, error) from error
-    _check(settled, tasks)
-    return tasks
+    remedy = "read it with engine='iceberg'"
+    plan = partial(_plan, settled)
+    return reading.planned(settled.metadata, settled.location, plan, which, remedy)
 
 
 def grouped(tasks: Sequence[FileScanTask]) -> list[list[FileScanTask]]:
@@ -100,31 +89,3 @@ def _plan(settled: Settled, which: BooleanExpression) -> Iterable[FileScanTask]:
         from_snapshot_id=settled.after,
         to_snapshot_id=settled.snapshot.snapshot_id,
     ).plan_files()
-
-
-def _check(settled: Settled, tasks: Iterable[FileScanTask]) -> None:
-    for task in tasks:
-        if task.file.file_format not in _READ:
-            raise _refusal(settled, "data in Parquet or ORC files", in_files("data", task.file))
-        if task.file.file_format is FileFormat.ORC and (found := misread(task.file, settled.schema)):
-            raise _refusal(settled, "what PyArrow reads of ORC files", in_files(found, task.file))
-        for delete in task.delete_files:
-            if delete.file_format not in _READ_DELETES:
-                expected = "position deletes in Parquet, ORC or Puffin files"
-                raise _refusal(settled, expected, in_files("position deletes", delete))
-
-
-def _has_equality_deletes(settled: Settled) -> bool:
-    if settled.snapshot is None:
-        return False
-    io = settled.io
-    return any(
-        entry.data_file.content is DataFileContent.EQUALITY_DELETES
-        for manifest in settled.snapshot.manifests(io)
-        if manifest.content is ManifestContent.DELETES
-        for entry in manifest.fetch_manifest_entry(io)
-    )
-
-
-def _refusal(settled: Settled, expected: str, found: str) -> NotSupported:
-    return NotSupported(settled.location, expected=expected, found=found, remedy="read it with engine='iceberg'")

@@ -59,7 +59,8 @@ class Settled:
     @property
     def io(self) -> FileIO:
         """What opens the table's files."""
-        return bounded(self.location, Trust(self.directory, self.allowed), Opening(self.directory, self.options))
+        opening = Opening(self.directory, self.options, self.allowed)
+        return bounded(self.location, Trust(self.directory, self.allowed), opening)
 
     def text(self) -> str:
         """It, for an option of Spark's.

@@ -35,6 +35,10 @@ _KINDS: Final = {
     "BlobArchived": Kind.UNFIT,
     "BlobBeingRehydrated": Kind.UNFIT,
     "InvalidBlobType": Kind.UNFIT,
+    "InvalidResourceName": Kind.UNFIT,
+    "InvalidUri": Kind.UNFIT,
+    "OutOfRangeInput": Kind.UNFIT,
+    "RequestBodyTooLarge": Kind.UNFIT,
     "ResourceTypeMismatch": Kind.UNFIT,
     "SnapshotsPresent": Kind.UNFIT,
     "ConditionHeadersNotSupported": Kind.INCAPABLE,
@@ -67,6 +71,7 @@ _REMEDIES: Final = {
     "SnapshotsPresent": "delete the blob's snapshots: without that nobody can delete it",
 }
 _BY_STATUS: Final = {
+    HTTPStatus.NOT_MODIFIED: Kind.MOVED,
     HTTPStatus.UNAUTHORIZED: Kind.UNKNOWN,
     HTTPStatus.FORBIDDEN: Kind.DENIED,
     HTTPStatus.NOT_FOUND: Kind.NO_PLACE,
@@ -115,7 +120,7 @@ def _kind_of(status: int) -> Kind:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Kind.UNANSWERED
     # Less is a redirect to who knows where.
-    return Kind.UNFIT if status >= HTTPStatus.BAD_REQUEST else Kind.NO_PLACE
+    return Kind.REJECTED if status >= HTTPStatus.BAD_REQUEST else Kind.NO_PLACE
 
 
 def _seconds(value: str | None) -> float | None:

@@ -73,8 +73,8 @@ class AzureObjects:
         )
         return _tagged(written.get("etag"))
 
-    async def delete(self, key: str, expected: str) -> None:
-        await _answered(self._blob(key).delete_blob(**_only(expected)))
+    async def delete(self, key: str, expected: str | None) -> None:
+        await _answered(self._blob(key).delete_blob(**({} if expected is None else _only(expected))))
 
     async def page(self, prefix: str, most: int, begin: str | None) -> Page:
         place = place_of(prefix, self._terms)
@@ -189,5 +189,5 @@ def _only(tag: str) -> Mapping[str, Any]:
 
 def _tagged(tag: object) -> str:
     if not isinstance(tag, str):
-        raise Refused(Kind.UNANSWERED, "an answer that has no ETag")
+        raise Refused(Kind.TAGLESS, "an answer that has no ETag")
     return tag

@@ -6,7 +6,6 @@ Its two APIs have the same errors: XML for what is read, JSON for all else. Thei
 from __future__ import annotations
 
 import re
-import zlib
 from http import HTTPStatus
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -14,7 +13,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from sfn.store.objects import Kind, Page, Refused
-from sfn.store.pool import BODY_LIMIT, Reply
+from sfn.store.pool import Reply
 
 _KINDS: Final = {
     "noSuchBucket": Kind.NO_PLACE,
@@ -39,6 +38,8 @@ _KINDS: Final = {
     "slowDown": Kind.THROTTLED,
     "userRateLimitExceeded": Kind.THROTTLED,
     "notImplemented": Kind.INCAPABLE,
+    "invalidURI": Kind.UNFIT,
+    "uploadTooLarge": Kind.UNFIT,
 }
 """Of errors whose status means something else, or nothing."""
 _RETAINED: Final = "lift the retention policy or the hold: it forbids to replace and to delete these files"
@@ -62,6 +63,7 @@ _REMEDIES: Final = {
     "userProjectMissing": _PROJECT,
 }
 _BY_STATUS: Final = {
+    HTTPStatus.NOT_MODIFIED: Kind.MOVED,
     HTTPStatus.UNAUTHORIZED: Kind.UNKNOWN,
     HTTPStatus.FORBIDDEN: Kind.DENIED,
     HTTPStatus.NOT_FOUND: Kind.MISSING,
@@ -71,7 +73,6 @@ _BY_STATUS: Final = {
     HTTPStatus.TOO_MANY_REQUESTS: Kind.THROTTLED,
 }
 _CODE: Final = re.compile(r"[A-Za-z]{1,64}")
-_GZIP_WINDOW: Final = 31
 
 
 class _Detail(msgspec.Struct):
@@ -109,12 +110,11 @@ def refused(reply: Reply) -> Refused:
 
 def code_of(reply: Reply) -> str:
     """The service's word for an error, with a small letter first; "" where there is none that it could be."""
-    body = _unpacked(reply)
     try:
-        errors = msgspec.json.decode(body, type=_Complaint).error.errors
+        errors = msgspec.json.decode(reply.body, type=_Complaint).error.errors
         code = errors[0].reason if errors else ""
     except (ValueError, RecursionError):
-        code = _xml_code(body)
+        code = _xml_code(reply.body)
     # The documentation writes some with their domain before a dot.
     code = code.rpartition(".")[2]
     return code[:1].lower() + code[1:] if _CODE.fullmatch(code) else ""
@@ -173,7 +173,7 @@ def _kind_of(status: int) -> Kind:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Kind.UNANSWERED
     # Less is a redirect to who knows where.
-    return Kind.UNFIT if status >= HTTPStatus.BAD_REQUEST else Kind.NO_PLACE
+    return Kind.REJECTED if status >= HTTPStatus.BAD_REQUEST else Kind.NO_PLACE
 
 
 def _xml_code(body: bytes) -> str:
@@ -183,13 +183,3 @@ def _xml_code(body: bytes) -> str:
         # The last two where it says to be in an encoding that the parser does not read.
         return ""
     return root.findtext("{*}Code", "")
-
-
-def _unpacked(reply: Reply) -> bytes:
-    """An error in plain bytes: who takes compressed objects as they are may get compressed errors too."""
-    if reply.headers.get("Content-Encoding") != "gzip":
-        return reply.body
-    try:
-        return zlib.decompressobj(_GZIP_WINDOW).decompress(reply.body, BODY_LIMIT)
-    except zlib.error:
-        return b""

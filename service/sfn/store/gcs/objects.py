@@ -38,7 +38,7 @@ _MARK: Final = "sfn-write"
 _GENERATION: Final = re.compile(r"[1-9][0-9]{0,18}")
 _LAST: Final = 2**63 - 1
 _AS_STORED: Final = {"accept-encoding": "gzip"}
-"""Without it an object that was uploaded compressed is decompressed on the way, and all of it comes for a part."""
+"""For parts: else an object that is stored compressed is decompressed on the way, and all of it comes for a part."""
 _PLAIN: Final = {"accept-encoding": "identity"}
 
 
@@ -59,14 +59,14 @@ class GcsObjects:
         self._known: set[str] = set()
 
     async def get(self, key: str, most: int) -> Found:
-        reply = await self._accepted(key, await self._read(key, {}, most))
+        reply = await self._accepted(key, await self._read(key, _PLAIN, most))
         tag = reply.headers.get("x-goog-generation")
         if tag is None:
             raise Refused(Kind.NO_PLACE, "an answer that is not Cloud Storage's: it has no generation")
         return Found(reply.body, tag, reply.headers.get(f"x-goog-meta-{_MARK}"))
 
     async def part(self, key: str, start: int, most: int) -> bytes:
-        reply = await self._read(key, {"range": f"bytes={start}-{start + most - 1}"}, most)
+        reply = await self._read(key, {**_AS_STORED, "range": f"bytes={start}-{start + most - 1}"}, most)
         if reply.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return b""
         if reply.status == HTTPStatus.OK and start:
@@ -88,10 +88,10 @@ class GcsObjects:
         )
         return answers.generation(await self._accepted(key, reply, of_bucket=replacing is None))
 
-    async def delete(self, key: str, expected: str) -> None:
+    async def delete(self, key: str, expected: str | None) -> None:
         bucket, path = _split(key)
-        condition = f"ifGenerationMatch={_generation(expected)}"
-        await self._accepted(key, await self._changed("DELETE", f"{self._at(bucket)}/o/{_quoted(path)}?{condition}"))
+        condition = "" if expected is None else f"?ifGenerationMatch={_generation(expected)}"
+        await self._accepted(key, await self._changed("DELETE", f"{self._at(bucket)}/o/{_quoted(path)}{condition}"))
 
     async def page(self, prefix: str, most: int, begin: str | None) -> Page:
         bucket, path = _split(prefix)
@@ -108,7 +108,7 @@ class GcsObjects:
     async def _read(self, key: str, headers: Mapping[str, str], most: int) -> Reply:
         bucket, path = _split(key)
         url = f"{self._home}/{_quoted(bucket)}/{_quoted(path)}"
-        return await self._sent("GET", url, {**_AS_STORED, **headers}, most=most)
+        return await self._sent("GET", url, headers, most=most)
 
     async def _changed(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b""

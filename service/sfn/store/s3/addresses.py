@@ -81,6 +81,9 @@ class Addresses:
             endpoint_url=place.endpoint,
             config=Config(signature_version=UNSIGNED, s3=styled),
         )
+        # botocore gives presigned URLs the global address, which does not lead to the regions that came after March
+        # 2019, nor for some hours to new buckets.
+        self._client.meta.events.register("provide-client-params.s3.GetObject", _regional)
 
     def of(self, bucket: str) -> str:
         """The URL of a bucket, with a slash at its end.
@@ -93,6 +96,10 @@ class Addresses:
         except BotoCoreError as error:
             raise Refused(Kind.NO_PLACE, f"the bucket name {bucket!r} ({type(error).__name__})") from error
         return url.partition("?")[0].removesuffix(_KEY)
+
+
+def _regional(context: dict[str, object], **_: object) -> None:
+    context["use_global_endpoint"] = False
 
 
 def _made(place: Place) -> Addresses:

@@ -27,8 +27,9 @@ from sfn.store.s3.terms import S3Terms
 MADE_UP: Final = f'"{"0" * 32}"'
 """An entity tag that no content has."""
 _MARK: Final = "x-amz-meta-sfn-write"
-_REGION: Final = "x-amz-bucket-region"
 _TAG: Final = re.compile(r"(?!\*\Z)[\x21-\x7e]+")
+_OF_A_PROXY: Final = re.compile(r'W/(?=")|[-;](?:gzip|deflate)(?="\Z)')
+"""What a proxy that compresses adds to an entity tag: nginx makes it weak, Apache names the compression."""
 
 
 class S3Objects:
@@ -67,8 +68,8 @@ class S3Objects:
         }
         return _tagged(await self._answered("PUT", key, {**headers, **condition}, body))
 
-    async def delete(self, key: str, expected: str) -> None:
-        await self._answered("DELETE", key, _only(expected))
+    async def delete(self, key: str, expected: str | None) -> None:
+        await self._answered("DELETE", key, {} if expected is None else _only(expected))
 
     async def page(self, prefix: str, most: int, begin: str | None) -> Page:
         bucket, path = _split(prefix)
@@ -93,7 +94,11 @@ class S3Objects:
         query: str = "",
         most: int = BODY_LIMIT,
     ) -> Reply:
-        return _accepted(await self._sent(method, key, headers or {}, body, query=query, most=most))
+        reply = await self._sent(method, key, headers or {}, body, query=query, most=most)
+        if method != "GET" and answers.is_error(reply):
+            # Some services begin their answer before they know how it ends.
+            raise answers.refused(reply)
+        return _accepted(reply)
 
     async def _sent(
         self, method: str, key: str, headers: Mapping[str, str], body: bytes = b"", *, query: str = "", most: int
@@ -103,9 +108,9 @@ class S3Objects:
         home, region = self._buckets.get(bucket) or await self._found(bucket, None)
         url = f"{{}}{quote(path, safe='/~')}{query}"
         reply = await self._exchanged(method, url.format(home), headers, body, region, most)
-        told = reply.headers.get(_REGION)
-        if reply.status in {HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.BAD_REQUEST} and told not in {None, region}:
-            home, region = await self._found(bucket, told)
+        named = answers.region(reply)
+        if named not in {None, region}:
+            home, region = await self._found(bucket, named)
             reply = await self._exchanged(method, url.format(home), headers, body, region, most)
         return reply
 
@@ -128,7 +133,7 @@ class S3Objects:
 
 
 def _accepted(reply: Reply) -> Reply:
-    if reply.status not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT, HTTPStatus.NO_CONTENT}:
+    if reply.status not in {HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.PARTIAL_CONTENT, HTTPStatus.NO_CONTENT}:
         raise answers.refused(reply)
     return reply
 
@@ -141,9 +146,12 @@ def _only(tag: str) -> Mapping[str, str]:
 
 
 def _tagged(reply: Reply) -> str:
+    """Return the entity tag of an answer, as the service gave it to a proxy that compressed the answer."""
     tag = reply.headers.get("ETag", "")
+    if reply.is_compressed:
+        tag = _OF_A_PROXY.sub("", tag)
     if _TAG.fullmatch(tag) is None:
-        raise Refused(Kind.UNANSWERED, "an answer that has no ETag")
+        raise Refused(Kind.TAGLESS, "an answer that has no ETag")
     return tag
 
 

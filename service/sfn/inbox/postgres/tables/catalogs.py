@@ -6,8 +6,10 @@ from collections.abc import Collection
 from datetime import datetime
 from hashlib import sha256
 
-from sfn.inbox.codec import micros, moment
+from sfn.inbox.codec import key_of, micros, subject_of, sweep_of, withheld_text
 from sfn.inbox.postgres.tables.values import Sql
+from sfn.inbox.row import LastSweep
+from sfn.words import Subject
 
 
 class CatalogTable:
@@ -39,23 +41,37 @@ class CatalogTable:
         )
         return int(count)
 
-    async def add_step(self, catalog: str, text: str, now: datetime) -> None:
+    async def dropped(self, catalog: str, since: datetime) -> frozenset[Subject]:
+        found = await self._sql.fetch(
+            "SELECT DISTINCT dropped FROM sfn.permit WHERE catalog = $1 AND at > $2 AND dropped IS NOT NULL",
+            catalog,
+            micros(since),
+        )
+        return frozenset(subject_of(key) for (key,) in found)
+
+    async def add_step(self, catalog: str, text: str, now: datetime, dropped: Subject | None) -> None:
         await self._sql.execute(
-            "INSERT INTO sfn.permit(catalog, step, at) VALUES($1, $2, $3)", catalog, _digest(text), micros(now)
+            "INSERT INTO sfn.permit(catalog, step, at, dropped) VALUES($1, $2, $3, $4)",
+            catalog,
+            _digest(text),
+            micros(now),
+            key_of(dropped) if dropped is not None else None,
         )
 
     async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:
         last = 2**63 - 1 if until is None else micros(until)
         await self._sql.execute("DELETE FROM sfn.permit WHERE catalog = $1 AND at <= $2", catalog, last)
 
-    async def swept_at(self, catalogs: Collection[str]) -> dict[str, datetime]:
+    async def swept_at(self, catalogs: Collection[str]) -> dict[str, LastSweep]:
         found = await self._sql.fetch(
-            "SELECT name, swept_at FROM sfn.catalog WHERE name = ANY($1) AND swept_at IS NOT NULL", list(catalogs)
+            "SELECT name, swept_at, withheld FROM sfn.catalog WHERE name = ANY($1) AND swept_at IS NOT NULL",
+            list(catalogs),
         )
-        return {name: moment(at) for name, at in found}
+        return {name: sweep_of(began, withheld) for name, began, withheld in found}
 
-    async def note_sweep(self, catalog: str, began: datetime) -> None:
-        await self._note("swept_at", catalog, micros(began))
+    async def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
+        await self._note("swept_at", catalog, micros(sweep.began))
+        await self._note("withheld", catalog, withheld_text(sweep.withheld))
 
     async def retire(self, catalog: str, *, retired: bool) -> None:
         await self._note("retired", catalog, retired)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from sfn.inbox.codec import FIELDS, column, columns, texts_column
+from sfn.inbox.codec import FIELDS, column, columns, micros_or_none, texts_column
 from sfn.inbox.postgres.tables.values import address, text, text_or_none
-from sfn.inbox.row import Row
+from sfn.inbox.row import Row, missing_since
 from sfn.words import Subject
 
 LOCATIONS: Final = "locations"
@@ -17,6 +17,7 @@ TYPES: Final = {
     **dict.fromkeys(("state", "reason", "live_uuid", "live_location"), "text"),
     **dict.fromkeys(("said", "wish", "story", LOCATIONS), "bytea"),
     **dict.fromkeys(("attempt", "crashes", "lane"), "int"),
+    "missing_since": "bigint",
 }
 """Every column but a row's key, name and catalog."""
 _ORDER: Final = {name: number for number, name in enumerate(TYPES)}
@@ -88,6 +89,8 @@ def _value(row: Row, name: str, lanes: Mapping[Subject, int]) -> object:
             return lanes.get(row.subject)
         case "locations":
             return texts_column(row.locations)
+        case "missing_since":
+            return micros_or_none(missing_since(row.story))
         case "live_uuid":
             return text_or_none(live.uuid) if live is not None else None
         case "live_location":

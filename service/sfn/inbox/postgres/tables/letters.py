@@ -122,6 +122,14 @@ class LetterTable:
         )
         return Counter({(catalog or "", reason): count for catalog, reason, count in found})
 
+    async def oldest(self) -> Mapping[str, datetime]:
+        found = await self._sql.fetch(
+            "SELECT catalog, min(opened_at) FROM sfn.dead_letter WHERE status = 'open' AND key IS NOT NULL "
+            "AND reason <> $1 GROUP BY catalog",
+            Reason.HELD_DROP.value,
+        )
+        return {catalog: moment(at) for catalog, at in found}
+
     async def prune(self, before: datetime, most: int) -> int:
         return await self._sql.execute(
             "DELETE FROM sfn.dead_letter WHERE id IN "

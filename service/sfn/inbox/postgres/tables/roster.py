@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from sfn.inbox.codec import COUNTED_AS, keys_of_tables, micros, moment, parse_known
-from sfn.inbox.postgres.tables.values import Sql, addressed, lock_number, text
+from sfn.inbox.figures import MissingTables
+from sfn.inbox.postgres.tables.values import Sql, addressed, addresses, lock_number, text
 from sfn.inbox.postgres.unit import Place
 from sfn.words import Known, Reason, Subject, TableName
 
@@ -58,11 +59,28 @@ class RosterTable:
         )
         return sorted(name for key, whole in found if isinstance(name := addressed(key, whole), TableName))
 
-    async def live_count(self, catalog: str) -> int:
+    async def live_count(self, catalog: str, most: int | None = None) -> int:
         ((count,),) = await self._sql.fetch(
-            "SELECT count(*) FROM sfn.subject WHERE catalog = $1 AND live_location IS NOT NULL", catalog
+            "SELECT count(*) FROM "
+            "(SELECT FROM sfn.subject WHERE catalog = $1 AND live_location IS NOT NULL LIMIT $2::bigint) AS live",
+            catalog,
+            most,
         )
         return int(count)
+
+    async def without_file(self, subjects: Collection[Subject]) -> int:
+        ((count,),) = await self._sql.fetch(
+            "SELECT count(*) FROM sfn.subject WHERE key = ANY($1) AND live_location IS NOT NULL",
+            addresses(list(subjects)),
+        )
+        return len(subjects) - int(count)
+
+    async def missing(self) -> dict[str, MissingTables]:
+        found = await self._sql.fetch(
+            "SELECT catalog, count(*), min(missing_since) FROM sfn.subject "
+            "WHERE missing_since IS NOT NULL GROUP BY catalog"
+        )
+        return {catalog: MissingTables(count, moment(since)) for catalog, count, since in found}
 
     async def held(self, catalog: str, after: str, limit: int) -> list[tuple[str, Subject]]:
         found = await self._sql.fetch(

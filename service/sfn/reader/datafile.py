@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -22,12 +20,15 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 
-from sfn.spark.source.project import Projection
+from sfn.reader.project import Projection
 
 _FORMATS: Final = {
-    FileFormat.PARQUET: ds.ParquetFileFormat(pre_buffer=True, buffer_size=8 << 20),
+    # Times of 96 bits are counted in nanoseconds else, of which there are none before 1677 and after 2262.
+    FileFormat.PARQUET: ds.ParquetFileFormat(pre_buffer=True, buffer_size=8 << 20, coerce_int96_timestamp_unit="us"),
     FileFormat.ORC: ds.OrcFileFormat(),
 }
+
+_NAMES: Final = {"PARQUET": "Parquet", "ORC": "ORC", "AVRO": "Avro", "PUFFIN": "Puffin"}
 
 
 def batches(
@@ -56,59 +57,47 @@ def batches(
         )
         projection = Projection(file, columns, schema, _of_partition(task.file, metadata))
         # Positions count all rows.
-        where = None if len(deleted) else _filter(which, metadata.schema(), file)
-        scanner = ds.Scanner.from_fragment(
-            fragment, schema=fragment.physical_schema, columns=projection.names, filter=where
-        )
+        where = None if len(deleted) else _filter(which, metadata.schema(), file, fragment.physical_schema)
+        # By expressions: a dot in a name alone would be taken for a path.
+        names = {name: pc.field(name) for name in projection.names}
+        scanner = ds.Scanner.from_fragment(fragment, schema=fragment.physical_schema, columns=names, filter=where)
         for batch in _without(deleted, scanner.to_batches()):
             if batch.num_rows:
                 yield projection.project(batch)
 
 
-def _without(deleted: npt.NDArray[np.int64], found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _without(deleted: pa.Array, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches of a file, in order, without some of its rows.
 
     Args:
-        deleted: their positions, ascending.
+        deleted: their positions.
     """
-    if not len(deleted):
-        yield from found
-        return
     start = 0
     for batch in found:
         end = start + batch.num_rows
-        first, last = np.searchsorted(deleted, (start, end))
-        if first < last:
-            kept = np.ones(batch.num_rows, np.bool_)
-            kept[deleted[first:last] - start] = False
-            yield batch.filter(pa.array(kept))
-        else:
-            yield batch
+        positions = pa.arange(start, end)
         start = end
+        yield batch.filter(pc.invert(pc.is_in(positions, value_set=deleted))) if len(deleted) else batch
 
 
-def _deleted(task: FileScanTask, io: FileIO) -> npt.NDArray[np.int64]:
-    """The positions of a file's deleted rows, ascending."""
+def _deleted(task: FileScanTask, io: FileIO) -> pa.Array:
+    """The positions of a file's deleted rows."""
     found = [_positions(delete, task.file.file_path, io) for delete in task.delete_files]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+    return pc.unique(pa.chunked_array([chunk for each in found for chunk in each.chunks], pa.int64()))
 
 
-def _positions(delete: DataFile, path: str, io: FileIO) -> npt.NDArray[np.int64]:
+def _positions(delete: DataFile, path: str, io: FileIO) -> pa.ChunkedArray:
     with io.new_input(delete.file_path).open() as stream:
         if delete.file_format is FileFormat.PUFFIN:
             vectors = deletion_vectors_from_puffin_file(PuffinFile(stream.read()))
             own = [vector.to_vector() for vector in vectors if vector.referenced_data_file == path]
-            return np.concatenate([_numbers(one) for one in own]) if own else np.empty(0, np.int64)
+            return pa.chunked_array([chunk for each in own for chunk in each.cast(pa.int64()).chunks], pa.int64())
         fragment = _FORMATS[delete.file_format].make_fragment(stream)
         scanner = ds.Scanner.from_fragment(fragment, columns=["pos"], filter=pc.field("file_path") == path)
-        return _numbers(scanner.to_table()["pos"])
+        return scanner.to_table()["pos"].cast(pa.int64())
 
 
-def _numbers(positions: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    return np.asarray(positions.to_numpy(), np.int64)
-
-
-def _filter(which: BooleanExpression, table: Schema, file: Schema) -> pc.Expression | None:
+def _filter(which: BooleanExpression, table: Schema, file: Schema, physical: pa.Schema) -> pc.Expression | None:
     """What a file's rows can be filtered by; nothing where that needs a column that the file does not have."""
     if isinstance(which, AlwaysTrue):
         return None
@@ -117,8 +106,24 @@ def _filter(which: BooleanExpression, table: Schema, file: Schema) -> pc.Express
     # A column that was widened since would have its literal made to fit the old type, by rounding if need be.
     if not used <= file.field_ids or any(file.find_type(one) != table.find_type(one) for one in used):
         return None
+    columns = {field.field_id: field.name for field in file.fields}
+    # A part of a struct has the struct's statistics, and PyIceberg takes a dot in a name for a path to one.
+    if any(one not in columns or "." in columns[one] for one in used):
+        return None
+    kinds = [physical.field(columns[one]).type for one in used]
+    if any(_is_odd(kind) for kind in kinds):
+        return None
     own = translate_column_names(bound, file, case_sensitive=True)
     return expression_to_pyarrow(bind(file, own, case_sensitive=True), file)
+
+
+def _is_odd(kind: pa.DataType) -> bool:
+    """Whether Arrow may not compare a column with a literal.
+
+    It has no comparison of a uuid, and a literal that is far away overflows times of other units.
+    """
+    is_other_time = pa.types.is_timestamp(kind) and kind.unit != "us"
+    return is_other_time or isinstance(kind, pa.BaseExtensionType)
 
 
 def _of_partition(file: DataFile, metadata: TableMetadata) -> dict[int, Any]:
@@ -129,3 +134,8 @@ def _of_partition(file: DataFile, metadata: TableMetadata) -> dict[int, Any]:
         for number, field in enumerate(spec.fields)
         if isinstance(field.transform, IdentityTransform)
     }
+
+
+def in_files(what: str, file: DataFile) -> str:
+    """What a file holds, and its format, for messages."""
+    return f"{what} in {_NAMES.get(file.file_format.value, file.file_format.value)} files"

@@ -1,4 +1,4 @@
-"""A file's columns as the table's, matched by field id, of Spark's types (Iceberg specification, "Column Projection").
+"""A file's columns as the table's, matched by field id, of given types (Iceberg specification, "Column Projection").
 
 PyIceberg 0.12 has its own, which makes an empty list of one that is NULL where it holds structs, and the same of maps.
 """
@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
 
-from sfn.spark.source.conform import conformed, listed, mapped, struct
+from sfn.reader.conform import conformed, listed, mapped, struct
 
 _DAYS: Final = pa.int32()
-_MICROSECONDS: Final = pa.int64()
+_LONG: Final = pa.int64()
 
 
 class Projection:
@@ -46,8 +46,9 @@ class Projection:
         for field, target in zip(self._columns.fields, self._schema, strict=True):
             if (there := own.get(field.field_id)) is not None:
                 arrays.append(_value(batch.column(there.name), there.field_type, field.field_type, target.type))
-            elif (constant := self._constants.get(field.field_id)) is not None:
-                arrays.append(_repeated(_physical(constant, field.field_type), target.type, batch.num_rows))
+            elif field.field_id in self._constants:
+                constant = physical(self._constants[field.field_id], field.field_type)
+                arrays.append(_repeated(constant, target.type, batch.num_rows))
             else:
                 arrays.append(_missing(field, target.type, batch.num_rows))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -86,22 +87,31 @@ def _struct(array: pa.StructArray, have: iceberg.StructType, want: iceberg.Struc
 
 def _missing(field: iceberg.NestedField, kind: pa.DataType, rows: int) -> pa.Array:
     """The values of a field that was added after the file was written."""
-    if field.initial_default is None:
-        return pa.nulls(rows, kind)
-    return _repeated(_physical(field.initial_default, field.field_type), kind, rows)
+    return _repeated(physical(field.initial_default, field.field_type), kind, rows)
 
 
-def _physical(value: Any, kind: iceberg.IcebergType) -> pa.Scalar:  # noqa: ANN401 - as PyIceberg has values in memory
+def physical(value: Any, kind: iceberg.IcebergType) -> pa.Scalar:  # noqa: ANN401 - of any type
+    """Return a value of a partition, or an initial default, as a scalar that `conformed` casts to the column's type.
+
+    Args:
+        value: as PyIceberg has it in memory, or as the JSON of a schema has it.
+    """
     match kind:
         case iceberg.DateType() if isinstance(value, int):
             return pa.scalar(value, _DAYS).cast(pa.date32())
+        case iceberg.TimeType() if isinstance(value, int):
+            return pa.scalar(value, _LONG).cast(pa.time64("us"))
         case iceberg.TimestampType() | iceberg.TimestamptzType() if isinstance(value, int):
-            return pa.scalar(value, _MICROSECONDS).cast(pa.timestamp("us"))
-        case iceberg.UUIDType():
-            return pa.scalar(str(UUID(bytes=value) if isinstance(value, bytes) else value))
+            return pa.scalar(value, _LONG).cast(pa.timestamp("us"))
+        case iceberg.TimestampNanoType() | iceberg.TimestamptzNanoType() if isinstance(value, int):
+            return pa.scalar(value, _LONG).cast(pa.timestamp("ns"))
+        case iceberg.UUIDType() if value is not None:
+            return pa.scalar(value if isinstance(value, bytes) else UUID(str(value)).bytes, pa.binary(16))
+        case iceberg.BinaryType() | iceberg.FixedType() if isinstance(value, str):
+            return pa.scalar(bytes.fromhex(value))
         case _:
             return pa.scalar(value)
 
 
 def _repeated(value: pa.Scalar, kind: pa.DataType, rows: int) -> pa.Array:
-    return conformed(pa.repeat(value, rows), kind)
+    return conformed(pa.repeat(value, rows), kind) if value.is_valid else pa.nulls(rows, kind)

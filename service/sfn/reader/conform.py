@@ -1,4 +1,4 @@
-"""Arrow arrays as Spark takes them: of exactly the types that its schema says, down to whether fields are nullable."""
+"""Arrow arrays of exactly the types that a schema asks for, down to whether fields are nullable."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 Converted: TypeAlias = Callable[[pa.Array], pa.Array]
@@ -17,7 +15,6 @@ _LARGEST: Final = 1 << 30
 """Bytes of a batch: Spark's strings and lists count theirs in 32 bits."""
 _UUID: Final = 16
 _TEXT: Final = 36
-_HEX: Final[npt.NDArray[np.uint8]] = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
 _PLACES: Final = [place for place in range(_TEXT) if place not in {8, 13, 18, 23}]
 """Where a uuid's digits stand between its dashes (RFC 9562)."""
 
@@ -39,7 +36,7 @@ def conformed(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return struct(array, kind, children)
     if pa.types.is_map(kind):
         return mapped(array, kind, partial(conformed, kind=kind.key_type), partial(conformed, kind=kind.item_type))
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return listed(array, kind, partial(conformed, kind=kind.value_type))
     if pa.types.is_string(kind) and _is_uuid(array.type):
         return _uuid_text(array)
@@ -52,10 +49,13 @@ def struct(array: pa.StructArray, kind: pa.StructType, children: list[pa.Array])
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
 
 
-def listed(array: pa.ListArray | pa.LargeListArray, kind: pa.ListType, values: Converted) -> pa.ListArray:
+def listed(
+    array: pa.ListArray | pa.LargeListArray, kind: pa.ListType | pa.LargeListType, values: Converted
+) -> pa.ListArray | pa.LargeListArray:
     """A list with other values."""
     whole = _unsliced(array)
-    return pa.ListArray.from_arrays(whole.offsets.cast(pa.int32()), values(whole.values), type=kind, mask=_mask(whole))
+    made, offsets = (pa.LargeListArray, pa.int64()) if pa.types.is_large_list(kind) else (pa.ListArray, pa.int32())
+    return made.from_arrays(whole.offsets.cast(offsets), values(whole.values), type=kind, mask=_mask(whole))
 
 
 def mapped(array: pa.MapArray, kind: pa.MapType, keys: Converted, items: Converted) -> pa.MapArray:
@@ -78,10 +78,14 @@ def _is_uuid(kind: pa.DataType) -> bool:
 
 
 def _uuid_text(array: pa.Array) -> pa.StringArray:
+    # Spark needs NumPy and texts; `sfn.read` needs neither.
+    import numpy as np
+
+    pairs = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
     whole = _unsliced(array.storage if isinstance(array, pa.ExtensionArray) else array)
     rows = len(whole)
     digits = np.frombuffer(whole.buffers()[1] or b"", np.uint8)[: rows * _UUID]
     text = np.full((rows, _TEXT), ord("-"), np.uint8)
-    text[:, _PLACES] = _HEX[digits].reshape(rows, 2 * _UUID)
+    text[:, _PLACES] = pairs[digits].reshape(rows, 2 * _UUID)
     offsets = np.arange(0, (rows + 1) * _TEXT, _TEXT, dtype=np.int32)
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text), whole.buffers()[0])

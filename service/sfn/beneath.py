@@ -1,0 +1,130 @@
+"""Files below a folder of this machine, opened so that no link leads out of the folder.
+
+A path without links is opened at once where the system can refuse links (`openat2`). Every other path is opened name by
+name, each in the folder that is open already and without following links (`openat` with `O_NOFOLLOW`). Therefore a link
+that somebody swaps in meanwhile leads nowhere else. A link that stays inside is resolved by hand.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from sfn import openat2
+
+PASS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Of folders on the way, where the system can: it takes the right to pass alone."""
+FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Of a folder that is listed or changed."""
+
+DETOURS: Final = 40
+"""Links, and `..` in them, that one path may have (Linux follows 40 links)."""
+_IS_LINK: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
+"""What systems say of a link that is not followed."""
+
+
+class LinkRefused(Exception):
+    """A link that is not followed.
+
+    Attributes:
+        link: its path; empty where there are too many links to name one.
+        target: what it says.
+        root: the folder that it would lead out of; None where no link at all may be.
+    """
+
+    def __init__(self, link: str, target: str, root: str | None) -> None:
+        super().__init__(link, target, root)
+        self.link, self.target, self.root = link, target, root
+
+
+def opened(root: str, names: Sequence[str], flags: int, *, plain: int = 0, others: Sequence[str] = ()) -> int:
+    """Open what lies below a folder.
+
+    Args:
+        root: path of the folder, which may be a link.
+        names: of the folders on the way, and of what is opened; none is empty or dotted.
+        flags: of `os.open`; what is opened is never a link.
+        plain: of the last so many names none may be a link, wherever it leads.
+        others: paths of other folders that links may lead into.
+
+    Returns:
+        A descriptor.
+
+    Raises:
+        OSError: it can't be opened.
+        LinkRefused: a link is on the way that may not be followed.
+    """
+    path = "/".join((root.rstrip("/"), *names)) or "/"
+    if (descriptor := openat2.opened(path, flags)) is not None:
+        return descriptor
+    at: tuple[str, list[str]] = root, list(names)
+    for _ in range(DETOURS + 1):
+        found = _stepped(*at, flags | os.O_NOFOLLOW, plain, others)
+        if isinstance(found, int):
+            return found
+        at = found
+    raise LinkRefused("", "more, or a circle", root)
+
+
+def _stepped(
+    root: str, names: Sequence[str], flags: int, plain: int, others: Sequence[str]
+) -> int | tuple[str, list[str]]:
+    """The descriptor; where a link is on the way, a folder, and the names with what the link says in its place."""
+    at = os.open(root, (PASS if names else flags) & ~os.O_NOFOLLOW)
+    for number, name in enumerate(names):
+        is_last = number == len(names) - 1
+        if name == "..":
+            # Of a link. What stands before it was walked through, and is none.
+            os.close(at)
+            if number:
+                return root, [*names[: number - 1], *names[number + 1 :]]
+            above = os.path.dirname(os.path.realpath(root))  # noqa: PTH120 - `pathlib` keeps each part of each path
+            return _led("/".join((above.rstrip("/"), *names[1:])), root, others, link=f"{root}/..")
+        try:
+            inner = os.open(name, flags if is_last else PASS, dir_fd=at)
+        except OSError as error:
+            target = _link(name, at) if error.errno in _IS_LINK else None
+            if target is None or (plain and is_last and not flags & os.O_DIRECTORY):
+                raise
+            link = "/".join((root.rstrip("/"), *names[: number + 1]))
+            if number >= len(names) - plain:
+                raise LinkRefused(link, target, None) from error
+            after = names[number + 1 :]
+            if target.startswith("/"):
+                return _led("/".join((target.rstrip("/"), *after)), root, (*_called(root), *others), link=link)
+            return root, [*names[:number], *_parts(target), *after]
+        finally:
+            os.close(at)
+        at = inner
+    return at
+
+
+def _led(path: str, root: str, folders: Sequence[str], *, link: str) -> tuple[str, list[str]]:
+    """The folder that an absolute path lies below, and the names below it.
+
+    Raises:
+        LinkRefused: it lies below none.
+    """
+    for folder in folders:
+        if path == folder or path.startswith(folder.rstrip("/") + "/"):
+            # By what the root is called without links its files are below the root all the same.
+            return root if folder in _called(root) else folder, _parts(path[len(folder.rstrip("/")) :])
+    raise LinkRefused(link, path, root)
+
+
+def _called(root: str) -> tuple[str, str]:
+    """As the folder is called, and as it is called without links."""
+    return root, os.path.realpath(root)
+
+
+def _parts(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in {"", "."}]
+
+
+def _link(name: str, folder: int) -> str | None:
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError:
+        return None

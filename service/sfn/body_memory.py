@@ -1,0 +1,152 @@
+"""The memory that request bodies may take whose senders have not shown who they are: bounded over all connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Self, TypeVar
+
+DEFAULT: Final = 32 << 20
+"""Bytes."""
+RETRY_AFTER: Final = 1
+"""Seconds after which a client whose body found no room may send it again."""
+NO_ROOM: Final = "there is no memory for another body of a client that has not shown who it is; send it again"
+
+_T = TypeVar("_T")
+
+
+class NoRoom(Exception):
+    """There is no memory for a body; or the body took longest of all that were incomplete, and made room for others."""
+
+
+class Late(Exception):
+    """The client did not go on in time."""
+
+
+class BodyMemory:
+    """A number of bytes for bodies that are held, whoever sends them.
+
+    Over it the oldest body that is still incomplete is given up. A client that sends its body as fast as it can has
+    no older one behind it; one that sends a byte now and then, to have others find no room, is the first to go.
+
+    Args:
+        limit: most bytes, over all connections.
+        on_refused: called for each body that is given up.
+
+    Attributes:
+        limit: as it was given.
+        used: bytes that are held now.
+    """
+
+    def __init__(self, limit: int = DEFAULT, on_refused: Callable[[], None] | None = None) -> None:
+        self.limit, self.used = limit, 0
+        self._on_refused = on_refused
+        self._incomplete: dict[HeldBody, None] = {}
+
+    def body(self) -> HeldBody:
+        """The share of one request, which is released in the end: to be used with `with`."""
+        return HeldBody(self)
+
+    def _began(self, body: HeldBody) -> None:
+        self._incomplete[body] = None
+
+    def _ended(self, body: HeldBody) -> None:
+        self._incomplete.pop(body, None)
+
+    def _add(self, size: int) -> None:
+        self.used += size
+        while self.used > self.limit and self._incomplete:
+            oldest = next(iter(self._incomplete))
+            self._ended(oldest)
+            oldest._give_up()  # noqa: SLF001 - the two are one
+            if self._on_refused is not None:
+                self._on_refused()
+
+
+class HeldBody:
+    """What one request's body takes of a `BodyMemory`.
+
+    Attributes:
+        size: bytes that are held.
+        is_given_up: it made room for others, and holds nothing any more.
+    """
+
+    def __init__(self, memory: BodyMemory) -> None:
+        self._memory = memory
+        self.size = 0
+        self.is_given_up = False
+        self._end: Callable[[], None] | None = None
+
+    def __enter__(self) -> Self:
+        self._memory._began(self)  # noqa: SLF001 - the two are one
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def add(self, size: int) -> None:
+        """So many more bytes are held.
+
+        Raises:
+            NoRoom: they may not be, or those before may not be any more.
+        """
+        if not self.is_given_up:
+            self.size += size
+            self._memory._add(size)  # noqa: SLF001 - the two are one
+        if self.is_given_up:
+            raise NoRoom
+
+    def complete(self) -> None:
+        """All of the body is here: it makes room for no other one."""
+        self._memory._ended(self)  # noqa: SLF001 - the two are one
+
+    def release(self) -> None:
+        """Nothing is held any more."""
+        self.complete()
+        self._memory.used -= self.size
+        self.size = 0
+
+    def _give_up(self) -> None:
+        self.is_given_up = True
+        self.release()
+        if self._end is not None:
+            self._end()
+
+
+async def within(seconds: float, step: Awaitable[_T], held: HeldBody | None = None) -> _T:
+    """What comes of a step that waits for a client.
+
+    asyncio.timeout does the same in five times the time: a tenth of all that a request takes.
+
+    Args:
+        seconds: most of them.
+        step: what is waited for.
+        held: the memory of the body that comes by it; None where that is not bounded.
+
+    Raises:
+        Late: it took longer.
+        NoRoom: the body was given up meanwhile.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"  # noqa: S101 - for the type
+    is_ended = False
+
+    def end() -> None:
+        nonlocal is_ended
+        if not is_ended and task is not asyncio.current_task():
+            is_ended = True
+            task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(seconds, end)
+    if held is not None:
+        held._end = end  # noqa: SLF001 - the two are one
+    try:
+        return await step
+    except asyncio.CancelledError:
+        if not is_ended or task.uncancel() > 0:
+            raise
+        raise (NoRoom if held is not None and held.is_given_up else Late) from None
+    finally:
+        timer.cancel()
+        if held is not None:
+            held._end = None  # noqa: SLF001 - the two are one

@@ -1,0 +1,391 @@
+"""One HTTP/1.1 connection to the catalog behind a gateway. What is sent and what comes back passes byte for byte.
+
+No URL is built here and no header is decoded: a request is a method, a target and fields in bytes, and the connection
+was opened to one fixed host before any of them was known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import select
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import httptools
+from typing_extensions import override
+
+from sfn.gateway.fields import Fields, tokens
+
+HEAD_LIMIT: Final = 262_144
+"""Most bytes of an answer's status line and header fields, interim answers (1xx) included."""
+AHEAD: Final = 262_144
+"""Bytes of an answer that are read ahead of a client that is slower than the catalog."""
+
+_SMALLEST: Final = 200
+"""The smallest status of a final answer."""
+_NO_CONTENT: Final = frozenset({204, 304})
+_KEEP_ALIVE: Final = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
+_BEFORE_ITS_END: Final = 1.0
+"""Seconds before the end that `Keep-Alive` names in which a connection is not used any more. Node's agents subtract as
+much, for the time that a request is on its way."""
+
+
+class Lost(Exception):
+    """The connection broke, or what came over it is no HTTP.
+
+    Attributes:
+        unanswered: not one byte of an answer had come.
+    """
+
+    def __init__(self, why: str, *, unanswered: bool) -> None:
+        super().__init__(why)
+        self.unanswered = unanswered
+
+
+class Silent(Lost):
+    """The catalog sent, or took, nothing for too long."""
+
+    def __init__(self) -> None:
+        super().__init__("none in time", unanswered=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning of an answer.
+
+    Attributes:
+        status: HTTP status.
+        fields: in their order, spelled as they came.
+    """
+
+    status: int
+    fields: Fields
+
+
+class Connection(asyncio.Protocol):
+    """A connection that carries one request after the other.
+
+    Args:
+        silence: seconds without a byte after which an answer is given up.
+
+    Attributes:
+        idle_since: when its last answer was complete, by the loop's clock.
+        kept_for: seconds for which the catalog said that it keeps an idle connection; None where it did not say.
+        used: it carried a request before.
+    """
+
+    def __init__(self, silence: float) -> None:
+        self._loop, self._silence = asyncio.get_running_loop(), silence
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpResponseParser | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._error: BaseException | None = None
+        self.idle_since, self.kept_for, self.used = 0.0, cast("float | None", None), False
+        self._reset(b"")
+
+    def _reset(self, method: bytes) -> None:
+        self._method = method
+        self._head: Head | None = None
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._parts: deque[bytes] = deque()
+        self._size = 0
+        self._head_size = 0
+        self._heard = self._is_over = self._to_end = self._paused = False
+        self._stays = True
+
+    # What the pool asks.
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether the last answer is complete and the connection is good for another request."""
+        is_sent = self._sending is None or (self._sending.done() and not self._sending.cancelled())
+        return self._is_over and self._stays and is_sent and not self.is_closed
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it ended, as far as the event loop knows."""
+        return self._error is not None or self._transport is None or self._transport.is_closing()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing came since the last answer: no end of the connection, and no byte that nobody asked for.
+
+        The socket itself is asked: the event loop may not have come to it yet.
+        """
+        if self.is_closed or self._transport is None:
+            return False
+        held = self._transport.get_extra_info("socket")
+        if held is None:
+            return True
+        poll = select.poll()
+        poll.register(held.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
+        return not poll.poll(0)
+
+    def close(self) -> None:
+        """Close it at once; what is under way is lost."""
+        if self._sending is not None:
+            self._sending.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # A request and its answer.
+
+    async def ask(self, method: bytes, head: bytes, body: bytes | AsyncIterator[bytes], *, chunked: bool) -> Head:
+        """Send a request; the head of its answer.
+
+        Args:
+            method: of the request.
+            head: the request's line and fields, with the empty line behind them.
+            body: all of it, or its parts as they come.
+            chunked: the parts go in chunks.
+
+        Raises:
+            Lost: there was no answer.
+            Exception: whatever the parts raise.
+        """
+        self._reset(method)
+        self._parser = httptools.HttpResponseParser(self)
+        assert self._transport is not None, "a connection is made before it is used"  # noqa: S101 - for the type
+        if isinstance(body, bytes):
+            self._sending = None
+            self._transport.write(head + body if len(body) <= AHEAD else head)
+            if len(body) > AHEAD:
+                self._transport.write(body)
+        else:
+            self._transport.write(head)
+            self._sending = self._loop.create_task(self._send(body, chunked=chunked))
+        while self._head is None:
+            await self._more(until_sent=True)
+        return self._head
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The body of the answer as it comes.
+
+        Raises:
+            Lost: it broke off.
+        """
+        while True:
+            if self._parts:
+                part = self._parts.popleft() if len(self._parts) == 1 else b"".join(self._parts)
+                self._parts.clear()
+                self._size = 0
+                self._resume()
+                yield part
+            elif self._is_over:
+                return
+            else:
+                await self._more(until_sent=False)
+
+    async def _more(self, *, until_sent: bool) -> None:
+        """Wait until something else is known.
+
+        Args:
+            until_sent: the catalog owes nothing while the request is on its way to it.
+        """
+        if self._error is not None:
+            raise self._error
+        self._waiter = self._loop.create_future()
+        timer = self._loop.call_later(self._silence, self._fall_silent, until_sent)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    def _fall_silent(self, until_sent: bool) -> None:  # noqa: FBT001 - a timer's
+        if until_sent and self._sending is not None and not self._sending.done():
+            # The clients' own pace bounds it, and `_send` the catalog's.
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
+            return
+        self._fail(Silent())
+        self.close()
+
+    async def _send(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
+        try:
+            async for part in parts:
+                if part:
+                    await self._write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+            if chunked:
+                await self._write(b"0\r\n\r\n")
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised again where the answer is waited for
+            self._fail(error)
+
+    async def _write(self, data: bytes) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._transport is None or self._transport.is_closing():
+            raise Lost("a connection that was closed", unanswered=not self._heard)
+        self._transport.write(data)
+        while self._drained is not None:
+            timer = self._loop.call_later(self._silence, self._fail, Silent())
+            try:
+                await self._drained
+            finally:
+                timer.cancel()
+        if self._error is not None:
+            raise self._error
+
+    def _fail(self, error: BaseException) -> None:
+        if self._error is None:
+            self._error = error
+        for waiter in (self._waiter, self._drained):
+            if waiter is not None and not waiter.done():
+                if waiter is self._waiter:
+                    waiter.set_exception(self._error)
+                else:
+                    waiter.set_result(None)
+        self._drained = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _pause(self) -> None:
+        if self._size > AHEAD and not (self._paused or self._is_over) and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    # asyncio's side.
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        held = transport.get_extra_info("socket")
+        if held is not None:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self._parser is None or self._is_over:
+            # Nobody asked for it: what answers an earlier request must not be taken for the answer to the next one.
+            self._stays = False
+            self.close()
+            return
+        self._heard = True
+        if self._head is None:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._spoil("another protocol")
+        except httptools.HttpParserError as error:
+            self._spoil(type(error).__name__)
+        else:
+            if self._head is None and self._head_size > HEAD_LIMIT:
+                self._spoil("a header that is too long")
+        self._pause()
+        self._wake()
+
+    @override
+    def eof_received(self) -> bool:
+        self._finish(None)
+        return False
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._finish(exc)
+
+    def _finish(self, exc: Exception | None) -> None:
+        """The connection ended: so does an answer that has no other end."""
+        self._stays = False
+        if self._to_end and self._head is not None and not self._is_over and exc is None:
+            self._is_over = True
+            self._wake()
+        if self._sending is not None and self._head is None and not self._sending.done():
+            self._sending.cancel()
+        if not self._is_over:
+            said = (exc.strerror if isinstance(exc, OSError) else None) or type(exc).__name__
+            self._fail(Lost("a connection that was closed" if exc is None else said, unanswered=not self._heard))
+        elif self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+            self._drained = None
+
+    def _spoil(self, why: str) -> None:
+        self._stays = False
+        if not self._is_over:
+            self._fail(Lost(why, unanswered=False))
+        self.close()
+
+    @override
+    def pause_writing(self) -> None:
+        self._drained = self._loop.create_future()
+
+    @override
+    def resume_writing(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    # The parser's side.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field, of the header or behind the body: the latter are passed over."""
+        if self._head is None:
+            self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head of an answer, or of an interim one."""
+        if self._parser is None or self._head is not None:
+            # Behind an answer that is over.
+            self._stays = False
+            return
+        status = self._parser.get_status_code()
+        if status < _SMALLEST:
+            self._fields = []
+            return
+        fields, self._fields = self._fields, []
+        names = {name.lower() for name, _ in fields}
+        coding = tokens(fields, b"transfer-encoding")
+        if coding not in ([], [b"chunked"]):
+            # What has it is not what its length or its end says, and neither may a client be told so.
+            raise ValueError("a transfer coding that nobody asked for")
+        self._to_end = not coding and b"content-length" not in names
+        said = tokens(fields, b"connection")
+        is_old = self._parser.get_http_version() < "1.1"
+        self._stays = not self._to_end and b"close" not in said and (not is_old or b"keep-alive" in said)
+        self.kept_for = _kept_for(fields)
+        self._head = Head(status, fields)
+        if self._method == b"HEAD" or status in _NO_CONTENT:
+            self._stays = b"close" not in said and not is_old
+            self._is_over, self._to_end = True, False
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        if self._is_over:
+            # Behind an answer that has none.
+            self._stays = False
+            return
+        self._parts.append(body)
+        self._size += len(body)
+
+    def on_message_complete(self) -> None:
+        """The end of an answer, or of an interim one."""
+        if self._head is not None:
+            self._is_over, self._parser = True, None
+
+    def on_message_begin(self) -> None:
+        """Another answer: behind one that is over nobody asked for it."""
+        if self._is_over:
+            self._stays = False
+
+
+def _kept_for(fields: Sequence[tuple[bytes, bytes]]) -> float | None:
+    """Seconds for which an idle connection may be used, by `Keep-Alive`; None where nothing says so."""
+    for name, value in fields:
+        if name.lower() == b"keep-alive" and (found := _KEEP_ALIVE.search(value)):
+            return max(0.0, int(found[1]) - _BEFORE_ITS_END)
+    return None

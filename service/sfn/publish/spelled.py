@@ -1,0 +1,68 @@
+"""Which name of a table has its files, where somebody spells it otherwise than the catalog lists it.
+
+Many catalogs take names in any case. The row of a spelling that the catalog does not list has no files of its own: it
+has the row of the listed name look. Two tables are never taken for one: the catalog itself must answer the same table
+under both names, list one of them and not the other.
+"""
+
+from __future__ import annotations
+
+from sfn.publish.changes import Draft
+from sfn.publish.facts import Facts
+from sfn.publish.policy import Policy
+from sfn.publish.scene import Scene
+from sfn.words import Ask, Claim, Table, TableName, Wish
+
+
+def listed_as(
+    claim: Claim, facts: Facts, policy: Policy, name: TableName, table: Table, *, refresh: bool
+) -> TableName | None:
+    """Return the name under which the catalog lists a table.
+
+    Args:
+        claim, facts, policy: what the decision was given.
+        name: the row's.
+        table: what the catalog answers for that name.
+        refresh: all of the row is looked at again.
+
+    Returns:
+        The row's name, or the one other spelling of it that is listed and has the same table; None where neither is.
+    """
+    story = claim.story
+    is_known = story.listed_as == name and story.live is not None and story.live.uuid == table.uuid
+    if policy.told or (is_known and claim.wish.renamed_to is None and not refresh):
+        return story.listed_as
+    return listed_name(facts, policy, name, table, fresh=story.live is None)
+
+
+def listed_name(facts: Facts, policy: Policy, name: TableName, table: Table, *, fresh: bool) -> TableName | None:
+    """Return the name under which the catalog lists what it answers for a name, see `listed_as`.
+
+    Args:
+        fresh: whether the catalog is asked again where what is remembered of its listing has no such name.
+    """
+    alike = facts.listed_alike(name, fresh=fresh)
+    if name in alike:
+        return name
+    same = [other for other in alike if policy.interest.covers(other) and _is_same(facts, other, table)]
+    return same[0] if len(same) == 1 else None
+
+
+def _is_same(facts: Facts, other: TableName, table: Table) -> bool:
+    found = facts.look(other).found
+    if not isinstance(found, Table) or found.left_alone is not None:
+        return False
+    if table.uuid is None and found.metadata_location != table.metadata_location:
+        return False
+    return (found.uuid, found.location) == (table.uuid, table.location)
+
+
+def wake_listed(scene: Scene, draft: Draft) -> None:
+    """Have the row of the listed name follow the events of another spelling of it.
+
+    The pointer goes along that the catalog answered here: an answer that is older is looked at again there.
+    """
+    wish, found = scene.claim.wish, scene.look.found
+    if scene.other_name is not None and (isinstance(found, Table) or wish != Wish()):
+        floor = found.metadata_location if isinstance(found, Table) else wish.floor
+        draft.ask([Ask(scene.other_name, floor=floor, drop=wish.drop, purge=wish.purge)])

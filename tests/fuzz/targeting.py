@@ -1,0 +1,279 @@
+"""The target `targets`: all bytes that a client sends to a gateway, and the one oracle that nobody but its catalog is
+contacted, with no more requests than the client sent, each below the catalog's own path.
+
+The real server, gateway and client run on an event loop that has no network: whoever asks it for a connection or for an
+address is written down, and only the catalog's are answered.
+
+where: one byte, whether the gateway is on a listener of its own | what the client sends
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, Final, cast
+
+import anyio
+import h11
+import uvicorn
+from typing_extensions import override
+from uvicorn.server import ServerState
+
+from sfn.gateway import upstream
+from sfn.gateway.app import alone, before
+from sfn.gateway.body import Receive
+from sfn.gateway.client import Scope, Send
+from sfn.gateway.commits import Commits, Noting, OnInboxFailure
+from sfn.gateway.connection import Connection as CatalogConnection
+from sfn.gateway.debts import Debts
+from sfn.gateway.proxy import Proxy, Terms
+from sfn.gateway.reach import Reach
+from sfn.inbox import Intake
+from sfn.receiver.server import Connection
+from sfn.words import Accepted
+
+HOST: Final = "192.0.2.1"
+PORT: Final = 8181
+BASE: Final = "/base"
+_OURS: Final = b"/catalog/prod"
+_TURNS: Final = 60
+"""Turns of the event loop until whatever comes of a request has come of it."""
+_ANSWER: Final = b'HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{"overrides":{"uri":"http://it/"}}'[:-1]
+
+_TARGETS: Final = (
+    b"/v1/config",
+    b"/v1/namespaces/a%1Fb/tables/t?x=1",
+    b"*@198.51.100.9:80/x",
+    b"*",
+    b"http://198.51.100.9/v1/x",
+    b"//198.51.100.9/x",
+    b"/\\198.51.100.9/x",
+    b"/@198.51.100.9/x#y",
+    b"/../x",
+    b"198.51.100.9:443",
+)
+_FIELDS: Final = (
+    b"Host: gate",
+    b"Host: 198.51.100.9",
+    b"Content-Length: 4",
+    b"Transfer-Encoding: chunked",
+    b"Transfer-Encoding: gzip, chunked",
+    b"Connection: content-length, host, x-forwarded-host",
+    b"X-Forwarded-Host: 198.51.100.9",
+    b"Forwarded: host=198.51.100.9",
+    b"Expect: 100-continue",
+    b"Upgrade: h2c",
+    b"TE: trailers",
+    b"Trailer: Host",
+    b"X-Latin: \xe9\xff",
+)
+_BODIES: Final = (b"", b"body", b"4\r\nbody\r\n0\r\nHost: 198.51.100.9\r\n\r\n", b"GET /v1/y HTTP/1.1\r\n\r\n")
+_METHODS: Final = (b"GET", b"POST", b"DELETE", b"OPTIONS", b"CONNECT", b"HEAD")
+
+
+def seeds() -> Iterator[bytes]:
+    """Each target with each method, each field with each body."""
+    for number, target in enumerate(_TARGETS):
+        for method in _METHODS:
+            field = _FIELDS[number % len(_FIELDS)]
+            yield _request(b"\0", method, _OURS + target if target[:1] == b"/" else target, field, b"")
+            yield _request(b"\1", method, target, field, b"")
+    for field in _FIELDS:
+        for body in _BODIES:
+            yield _request(b"\1", b"POST", b"/v1/x", field, body)
+
+
+def run(data: bytes) -> None:
+    """Send it to a gateway, and look at whom that contacts and what it sends."""
+    loop = _loop()
+    loop.run_until_complete(_tried(loop, is_alone=data[:1] == b"\1", sent=data[1:]))
+
+
+def mutated(data: bytes, longest: int, number: int, mutate: Callable[[bytes, int], bytes]) -> bytes:
+    """Another input: mere bytes, or one line of it for one that is known to matter."""
+    chance = Random(number)
+    if chance.random() < 0.5:
+        return mutate(data, longest)
+    lines = data.split(b"\r\n")
+    which = chance.randrange(len(lines))
+    if which == 0:
+        target = chance.choice(_TARGETS)
+        if chance.random() < 0.3:
+            target = mutate(target, 256)
+        root = chance.choice((b"", _OURS))
+        lines[0] = data[:1] + chance.choice(_METHODS) + b" " + root + target + b" HTTP/1.1"
+    else:
+        lines[which] = chance.choice(_FIELDS) if chance.random() < 0.7 else mutate(lines[which], 256)
+    return b"\r\n".join(lines)[:longest]
+
+
+def _request(where: bytes, method: bytes, target: bytes, field: bytes, body: bytes) -> bytes:
+    return where + b"%b %b HTTP/1.1\r\nHost: gate\r\n%b\r\n\r\n%b" % (method, target, field, body)
+
+
+class _Wire(asyncio.Transport):
+    """A connection without a network: what is written is kept.
+
+    Attributes:
+        sent: that is what.
+    """
+
+    def __init__(self, answers: Callable[[_Wire], object] | None = None) -> None:
+        super().__init__({"peername": ("192.0.2.7", 1), "sockname": ("192.0.2.8", 2)})
+        self.sent, self._answers, self._closed = b"", answers, False
+
+    @override
+    def write(self, data: Any) -> None:
+        self.sent += bytes(data)
+        if self._answers is not None:
+            self._answers(self)
+
+    @override
+    def is_closing(self) -> bool:
+        return self._closed
+
+    @override
+    def close(self) -> None:
+        self._closed = True
+
+    abort = close
+
+    @override
+    def pause_reading(self) -> None:
+        """Nothing more comes."""
+
+    @override
+    def resume_reading(self) -> None:
+        """Nothing more comes."""
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop that has no network.
+
+    Attributes:
+        asked: hosts and ports that an address or a connection was asked for.
+        wires: connections to the catalog.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[object] = []
+        self.wires: list[_Wire] = []
+        asyncio.set_event_loop(self)
+
+    @override
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        self.asked.append((host, port))
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
+
+    @override
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        self.asked.append(tuple(address[:2]))
+
+    @override
+    async def create_connection(self, protocol_factory: Any, *args: Any, **more: Any) -> Any:
+        if args or more.get("host") is not None:
+            self.asked.append((args, more))
+        more["sock"].close()
+        protocol = protocol_factory()
+        wire = _Wire(lambda _: self.call_soon(_answered, protocol))
+        self.wires.append(wire)
+        protocol.connection_made(wire)
+        return wire, protocol
+
+
+def _answered(protocol: CatalogConnection) -> None:
+    if not protocol.is_closed and not protocol.is_reusable:
+        protocol.data_received(_ANSWER)
+
+
+_KEPT: list[_Loop] = []
+
+
+def _loop() -> _Loop:
+    if not _KEPT:
+        _KEPT.append(_Loop())
+    return _KEPT[0]
+
+
+class _Nothing:
+    """An inbox that takes everything, and who counts it."""
+
+    async def put(self, notes: object) -> Accepted:
+        return Accepted(0, 0)
+
+    def answered(self, **_: object) -> None:
+        """Nothing is counted."""
+
+    def unnoted(self) -> None:
+        """Nothing is counted."""
+
+    def unmapped_commit(self) -> None:
+        """Nothing is counted."""
+
+
+async def _others(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _tried(loop: _Loop, *, is_alone: bool, sent: bytes) -> None:
+    loop.asked, loop.wires = [], []
+    base, nothing = f"http://{HOST}:{PORT}{BASE}", _Nothing()
+    intake = cast("Intake", nothing)
+    noting = Noting("gateway.prod", OnInboxFailure.PASS, lambda: "an-id")
+    pool = upstream.Upstream("prod", upstream.Terms(base, 5.0, 8), lambda: True)
+    commits = Commits(noting, intake, Debts(intake), lambda _: None, nothing)
+    reach = Reach("prod", {}, lambda _: True, asks_for_credentials=False)
+    proxy = Proxy(pool, commits, reach, Terms(base, None, 1 << 16), nothing)
+    application = alone(proxy) if is_alone else before({"prod": proxy}, _others)
+    seen: list[object] = []
+
+    async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope["raw_path"])
+        await application(scope, receive, send)
+
+    config = uvicorn.Config(counted, interface="asgi3", log_config=None, access_log=False, proxy_headers=False)
+    connection, client = Connection(config, ServerState(), {}, loop), _Wire()
+    connection.connection_made(client)
+    connection.data_received(sent)
+    for _ in range(_TURNS):
+        await anyio.lowlevel.checkpoint()
+    connection.connection_lost(None)
+    if connection.timeout_keep_alive_task is not None:
+        connection.timeout_keep_alive_task.cancel()
+    for _ in range(_TURNS):
+        await anyio.lowlevel.checkpoint()
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await proxy.close()
+    await anyio.lowlevel.checkpoint()
+    _judge(loop, len(seen))
+
+
+def _judge(loop: _Loop, most: int) -> None:
+    assert set(loop.asked) <= {(HOST, PORT)}, f"somebody else was contacted: {loop.asked}"
+    found = [request for wire in loop.wires for request in _requests(wire.sent)]
+    for request in found:
+        assert request.target.startswith(BASE.encode()), request.target
+        assert [value for name, value in request.headers if name == b"host"] == [f"{HOST}:{PORT}".encode()]
+    assert len(found) <= most, found
+
+
+def _requests(sent: bytes) -> Iterator[h11.Request]:
+    """What another reader of HTTP makes of what the catalog was sent; a body may have been left off."""
+    reader = h11.Connection(h11.SERVER)
+    reader.receive_data(sent)
+    while (event := reader.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+        if isinstance(event, h11.Request):
+            yield event
+        elif isinstance(event, h11.ConnectionClosed):
+            return
+        elif isinstance(event, h11.EndOfMessage):
+            answer = h11.Response(status_code=200, headers=[("content-length", "0")])
+            for message in (answer, h11.EndOfMessage()):
+                reader.send(message)
+            if reader.their_state is h11.DONE:
+                reader.start_next_cycle()

@@ -1,0 +1,22 @@
+"""`python -m tests.promises.catalog_quirks`: ask a catalog with each quirk, and write the outcome to the page."""
+
+from __future__ import annotations
+
+import anyio
+
+from sfn import telemetry
+from tests.promises.catalog_quirks.page import measured, page
+from tests.promises.catalog_quirks.table import named
+from tests.promises.catalog_quirks.world import Seen
+
+
+async def main() -> None:
+    """Measure, and write."""
+    results: dict[str, Seen] = {}
+    for name, quirk in named().items():
+        results[name] = await measured(quirk)
+    page(results).write()
+
+
+telemetry.configure("error", "console")
+anyio.run(main)

@@ -1,0 +1,90 @@
+"""The contract suite of catalogs on a REST catalog with each quirk: refused with a reason, or right."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeAlias
+
+import pytest
+
+from sfn.errors import Trouble
+from sfn.words import CatalogName, Done, Findings, Published, Story, TableName
+from sfn.work.sweep import Sweep, SweepPorts
+from tests.promises import test_catalog as suite
+from tests.promises.catalog_quirks.page import measured, outcome, page
+from tests.promises.catalog_quirks.quirk import Outcome
+from tests.promises.catalog_quirks.server import NAME
+from tests.promises.catalog_quirks.table import named
+from tests.promises.catalog_quirks.world import QuirkWorld, Seen, opened
+from tests.promises.catalogs import World
+from tests.promises.inboxes import Ground, HandClock
+from tests.unit.sweeping import POLICY, Noting
+
+QUIRKS = named()
+Promise: TypeAlias = Callable[[World], Awaitable[None]]
+
+_seen: dict[str, Seen] = {}
+
+
+def promises() -> dict[str, Promise]:
+    """All promises of the suite, with one value for what they are parametrized by."""
+    values = {"known": "made-up", "name": "a/b"}
+    found: dict[str, Promise] = {}
+    for name, promise in vars(suite).items():
+        if name.startswith("test_"):
+            more = {key: values[key] for key in inspect.signature(promise).parameters if key != "world"}
+            found[name] = partial(promise, **more)
+    return found
+
+
+def holding() -> list[str]:
+    """The quirks with which the contract suite must hold."""
+    return [name for name, quirk in QUIRKS.items() if quirk.outcome in {Outcome.RIGHT, Outcome.GONE_UNSEEN}]
+
+
+@pytest.mark.parametrize("name", QUIRKS)
+async def test_a_catalog_with_a_quirk_is_refused_with_a_reason_or_right(name: str) -> None:
+    result = _seen[name] = await measured(QUIRKS[name])
+    assert outcome(result) is QUIRKS[name].outcome, result
+    assert all(len(why) > 10 for why in (*result.refused.values(), *result.withheld.values())), "each has a reason"
+    if QUIRKS[name].outcome not in {Outcome.REFUSED, Outcome.NO_LISTING}:
+        expected = {"aa.t", "zz.t"} | (set() if "mm" in result.withheld else {"mm.t"})
+        assert {*result.found} >= expected, "one bad namespace hides no other"
+
+
+@pytest.mark.parametrize("name", holding())
+async def test_every_promise_holds_on_a_catalog_with_a_quirk(name: str) -> None:
+    quirk = QUIRKS[name]
+    async with opened(quirk) as (server, adapter):
+        for title, promise in promises().items():
+            if title not in quirk.but:
+                await promise(QuirkWorld(server, adapter))
+
+
+@pytest.mark.parametrize("name", QUIRKS)
+async def test_no_sweep_of_a_catalog_with_a_quirk_takes_a_live_table_for_gone(name: str) -> None:
+    clock = HandClock()
+    inbox = Noting(clock)
+    ground = Ground(inbox, clock)
+    async with opened(QUIRKS[name]) as (server, adapter):
+        for space in ("aa", "mm", "zz"):
+            table = TableName(NAME, (space,), "t")
+            server.truth.create_namespace(space)
+            live = server.truth.create(table)
+            file = Published(live.metadata_location, live.uuid, live.location, clock.now())
+            await ground.settled(table, Done(ground.after(1e6), Findings(Story(live=file, visited=True))))
+        ports = SweepPorts(adapter, inbox, inbox, inbox, clock)
+        with suppress(Trouble):
+            await Sweep(CatalogName(NAME), ports, POLICY).run(0.5)
+    assert inbox.noted == [], "nothing differs"
+
+
+async def test_the_page_says_what_comes_of_each_quirk() -> None:
+    for name, quirk in QUIRKS.items():
+        if name not in _seen:
+            _seen[name] = await measured(quirk)
+    shown = page(_seen)
+    assert shown.path.read_text() == shown.brought_up_to_date(), "run python -m tests.promises.catalog_quirks"

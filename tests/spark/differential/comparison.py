@@ -1,0 +1,194 @@
+"""One odd table, read in every way, compared."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from pyiceberg import types
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
+
+from tests.spark.differential.filters import Filter, some_filter
+from tests.spark.differential.reading import (
+    Asked,
+    Refused,
+    Rows,
+    attempted,
+    by_python,
+    by_source,
+    by_spark,
+    counted,
+    oracle,
+    publish,
+    schema_of,
+)
+from tests.spark.differential.tables import LATER_REFERENCES, Maker, OddTable
+
+FILTERS = 4
+"""Of each table."""
+
+KNOWN = ["Type not recognized: decimal_"]
+"""What PyIceberg refuses: an Avro file that has a type of decimals twice."""
+PLAIN = ("equality deletes", "a partition by values of type fixed")
+"""What `sfn.read` refuses."""
+
+
+@dataclass
+class Report:
+    """What came of a seed.
+
+    Attributes:
+        bad: differences, in words.
+        trace: what was done to the table, and asked of it.
+        counts: reads by engine and outcome.
+    """
+
+    seed: int
+    bad: list[str] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def compared(spark: SparkSession, folder: Path, seed: int, most: int | None = None, on_spark: int = 2) -> Report:
+    """Return what was different.
+
+    Args:
+        folder: gets the table, for as long as it is compared.
+        most: steps that make the table, at most.
+        on_spark: how many of the filters its engines are asked with, each of which costs a tenth of a second.
+    """
+    report = Report(seed)
+    try:
+        _compare(spark, folder, report, most, on_spark)
+    finally:
+        shutil.rmtree(folder / f"t{seed}", ignore_errors=True)
+    return report
+
+
+def _compare(spark: SparkSession, folder: Path, report: Report, most: int | None, on_spark: int) -> None:
+    table = Maker(spark, folder, report.seed, most).make()
+    report.trace = table.trace
+    publish(table)
+    schema = schema_of(spark, table)
+    rng = Random(f"filters {report.seed}")
+    filters = [some_filter(rng, schema) for _ in range(FILTERS)]
+    if table.reference:
+        _refer(spark, table, schema, report)
+        return
+    try:
+        rows = oracle(spark, table, schema)
+    except Exception as error:  # noqa: BLE001 - Java's
+        report.counts["oracle failed"] += 1
+        report.trace.append(f"oracle: {_cause(f'{error}')}")
+        return
+    report.trace += [f"row {list(row.values())}" for row in rows]
+    _Comparison(spark, table, schema, rows, report).run(filters, rng, on_spark)
+
+
+def _refer(spark: SparkSession, table: OddTable, schema: Schema, report: Report) -> None:
+    """Compare what readers make of references that are not right: all of them the same, and no rows without a head."""
+    names = [one.name for one in schema.fields]
+    found = {
+        "read": attempted(partial(by_python, table, schema, None, names)),
+        "source": attempted(partial(by_source, table, schema)),
+    }
+    for engine in ("files", "iceberg"):
+        try:
+            (found[engine],) = by_spark(spark, table, schema, [Asked(engine, None)])
+        except Exception as error:  # noqa: BLE001 - Iceberg's own library has its own
+            found[engine] = Refused(type(error).__name__, _cause(f"{error.__class__}"))
+    is_right = {
+        engine: isinstance(one, Refused) if table.reference == LATER_REFERENCES[0] else one == found["read"]
+        for engine, one in found.items()
+    }
+    report.counts[table.reference] += 1
+    report.bad += [f"{engine}, {table.reference}: {found[engine]}" for engine, right in is_right.items() if not right]
+
+
+class _Comparison:
+    """The reads of a table, and the rows that they must give."""
+
+    def __init__(self, spark: SparkSession, table: OddTable, schema: Schema, rows: Rows, report: Report) -> None:
+        self._spark, self._table, self._schema, self._rows, self._report = spark, table, schema, rows, report
+        self._names = [one.name for one in schema.fields]
+
+    def run(self, filters: Sequence[Filter], rng: Random, on_spark: int) -> None:
+        """Read with each of some filters, and with some columns."""
+        for which in (None, *filters):
+            some = rng.sample(self._names, rng.randrange(1, len(self._names) + 1))
+            chosen = self._names if which is None or rng.random() < 0.4 else some
+            self._check(
+                f"read, {which.text if which else 'all'}, {chosen}",
+                partial(by_python, self._table, self._schema, which, chosen),
+                self._expected(which, chosen),
+            )
+        for which in (None, *(one for one in filters if one.pushed is not None)):
+            self._check(
+                f"source, {which.text if which else 'all'}",
+                partial(by_source, self._table, self._schema, which),
+                self._expected(which, self._names),
+            )
+        self._on_spark(filters[:on_spark])
+
+    def _on_spark(self, filters: Sequence[Filter]) -> None:
+        # Iceberg's own library loses rows where it compares these with the bounds of files.
+        odd = {
+            one.name
+            for one in self._schema.fields
+            if isinstance(one.field_type, types.UUIDType) or one.initial_default is not None
+        }
+        asked = [Asked("files", which) for which in (None, *filters)]
+        if not self._table.has_milliseconds:
+            asked += [Asked("iceberg", which) for which in (None, *filters) if which is None or not which.columns & odd]
+        try:
+            founds = by_spark(self._spark, self._table, self._schema, asked)
+        except Exception:  # noqa: BLE001 - each is asked again by itself, to be told apart
+            founds = [self._alone(one) for one in asked]
+        for one, found in zip(asked, founds, strict=True):
+            _judge(self._report, f"{one.engine}, {one.what}", found, self._expected(one.which, self._names))
+
+    def _alone(self, one: Asked) -> Counter[str] | Refused:
+        try:
+            return by_spark(self._spark, self._table, self._schema, [one])[0]
+        except Exception as error:  # noqa: BLE001 - whatever it is, no reader of ours may raise it
+            return Refused(type(error).__name__, _cause(f"{error}"))
+
+    def _expected(self, which: Filter | None, chosen: Sequence[str]) -> Counter[str]:
+        return counted((row for row in self._rows if which is None or which.holds(row) is True), chosen)
+
+    def _check(self, what: str, read: Callable[[], Counter[str]], right: Counter[str]) -> None:
+        try:
+            found = attempted(read)
+        except Exception as error:  # noqa: BLE001 - as above
+            found = Refused(type(error).__name__, _cause(f"{error}"))
+        _judge(self._report, what, found, right)
+
+
+def _cause(text: str) -> str:
+    """Return the innermost of Java's exceptions, or what there is."""
+    return text.rpartition("Caused by: ")[2].partition("\n\tat")[0][:600]
+
+
+def _judge(report: Report, what: str, found: Counter[str] | Refused, right: Counter[str]) -> None:
+    engine = what.partition(",")[0]
+    if isinstance(found, Refused):
+        is_fair = _is_fair(engine, found)
+        report.counts[f"{engine}: {'refused' if is_fair else 'failed'}"] += 1
+        (report.trace if is_fair else report.bad).append(f"{what}: {found.kind}: {found.found}")
+    elif found != right:
+        report.counts[f"{engine}: different"] += 1
+        report.bad.append(f"{what}: lost {dict(right - found)}, made up {dict(found - right)}")
+    else:
+        report.counts[f"{engine}: alike"] += 1
+
+
+def _is_fair(engine: str, refused: Refused) -> bool:
+    if any(known in refused.found for known in KNOWN):
+        return True
+    return refused.kind == "NotSupported" and (engine != "read" or refused.found.startswith(PLAIN))

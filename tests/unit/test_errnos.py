@@ -1,0 +1,107 @@
+"""Every error number of the system at every step of a publish: what may pass is tried again, whatever the number."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+import pytest
+
+from sfn.catalog.library.refusals import refused as library_refused
+from sfn.catalog.rest.unheard import unheard
+from sfn.errors import Scope, Transient, Trouble
+from sfn.store.meanings import MEANINGS
+from sfn.store.objects import Refused
+from sfn.store.pool import Pool
+from sfn.store.root import Root
+from sfn.work.unforeseen import SHORT_OF, Unforeseen, kind_of
+
+NUMBERS = sorted(errno.errorcode)
+OF_THE_PATH = {
+    errno.ENOTDIR: Scope.TABLE,
+    errno.EISDIR: Scope.TABLE,
+    errno.ELOOP: Scope.TABLE,
+    errno.ENXIO: Scope.TABLE,
+    errno.ENAMETOOLONG: Scope.TABLE,
+    errno.EILSEQ: Scope.TABLE,
+    errno.EFBIG: Scope.STORE,
+}
+"""The only numbers of a local file that will not pass: what lies at the path, or its name; a limit of the process."""
+OF_THE_PROCESS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOLCK}
+VERBS = ["read", "write", "delete", "list"]
+
+
+def local(tmp_path: Path, number: int, verb: str) -> Trouble:
+    """The trouble of a local store at a step that the system answers so."""
+
+    def done(_: str, __: str) -> None:
+        raise OSError(number, "everywhere")
+
+    root = Root(f"file://{tmp_path}", done)
+    root.permitted(verb, f"file://{tmp_path}/other/a.ver")
+    with pytest.raises(Trouble) as trouble, root.refusals(f"file://{tmp_path}/table/a.ver", verb):
+        raise OSError(number, "no")
+    return trouble.value
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_local_file_is_tried_again_unless_its_path_is_wrong(tmp_path: Path, verb: str) -> None:
+    found = {number: local(tmp_path, number, verb) for number in NUMBERS}
+    lasting = {number: trouble.scope for number, trouble in found.items() if not isinstance(trouble, Transient)}
+    assert lasting == OF_THE_PATH
+    assert {number for number, trouble in found.items() if trouble.scope is Scope.PROCESS} == OF_THE_PROCESS
+    for number, trouble in found.items():
+        assert errno.errorcode[number] in trouble.found
+        assert trouble.remedy or errno.errorcode[number]
+
+
+def connection_errors(number: int) -> list[Exception]:
+    """What aiohttp makes of an error of the system: none without a connection, or one that broke."""
+    key = cast("Any", aiohttp.client_reqrep.ConnectionKey("store", 443, True, True, None, None, None))
+    error = OSError(number, "no")
+    return [aiohttp.ClientConnectorError(key, error), aiohttp.ClientOSError(number, "no"), error]
+
+
+class Session:
+    """What `Pool` asks."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def request(self, *_: object, **__: object) -> object:
+        raise self._error
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=errno.errorcode.get)
+async def test_a_request_to_an_object_store_is_tried_again(number: int) -> None:
+    for error in connection_errors(number):
+        pool = Pool()
+        pool._session = cast("Any", Session(error))  # noqa: SLF001 - the one step that no server can refuse so
+        with pytest.raises(Refused) as refused:
+            await pool.exchange("GET", "https://store/key", {})
+        meaning = MEANINGS[refused.value.kind]
+        assert (meaning.error, meaning.scope) == (Transient, Scope.STORE)
+
+
+CATALOGS: Mapping[str, Callable[[Exception], Any]] = {
+    "REST": lambda error: unheard("catalog", error, 30),
+    "PyIceberg": lambda error: library_refused("catalog", error, expected="a table", loading=True),
+}
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+@pytest.mark.parametrize("number", NUMBERS, ids=errno.errorcode.get)
+def test_a_request_to_a_catalog_is_tried_again(catalog: str, number: int) -> None:
+    for error in connection_errors(number):
+        refusal = CATALOGS[catalog](error)
+        assert not refusal.permanent
+        assert isinstance(refusal.trouble(Scope.CATALOG, ()), Transient)
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=errno.errorcode.get)
+def test_what_no_adapter_foresaw_is_tried_again(number: int) -> None:
+    wanted = Unforeseen.SHORTAGE if number in SHORT_OF else Unforeseen.PASSING
+    assert {kind_of(error) for error in connection_errors(number) if isinstance(error, OSError)} <= {wanted}

@@ -1,0 +1,142 @@
+"""Commits under a prefix that belongs to no catalog of ours: counted, and reported once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from sfn.errors import Broken
+from sfn.gateway.commits import Commits, Noting, OnInboxFailure
+from sfn.gateway.debts import Debts
+from sfn.gateway.proxy import Incoming, Proxy, Terms
+from sfn.gateway.reach import REPORTED, Reach, Unmapped
+from sfn.gateway.upstream import Outgoing
+from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.terms import Terms as InboxTerms
+from tests.promises.inboxes import HandClock
+
+
+class Catalog:
+    """Implements `sfn.gateway.proxy.Upstream`: answers every request with one status.
+
+    Attributes:
+        status: HTTP status.
+        asked: targets of all requests.
+    """
+
+    def __init__(self) -> None:
+        self.status, self.asked = 200, list[bytes]()
+
+    async def send(self, request: Outgoing) -> Incoming:
+        self.asked.append(request.target)
+        return Answer(self.status)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class Answer:
+    """Implements `sfn.gateway.proxy.Incoming`."""
+
+    def __init__(self, status: int) -> None:
+        self.status: int = status
+        self.fields: Sequence[tuple[bytes, bytes]] = [(b"content-type", b"application/json")]
+
+    async def parts(self, limit: int | None = None) -> AsyncIterator[bytes]:
+        yield b"{}"
+
+    def end(self) -> None:
+        """Nothing is open."""
+
+
+class Stage:
+    """A gateway before a catalog.
+
+    Attributes:
+        unmapped: how many commits were counted.
+    """
+
+    def __init__(self, catalogs: Mapping[str, str]) -> None:
+        self.catalog, self.inbox, self.unmapped = Catalog(), MemoryInbox(InboxTerms(), HandClock()), 0
+        noting = Noting("gateway.g", OnInboxFailure.PASS, lambda: "token")
+        commits = Commits(noting, self.inbox, Debts(self.inbox), self._broken, self)
+        reach = Reach(None, catalogs, lambda _: True, asks_for_credentials=False)
+        self._proxy = Proxy(self.catalog, commits, reach, Terms("http://catalog", None, 1 << 20), self)
+
+    async def ask(self, target: str, method: str = "POST") -> None:
+        path, _, query = target.partition("?")
+        scope: MutableMapping[str, Any] = {
+            "type": "http",
+            "method": method,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "headers": [(b"host", b"gateway"), (b"content-length", b"2")],
+            "client": ("10.0.0.1", 1),
+            "scheme": "http",
+        }
+
+        async def receive() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": b"{}"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            """Ignore the answer."""
+
+        await self._proxy.answer("", scope, receive, send)
+
+    def answered(self, *, change: bool, status: int | None, seconds: float) -> None:
+        """See `sfn.gateway.proxy.Counted`."""
+
+    def unmapped_commit(self) -> None:
+        """See `sfn.gateway.proxy.Counted`."""
+        self.unmapped += 1
+
+    def unnoted(self) -> None:
+        """See `sfn.gateway.commits.Counted`."""
+
+    def _broken(self, broken: Broken) -> None:
+        raise broken
+
+
+ORDERS = "namespaces/sales/tables/orders"
+
+
+@pytest.fixture(name="stage")
+def fixture_stage() -> Stage:
+    return Stage({"main|lake": "main"})
+
+
+async def test_commits_under_an_unmapped_prefix_are_counted_and_logged_once(stage: Stage) -> None:
+    with capture_logs() as records:
+        for _ in range(3):
+            await stage.ask(f"/v1/main/{ORDERS}")
+        await stage.ask(f"/v1/{ORDERS}")
+    assert stage.unmapped == 4
+    warnings = [record for record in records if record["event"] == "commit under an unmapped prefix"]
+    assert [record["prefix"] for record in warnings] == ["main", ""]
+    assert (warnings[0]["gateway"], warnings[0]["known"]) == ("gateway.g", ["main|lake"])
+    assert len(stage.catalog.asked) == 4, "they pass all the same"
+
+
+@pytest.mark.parametrize(
+    ("target", "method", "status"),
+    [
+        (f"/v1/main%7Clake/{ORDERS}", "POST", 200),
+        (f"/v1/main/{ORDERS}", "GET", 200),
+        (f"/v1/main/{ORDERS}", "POST", 404),
+        (f"/v1/main/{ORDERS}", "POST", 409),
+        ("/v1/main/namespaces/sales/views/v", "POST", 200),
+    ],
+)
+async def test_other_requests_are_no_unmapped_commits(stage: Stage, target: str, method: str, status: int) -> None:
+    stage.catalog.status = status
+    with capture_logs() as records:
+        await stage.ask(target, method)
+    assert (stage.unmapped, records) == (0, [])
+
+
+def test_prefixes_that_clients_make_up_fill_no_memory() -> None:
+    unmapped = Unmapped()
+    assert sum(unmapped.is_new(f"p{number}") for number in range(2 * REPORTED)) == REPORTED

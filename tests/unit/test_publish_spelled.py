@@ -1,0 +1,300 @@
+"""A table has one identity under every spelling of its name that its catalog takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sfn.catalog.spelling import REMEMBERED, Spellings, folded
+from sfn.pointer.naming import UUID
+from sfn.publish.policy import Interest, Policy
+from sfn.words import Dead, Hint, Reason, TableName
+from tests.unit.publishing import EVERYTHING, LAG, Line, key_of
+
+LISTED = TableName("prod", ("sales",), "orders")
+OTHER = TableName("prod", ("SALES",), "ORDERS")
+AT = "file:///warehouse/sales/orders"
+
+
+class AnyCase(Line):
+    """A catalog that takes names in any case."""
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        super().__init__(policy)
+        self.catalog.folds = folded
+        self.catalog.create_namespace("sales")
+
+    def files(self) -> dict[str, Any]:
+        """State and pointer's number of each SFN file at the table's place, by its name."""
+        keys = [key for key in self.store.files if key.startswith(AT) and key.endswith(".ver")]
+        return {key.rpartition("/")[2]: self.said(key) for key in sorted(keys)}
+
+    def said(self, key: str) -> tuple[str, str]:
+        document = self.document_of(key)
+        return document["state"], document["metadata_file_path"].rpartition("/")[2][:5]
+
+    def document_of(self, key: str) -> dict[str, Any]:
+        names = {key_of(name, AT): name for name in (LISTED, OTHER)}
+        return self.document(names[key], AT)
+
+
+def of(number: int) -> dict[str, tuple[str, str]]:
+    """The listed name's file alone, with the pointer of a number."""
+    return {"sales_orders_main.ver": ("current", f"{number:05d}")}
+
+
+async def test_a_commit_under_another_spelling_is_followed_at_once_by_the_listed_names_file() -> None:
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    await line.hear(Hint(LISTED))
+    for number in (1, 2):
+        table = line.catalog.commit(LISTED)
+        await line.hear(Hint(OTHER, floor=table.metadata_location), seconds=1)
+        assert line.files() == of(number)
+        assert line.hint(AT) == table.metadata_location.rpartition("/")[2].removesuffix(".metadata.json").encode()
+
+
+async def test_a_table_that_is_first_heard_of_under_another_spelling_has_the_listed_names_file() -> None:
+    """Before any sweep: the catalog's listing says which spelling it is."""
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    await line.hear(Hint(OTHER), seconds=1)
+    assert line.files() == of(0)
+
+
+async def test_both_spellings_together_make_one_file() -> None:
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    await line.hear(Hint(OTHER), Hint(LISTED), seconds=1)
+    line.catalog.commit(LISTED)
+    await line.hear(Hint(LISTED), Hint(OTHER), seconds=30)
+    assert line.files() == of(1)
+
+
+@pytest.mark.parametrize(
+    ("listed", "other"),
+    [
+        ("orders", "Orders"),
+        ("bestellte_b\u00fccher", "Bestellte_B\u00dcCHER"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("cafe\u0301", "CAF\u00c9"),
+        ("orders", "orders "),
+        ("orders", '"orders"'),
+        ("stra\u00dfe", "STRASSE"),
+        ("\ufb01le", "file"),
+        ("cafe", "caf\u00e9"),
+    ],
+)
+async def test_whatever_spellings_a_catalog_takes_for_one(listed: str, other: str) -> None:
+    line = AnyCase()
+    name = replace(LISTED, name=listed)
+    table = line.catalog.create(name, AT)
+    await line.hear(Hint(replace(name, name=other)), seconds=60)
+    assert [key for key in line.store.files if key.endswith(".ver")] == [key_of(name, AT)]
+    assert line.document(name, AT)["guid"] == table.uuid
+
+
+async def test_two_tables_whose_names_differ_by_case_stay_two() -> None:
+    """A catalog that tells them apart lists both, each with its own uuid."""
+    line = AnyCase()
+    line.catalog.folds = None
+    line.catalog.create_namespace("SALES")
+    tables = {name: line.catalog.create(name, f"file:///warehouse/{name.name}") for name in (LISTED, OTHER)}
+    for _ in range(2):
+        await line.hear(*map(Hint, tables), seconds=60)
+        for name, table in tables.items():
+            document = line.document(name, table.location)
+            assert (document["guid"], document["state"]) == (table.uuid, "current")
+            assert document["metadata_file_path"] == table.metadata_location
+        tables = {name: line.catalog.commit(name) for name in tables}
+
+
+async def test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_listed_yet() -> None:
+    """Its catalog answers another table for the listed name: that is not the same one."""
+    line = AnyCase()
+    line.catalog.folds = None
+    line.catalog.create_namespace("SALES")
+    first, second = line.catalog.create(LISTED), line.catalog.create(OTHER, "file:///warehouse/second")
+    line.catalog.listing_hides = frozenset({OTHER})
+    await line.hear(Hint(LISTED), Hint(OTHER), seconds=60)
+    assert line.document(LISTED, AT)["guid"] == first.uuid
+    assert line.document(OTHER, second.location)["guid"] == second.uuid
+
+
+async def test_a_copy_with_the_same_uuid_at_another_place_is_a_table_of_its_own() -> None:
+    line = AnyCase()
+    line.catalog.folds = None
+    line.catalog.create_namespace("SALES")
+    table = line.catalog.create(LISTED)
+    copy = replace(line.catalog.create(OTHER, "file:///warehouse/second"), uuid=table.uuid)
+    line.catalog.amend(OTHER, copy)
+    line.catalog.listing_hides = frozenset({OTHER})
+    await line.hear(Hint(LISTED), Hint(OTHER), seconds=60)
+    assert line.document(OTHER, copy.location)["metadata_file_path"] == copy.metadata_location
+
+
+async def test_one_table_that_is_listed_under_two_spellings_has_two_files() -> None:
+    line = AnyCase()
+    line.catalog.folds = None
+    line.catalog.create_namespace("SALES")
+    table = line.catalog.create(LISTED)
+    line.catalog.register(OTHER, table)
+    await line.hear(Hint(OTHER), Hint(LISTED), seconds=60)
+    assert line.files() == {**of(0), "SALES_ORDERS_main.ver": ("current", "00000")}
+
+
+async def test_a_name_that_a_lagging_listing_lacks_is_published_once_it_is_listed() -> None:
+    """A table that was registered under a second name is taken for the first one until it is looked at again."""
+    line = AnyCase()
+    line.catalog.folds = None
+    line.catalog.create_namespace("SALES")
+    table = line.catalog.create(LISTED)
+    line.catalog.register(OTHER, table)
+    line.catalog.listing_hides = frozenset({OTHER})
+    await line.hear(Hint(OTHER))
+    assert line.files() == of(0)
+    line.catalog.listing_hides = frozenset()
+    line.clock.turn(REMEMBERED.total_seconds())
+    await line.work(LAG.total_seconds())
+    assert line.files() == {**of(0), "SALES_ORDERS_main.ver": ("current", "00000")}
+
+
+async def test_tables_without_a_uuid_are_one_only_where_they_have_one_metadata_file() -> None:
+    line = AnyCase()
+    line.catalog.folds = None
+    line.catalog.create_namespace("SALES")
+    first = line.catalog.create(LISTED)
+    line.catalog.amend(LISTED, replace(first, uuid=None))
+    second = line.catalog.create(OTHER, "file:///warehouse/second")
+    line.catalog.amend(OTHER, replace(second, uuid=None))
+    line.catalog.listing_hides = frozenset({OTHER})
+    await line.hear(Hint(LISTED), Hint(OTHER), seconds=60)
+    assert line.document(OTHER, second.location)["metadata_file_path"] == second.metadata_location
+
+
+async def test_the_second_file_of_an_older_version_leads_to_the_listed_names() -> None:
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    line.spellings = Spellings(None, line.clock)
+    await line.hear(Hint(LISTED), Hint(OTHER), seconds=60)
+    assert line.files() == {**of(0), "SALES_ORDERS_main.ver": ("current", "00000")}
+    line.spellings = Spellings(line.catalog, line.clock)
+    line.catalog.commit(LISTED)
+    await line.hear(Hint(OTHER), seconds=60)
+    assert line.files() == {**of(1), "SALES_ORDERS_main.ver": ("renamed", "00000")}
+    assert line.hint(AT) is not None
+
+
+async def test_a_drop_under_another_spelling_is_one_of_the_listed_name() -> None:
+    """It need not wait for `absence_delay`, which is ten minutes."""
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    await line.hear(Hint(LISTED), Hint(OTHER), seconds=60)
+    line.catalog.drop(LISTED)
+    await line.hear(Hint(OTHER, drop=True), seconds=2 * LAG.total_seconds())
+    # Nothing of the table is left in its folder, so neither is the file.
+    assert line.files() == {}
+
+
+async def test_a_rename_under_other_spellings_leads_to_the_listed_name() -> None:
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    await line.hear(Hint(LISTED), seconds=60)
+    new = replace(LISTED, name="sold")
+    line.catalog.rename(LISTED, new)
+    spelled = replace(OTHER, name="SOLD")
+    await line.hear(Hint(OTHER, renamed_to=spelled), Hint(spelled), Hint(LISTED, renamed_to=spelled), seconds=120)
+    assert (line.document(LISTED, AT)["state"], line.document(new, AT)["state"]) == ("renamed", "current")
+    assert line.document(LISTED, AT)["moved_to"]["name"] == "sold"
+    assert key_of(spelled, AT) not in line.store.files
+
+
+async def test_a_rename_to_another_spelling_is_followed() -> None:
+    """A catalog that keeps the spelling of a rename lists the new one, and still takes the old one."""
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    await line.hear(Hint(LISTED), seconds=60)
+    line.catalog.create_namespace("SALES")
+    line.catalog.rename(LISTED, OTHER)
+    await line.hear(Hint(LISTED, renamed_to=OTHER), Hint(OTHER), seconds=120)
+    assert line.files() == {
+        "SALES_ORDERS_main.ver": ("current", "00000"),
+        "sales_orders_main.ver": ("renamed", "00000"),
+    }
+
+
+async def test_a_table_that_took_the_place_of_another_one_ends_that_ones_file() -> None:
+    """Under the spelling that has a file of its own lies one of a table that is nowhere any more."""
+    line = AnyCase()
+    line.spellings = Spellings(None, line.clock)
+    line.catalog.create(LISTED)
+    await line.hear(Hint(OTHER), seconds=60)
+    line.spellings = Spellings(line.catalog, line.clock)
+    line.catalog.drop(LISTED)
+    new = line.catalog.create(LISTED, AT)
+    await line.hear(Hint(OTHER), seconds=3600)
+    assert line.files() == of(0)
+    assert line.document(LISTED, AT)["guid"] == new.uuid
+
+
+async def test_a_namespace_that_may_not_be_listed_keeps_nothing_from_being_published() -> None:
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    line.catalog.close_namespace("sales")
+    await line.hear(Hint(LISTED))
+    assert line.files() == of(0)
+
+
+async def test_a_listed_name_that_is_left_out_has_no_file_in_the_other_ones_place() -> None:
+    """`include` names the spelling that events use: nothing is taken from who relies on that."""
+    line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, interest=Interest(include=("SALES.*",))))
+    line.catalog.create(LISTED)
+    await line.hear(Hint(OTHER), seconds=60)
+    assert line.files() == {"SALES_ORDERS_main.ver": ("current", "00000")}
+
+
+async def test_a_listed_name_that_was_given_up_is_tried_again_as_by_its_own_event() -> None:
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    await line.hear(Hint(LISTED), Hint(OTHER), seconds=60)
+    await line.inbox.put([Hint(LISTED)])
+    (claim,) = (await line.inbox.claim(EVERYTHING)).claims
+    await line.inbox.settle(claim, Dead(Reason.FOREIGN_FILE, "something lies there"), line.clock.now())
+    line.catalog.commit(LISTED)
+    await line.hear(Hint(OTHER), seconds=2)
+    assert line.files() == of(1)
+
+
+async def test_files_that_are_called_by_the_uuid_are_the_listed_names() -> None:
+    line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, naming=UUID))
+    line.catalog.create(LISTED)
+    await line.hear(Hint(OTHER), seconds=120)
+    (key,) = [key for key in line.store.files if key.endswith(".ver")]
+    assert b'"orders"' in line.store.files[key]
+    assert not any(isinstance(outcome, Dead) for outcome in line.outcomes)
+
+
+async def test_listings_are_asked_for_once_for_many_tables() -> None:
+    line = AnyCase()
+    names = [replace(LISTED, name=f"t{number}") for number in range(20)]
+    for name in names:
+        line.catalog.create(name)
+    await line.hear(*map(Hint, names))
+    assert line.catalog.listings == 2
+    for name in names:
+        line.catalog.commit(name)
+    await line.hear(*map(Hint, names), seconds=3600)
+    assert line.catalog.listings == 2
+
+
+async def test_a_spelling_is_forgotten_when_nobody_uses_it_any_more() -> None:
+    line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, expire_after=timedelta(days=1)))
+    line.catalog.create(LISTED)
+    await line.hear(Hint(OTHER), seconds=60)
+    assert await line.inbox.standing(OTHER) is not None
+    await line.work(3 * 86400)
+    assert await line.inbox.standing(OTHER) is None
+    assert line.files() == of(0)

@@ -1,0 +1,148 @@
+"""Files that metadata names are opened by exactly these names, whatever characters they have."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from fsspec import register_implementation
+from fsspec.implementations.memory import MemoryFileSystem
+from pyiceberg.catalog.sql import SqlCatalog
+
+import sfn
+from sfn.errors import LocationRefused, Unreachable, Unsafe
+from sfn.pointer.location import checked, literal
+from sfn.reader import verify
+from sfn.reader.remote import FsspecFiles
+from sfn.reader.table import loaded
+from sfn.reader.trust import Trust
+from sfn.reader.walk import Extent, Walk
+from tests.unit.odd_paths import NOT_ON_EVERY_STORE, ODD, OddTable, odd_table
+from tests.unit.real_table import MemoryIO
+
+
+@pytest.fixture(name="catalog")
+def fixture_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    keys = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}
+    with closing(SqlCatalog("lake", **keys)) as catalog:
+        catalog.create_namespace("n")
+        yield catalog
+
+
+def put(location: str, body: bytes) -> None:
+    path = Path(location.removeprefix("file://").removeprefix("file:"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(body)
+
+
+def check(made: OddTable, options: Mapping[str, Any] | None = None) -> None:
+    """Read it in every way."""
+    found = sfn.resolve(made.directory, storage_options=options)
+    rows = sfn.read(made.directory, storage_options=options)
+    assert sorted(rows.column("id").to_pylist()) == list(range(made.rows))
+    seen = Walk(found.metadata_location, loaded(found), found.files).metadata(
+        found.snapshot_id, Extent(100, files=True)
+    )
+    assert seen.problems == []
+    _, findings = verify.verify(lambda: found, deep=True, moved=lambda _done, _total: None)
+    assert [one.text for one in findings if not one.ok] == []
+
+
+@pytest.mark.parametrize("scheme", ["", "file://", "file:"])
+def test_files_of_this_machine_are_read_by_the_names_that_they_have(
+    catalog: SqlCatalog, tmp_path: Path, scheme: str
+) -> None:
+    names = (*ODD, *NOT_ON_EVERY_STORE)
+    # PyIceberg itself writes no manifest below such a folder of a URL.
+    below = "odd#?" if not scheme else "odd %2F"
+    check(odd_table(catalog, f"{scheme}{tmp_path}/t", put, names, below))
+
+
+def test_files_of_a_store_are_read_by_the_names_that_they_have(tmp_path: Path) -> None:
+    location = f"memory://{uuid4()}/t"
+    keys = {"py-io-impl": f"{MemoryIO.__module__}.{MemoryIO.__name__}", "warehouse": location}
+    with closing(SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/c.db", **keys)) as catalog:
+        catalog.create_namespace("n")
+        check(odd_table(catalog, location, MemoryFileSystem().pipe_file, (*ODD, *NOT_ON_EVERY_STORE)))
+    io = pickle.loads(pickle.dumps(sfn.resolve(location).table().io))  # noqa: S301 - our own
+    assert len(io.new_input(f"{location}/data/s=a#1/f.parquet")) > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["a#b", "a?b", "a\\b", "a//b", "/a", "a%2fb", "a%2e%2e%2fb", "a%00b", "a b", "a..", "a/..b"]
+)
+@pytest.mark.parametrize("root", ["s3://lake", "gs://lake", "abfss://c@a.dfs.core.windows.net", "memory://x"])
+def test_the_name_of_a_file_in_a_store_stands_for_itself(root: str, name: str) -> None:
+    assert literal(f"{root}/{name}") == f"{root}/{name}"
+    assert Trust(f"{root}/t").file(f"{root}/{name}", "said") == f"{root}/{name}"
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        *(
+            "s3://lake/a/../b",
+            "s3://lake/..",
+            "s3://lake/./b",
+            "file:///a/../b",
+            "/a/./b",
+            "s3://lake/a//../b",
+            "s3:///a",
+        ),
+        *("s3://user@lake/a", "https://user@lake/a", "s3://lake/a\x00b", "s3://lake/a\nb", "a/b", "", "s3://lake"),
+        *("s3://la#ke/a", "s3://la?ke/a", "s3://la\\ke/a", "file://host/a", "\ud800", "s3://lake/\ud800"),
+    ],
+)
+def test_a_name_that_leads_elsewhere_is_refused(location: str) -> None:
+    with pytest.raises(LocationRefused):
+        literal(location)
+    with pytest.raises(Unsafe, match="said"):
+        Trust("s3://lake/t").file(location, "said")
+
+
+@pytest.mark.parametrize("location", ["/a//b", "file:/a///b", "file:///a/b", "//a//b//"])
+def test_empty_segments_lead_nowhere_on_a_file_system(location: str) -> None:
+    assert literal(location) == "file:///a/b"
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%2Fb", "a//b", "a\\b"])
+def test_over_http_such_a_name_is_refused(name: str) -> None:
+    with pytest.raises(Unsafe):
+        Trust("https://lake/t").file(f"https://lake/t/{name}", "said")
+
+
+def test_a_file_is_not_taken_for_one_whose_name_a_driver_cuts_short() -> None:
+    class Cutting(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+        protocol = "cutting"
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return str(super()._strip_protocol(path.replace("cutting://", "memory://"))).partition("#")[0]
+
+    register_implementation("cutting", Cutting, clobber=True)
+    files = FsspecFiles("cutting", {})
+    assert files.at("cutting://b/a?b")[1] == "cutting://b/a?b"
+    for key in ("cutting://b/a#b", "cutting://b/a?versionId=1", "cutting://b/a?versionid=1"):
+        with pytest.raises(Unreachable, match="a name that fsspec's driver takes as it is"):
+            files.at(key)
+
+
+@pytest.mark.parametrize(
+    "key", ["abfss://c@a.dfs.core.windows.net/t/a?b=c#d", "abfss://c@a.dfs.core.windows.net/t/a?versionid=1"]
+)
+def test_what_azures_driver_changes_is_refused(key: str) -> None:
+    with pytest.raises(Unreachable, match="a name that fsspec's driver takes as it is"):
+        FsspecFiles("abfss", {"account_name": "a", "anon": True}).at(key)
+
+
+@pytest.mark.parametrize("location", ["s3://lake//t", "s3://lake/a//t", "/lake//t", "s3://lake/t#1", "s3://lake/t?x"])
+def test_the_remedy_for_a_tables_own_location_names_no_setting(location: str) -> None:
+    with pytest.raises(LocationRefused) as refused:
+        checked(location, ("s3://lake", "file:///lake"))
+    assert "allowed_locations" not in str(refused.value)
+    assert refused.value.remedy

@@ -1,0 +1,80 @@
+"""The listing of an audit: a namespace that fails is named, all others are listed, and an outage is found out soon."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import anyio
+import pytest
+from typing_extensions import override
+
+from sfn.catalog.health import IN_A_ROW, PROBES
+from sfn.catalog.memory import MemoryCatalog
+from sfn.errors import Scope, Transient
+from sfn.publish.policy import Interest
+from sfn.report.listing import Part, parts, tables
+from sfn.report.trials import TRIES, Trials
+from sfn.words import TableName
+
+
+class Failing(MemoryCatalog):
+    """A catalog with namespaces that fail.
+
+    Attributes:
+        failing: the scope of the trouble that a namespace has, by its name.
+        asked: how often tables were listed.
+    """
+
+    def __init__(self, *names: str) -> None:
+        super().__init__("prod")
+        self.failing: dict[str, Scope] = {}
+        self.asked = 0
+        for name in names:
+            self.create_namespace(name)
+            self.create(TableName("prod", (name,), "t"))
+
+    @override
+    async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        self._fail(parent)
+        async for one in super().namespaces(parent):
+            yield one
+
+    @override
+    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        self.asked += 1
+        self._fail(namespace)
+        async for one in super().within(namespace):
+            yield one
+
+    def _fail(self, namespace: tuple[str, ...]) -> None:
+        if (scope := self.failing.get(".".join(namespace))) is not None:
+            raise Transient("prod", scope=scope, expected="a listing", found="none")
+
+
+async def listed(catalog: Failing, patience: float = 60.0) -> tuple[list[str], list[Part]]:
+    """The tables that are found, and the namespaces that could not be listed."""
+    with anyio.fail_after(20):
+        found = await parts("prod", catalog, Interest(), Trials(patience))
+        good = [part for part in found if not part.refused]
+        names, refused = await tables(good, catalog, Interest(), Trials(patience))
+    return sorted(table.identifier for table in names), [*(part for part in found if part.refused), *refused]
+
+
+@pytest.mark.parametrize("scope", [Scope.TABLE, Scope.CATALOG])
+async def test_a_namespace_that_fails_is_named_and_all_others_are_listed(scope: Scope) -> None:
+    catalog = Failing("aa", "mm", "zz")
+    catalog.failing = {"mm": scope}
+    names, refused = await listed(catalog)
+    assert names == ["aa.t", "zz.t"]
+    assert {(part.namespace, part.withheld) for part in refused} == {(("mm",), False)}
+
+
+async def test_a_catalog_that_lists_no_namespace_is_given_up_soon() -> None:
+    names = [f"n{number:03}" for number in range(300)]
+    catalog = Failing(*names)
+    given = [Part("prod", (name,)) for name in names]
+    catalog.failing = dict.fromkeys(names, Scope.TABLE)
+    with anyio.fail_after(20):
+        found, refused = await tables(given, catalog, Interest(), Trials(0.0))
+    assert (found, len(refused)) == ([], 300)
+    assert catalog.asked <= TRIES * IN_A_ROW * (1 + PROBES), "most were not asked about"
