@@ -47,7 +47,7 @@ def opened(path: str, flags: int) -> int | None:
     if not sys.platform.startswith("linux") or "\0" in path:
         return None
     how = _How(flags, 0, _NO_LINKS)
-    descriptor = int(_call()(_NUMBER, _NOWHERE, path.encode(), how, ctypes.sizeof(how)))
+    descriptor = int(_call()(_NUMBER, _NOWHERE, os.fsencode(path), how, ctypes.sizeof(how)))
     if descriptor >= 0:
         return descriptor
     if ctypes.get_errno() == errno.ENOENT:

@@ -203,7 +203,7 @@ NAMINGS = (
         "09-commits-without-head",
         9,
         f"{SIMULATED}::test_a_head_is_written_and_before_the_files_of_commits",
-        broken("a hint without a document"),
+        "something spins",
     ),
     Mutant(
         "09-hint-before-head",

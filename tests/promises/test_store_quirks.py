@@ -47,7 +47,7 @@ def promises(quirk: str) -> Iterator[tuple[str, Promise]]:
         if "name" not in inspect.signature(test).parameters:
             yield name, test
         elif quirk in LISTINGS:
-            (names,) = (mark.args[1] for mark in test.pytestmark)
+            (names,) = (mark.args[1] for mark in test.pytestmark if mark.name == "parametrize")
             yield from ((f"{name}[{odd}]", partial(test, name=odd)) for odd in names)
 
 

@@ -18,7 +18,7 @@ from tests.simulation.setting import Setting
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
-FIRST = 100_000
+FIRST = 100_001
 EACH, OF_REPLICAS = 2, 10
 """Histories of a kind: those of replicas are short."""
 AT_LEAST = 3

@@ -24,6 +24,8 @@ HINT, DOCUMENT, ALONGSIDE = "metadata/version-hint.text", "metadata/_sfn/n_a_mai
 SOME = Held(b"1", "0" * 64)
 _HERE, _EXCHANGE = -100, 2
 """`AT_FDCWD` and `RENAME_EXCHANGE`: two names are swapped in one step."""
+WRITES, MOST_WRITES = 300, 50_000
+"""Writes beside the swaps; on a busy machine more are made, until one has met a link and another has not."""
 
 
 @pytest.fixture(name="lake")
@@ -197,14 +199,19 @@ def fixture_swapping(lake: Path) -> Iterator[Path]:
 
 def test_a_link_that_is_swapped_in_meanwhile_has_nothing_written_elsewhere(swapping: Path) -> None:
     files, theirs = files_of(swapping), swapping / "b" / "orders" / "metadata" / "_sfn"
-    written, said = 0, set()
-    for number in range(300):
+    written, said = 0, set[str]()
+    for number in range(MOST_WRITES):
+        if number >= WRITES and written and said:
+            break
         key = f"file://{swapping}/a/orders/metadata/_sfn/{number}.ver"
         try:
             written += isinstance(files.write(key, b"2", None), Held)
         except Permanent as refused:
             said.add(refused.expected)
-    assert said == {"folders and files below a table's location, and no symbolic link"}
+    # Which of the two depends on the step that met the link.
+    no_link = "folders and files below a table's location, and no symbolic link"
+    assert said
+    assert said <= {no_link, "a regular file, no link to one, in a folder"}
     assert names_in(theirs) == ["n_a_main.ver"]
     assert (theirs / "n_a_main.ver").read_bytes() == b"b"
     assert written

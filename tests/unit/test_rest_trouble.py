@@ -162,7 +162,7 @@ CONFIGS: dict[str, tuple[Responder, type[Trouble]]] = {
 @pytest.mark.parametrize("case", CONFIGS)
 async def test_without_a_configuration_nothing_is_asked(server: Server, opened: Open, case: str) -> None:
     server.config, kind = CONFIGS[case]
-    error = await trouble_of(opened(server, config_timeout=0.3))
+    error = await trouble_of(opened(server, config_timeout=0.3 if case == "a slow body" else 10.0))
     assert (type(error), error.scope) == (kind, Scope.CATALOG)
     assert f"{server.uri}/v1/config" in error.where
     assert server.asked == []

@@ -103,13 +103,13 @@ _INTENTS: Final = f"""
 """
 
 # By a version without it a sweep counts for the namespaces as well that it could not list.
-_WITHHELD: Final = "ALTER TABLE sfn.catalog ADD COLUMN withheld text"
+_WITHHELD: Final = "ALTER TABLE sfn.catalog ADD COLUMN IF NOT EXISTS withheld text"
 
 # A version without it counts no drop towards half of the tables, and leaves alone what others noted for that.
 _MISSING: Final = """
-    ALTER TABLE sfn.permit ADD COLUMN dropped text;
-    ALTER TABLE sfn.subject ADD COLUMN missing_since bigint;
-    CREATE INDEX subject_missing ON sfn.subject(catalog, missing_since) WHERE missing_since IS NOT NULL;
+    ALTER TABLE sfn.permit ADD COLUMN IF NOT EXISTS dropped text;
+    ALTER TABLE sfn.subject ADD COLUMN IF NOT EXISTS missing_since bigint;
+    CREATE INDEX IF NOT EXISTS subject_missing ON sfn.subject(catalog, missing_since) WHERE missing_since IS NOT NULL;
 """
 
 MIGRATIONS: Final = (
