@@ -79,6 +79,8 @@ class Beneath:
             OSError: it can't be opened.
             Unsafe: it lies outside, or a link leads there.
         """
+        # A key is text: bytes that are none of UTF-8 are no name that a client can ask for.
+        key.encode()
         try:
             return opened(self._path, self._names(key), flags)
         except LinkRefused as refused:
