@@ -169,6 +169,24 @@ NAMINGS = (
         "assert store.hints[key_of(B)] in {None, hintfile.content(first)}",
     ),
     Mutant(
+        "09-hint-that-was-found-is-kept",
+        9,
+        "tests/unit/test_publish_beside.py::test_two_tables_of_one_directory_that_end_at_once_leave_no_hint",
+        "assert line.hint() is None",
+    ),
+    Mutant(
+        "09-hint-that-is-to-be-replaced-goes",
+        9,
+        "tests/unit/test_publish_beside.py::test_a_hint_that_the_same_table_under_another_name_will_replace_stays",
+        "assert line.hint() == said is not None",
+    ),
+    Mutant(
+        "09-name-is-taken-under-one-spelling",
+        9,
+        "tests/unit/test_publish_spelled.py::test_the_file_of_another_spelling_says_whose_the_name_is_now",
+        'assert left["name_now"]["sfn_file_path"] == key_of(LISTED, "file:///warehouse/second")',
+    ),
+    Mutant(
         "09-hint-speaks-for-who-has-no-file",
         9,
         "tests/unit/test_publish_sites.py"

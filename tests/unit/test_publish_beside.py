@@ -62,6 +62,32 @@ async def test_a_hint_that_only_a_tombstone_says_goes(line: Line) -> None:
     assert line.hint() is None
 
 
+async def test_two_tables_of_one_directory_that_end_at_once_leave_no_hint(line: Line) -> None:
+    """The second one found the hint of the first: its file lists that text, and yet the hint is not its own."""
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=60)
+    said = (line.hint() or b"").decode()
+    other = f"{AT}/metadata/00009-of-the-other-table.metadata.json"
+    theirs = {"name": "b", "guid": "another", "metadata_file_path": other, "hint_was": [said]}
+    lay(line, key_of(B), line.document(A), **theirs)
+    line.catalog.commit(A, ELSEWHERE)
+    await line.hear(Hint(A), seconds=60)
+    assert line.document(A)["state"] == "moved"
+    assert line.hint() is None
+
+
+async def test_a_hint_that_the_same_table_under_another_name_will_replace_stays(line: Line) -> None:
+    """Its writer has written the file, not yet the hint, which then fails and is done again."""
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=60)
+    said = line.hint()
+    other = f"{AT}/metadata/00009-of-this-table.metadata.json"
+    lay(line, key_of(B), line.document(A), name="b", metadata_file_path=other, hint_was=[(said or b"").decode()])
+    line.catalog.commit(A, ELSEWHERE)
+    await line.hear(Hint(A), seconds=10)
+    assert line.hint() == said is not None
+
+
 @pytest.mark.parametrize(("naming", "seen_at_once"), [(IDENTIFIER, False), (UUID, False), (ORDINAL, True)])
 async def test_a_second_table_of_another_catalog_ends_the_hint_once_it_is_seen(
     naming: Naming, seen_at_once: bool

@@ -188,6 +188,26 @@ async def test_the_second_file_of_an_older_version_leads_to_the_listed_names() -
     assert line.hint(AT) is not None
 
 
+@pytest.mark.parametrize("is_taken_first", [True, False])
+async def test_the_file_of_another_spelling_says_whose_the_name_is_now(is_taken_first: bool) -> None: 
+    """Its table was renamed, and the name is another table's: whoever asks for it under that spelling is told."""
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    line.spellings = Spellings(None, line.clock)
+    await line.hear(Hint(OTHER), seconds=60)
+    assert line.files() == {"SALES_ORDERS_main.ver": ("current", "00000")}
+    line.spellings = Spellings(line.catalog, line.clock)
+    sold = replace(LISTED, name="sold")
+    line.catalog.rename(LISTED, sold)
+    await line.hear(Hint(sold), *(() if is_taken_first else [Hint(OTHER, renamed_to=sold)]), seconds=60)
+    line.catalog.create(LISTED, "file:///warehouse/second")
+    await line.hear(Hint(LISTED), Hint(OTHER, renamed_to=sold), seconds=60)
+    left = line.document_of(key_of(OTHER, AT))
+    assert (left["state"], left["moved_to"]["name"]) == ("renamed", "sold")
+    assert left["name_now"]["sfn_file_path"] == key_of(LISTED, "file:///warehouse/second")
+    assert (left["name_now"]["namespace"], left["name_now"]["name"]) == (["sales"], "orders")
+
+
 async def test_a_drop_under_another_spelling_is_one_of_the_listed_name() -> None:
     """It need not wait for `absence_delay`, which is ten minutes."""
     line = AnyCase()

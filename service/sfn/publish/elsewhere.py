@@ -12,12 +12,12 @@ from sfn.publish.aliases import are_one_file
 from sfn.publish.changes import Draft, Stage
 from sfn.publish.commits import finish_commits, remove_commits
 from sfn.publish.documents import successor
-from sfn.publish.heirs import Heir, is_over, may_lead_on
+from sfn.publish.heirs import Heir, heir_of, is_over, may_lead_on
 from sfn.publish.hints import silence_hint
 from sfn.publish.older import older_files, older_first
 from sfn.publish.own import File, Own
 from sfn.publish.scene import Scene
-from sfn.words import Ask, Reason
+from sfn.words import Ask, Reason, Table
 
 
 def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draft) -> dict[str, list[Own]]:
@@ -199,7 +199,7 @@ def _renamed(scene: Scene, file: File, target: Own, heir: Heir) -> Document:
     return replace(
         successor(scene, file.doc, State.RENAMED),
         moved_to=Link(heir.name.namespace, heir.name.name, target.key),
-        name_now=_name_now(scene),
+        name_now=_name_now(scene, file.doc),
     )
 
 
@@ -211,9 +211,19 @@ def _is_current(target: Document, doc: Document, heir: Heir) -> bool:
     return canonical(target.metadata_file_path) in pointers or target.written_at >= doc.written_at
 
 
-def _name_now(scene: Scene) -> Link | None:
-    here = scene.here
-    return Link(scene.name.namespace, scene.name.name, here.key) if here is not None else None
+def _name_now(scene: Scene, doc: Document) -> Link | None:
+    """The file of the table that has the name by now, also where another spelling of the name has that file."""
+    here, found = scene.here, scene.look.found
+    if here is not None:
+        return Link(scene.name.namespace, scene.name.name, here.key)
+    if scene.other_name is None or not isinstance(found, Table) or found.uuid == doc.guid:
+        return None
+    heir = heir_of(scene, scene.other_name, found)
+    if heir is None:
+        return None
+    theirs = replace(scene.inventory, name=heir.name, remembered=frozenset())
+    key = theirs.slot(scene.policy.site(heir.name, heir.place), found.uuid).key
+    return Link(heir.name.namespace, heir.name.name, key)
 
 
 def _age(scene: Scene, own: Own, draft: Draft) -> None:
@@ -228,7 +238,8 @@ def _age(scene: Scene, own: Own, draft: Draft) -> None:
             draft.remove(Stage.PRUNE, file.key, file.held)
         return
     for file in own.files:
-        if file.doc.state is State.RENAMED and file.doc.name_now is None and scene.here is not None:
-            named = replace(file.doc, name_now=_name_now(scene), ordinal=scene.previous + 1)
+        name_now = _name_now(scene, file.doc) if file.doc.state is State.RENAMED else None
+        if file.doc.name_now is None and name_now is not None:
+            named = replace(file.doc, name_now=name_now, ordinal=scene.previous + 1)
             draft.put(Stage.FORWARD, file.key, render(named), file.held)
     silence_hint(scene, own, draft, again=True)

@@ -91,8 +91,9 @@ def silence_hint(scene: Scene, own: Own, draft: Draft, *, again: bool = False) -
     if hintfile.is_withdrawn(hint.body):
         draft.ask(Ask(name) for name in others)
     sites = tuple(dict.fromkeys((own.site, Site(location, scene.policy.naming, scene.policy.placement))))
-    is_spoken = any(_speaks_for(scene, name, site, own.doc.guid, hint) for name in others for site in sites)
-    if not is_spoken and not any(_is_said(scene, site, hint) for site in sites):
+    guid = own.doc.guid
+    is_spoken = any(_speaks_for(scene, name, site, guid, hint) for name in others for site in sites)
+    if not is_spoken and not any(_is_said(scene, site, guid, hint) for site in sites):
         _rest_on(scene, own, draft)
         draft.remove(Stage.SILENCE, hintfile.key(location), hint, otherwise=withdrawal(scene, hint, again=again))
 
@@ -110,17 +111,26 @@ def _rest_on(scene: Scene, own: Own, draft: Draft) -> None:
 
 
 def _speaks_for(scene: Scene, name: TableName, site: Site, guid: str | None, hint: Held) -> bool:
-    """Whether a hint is what another row's live file there says, or said."""
+    """Whether a hint is what another row's live file there says, or will replace."""
     for key in site.keys(Whose(name.namespace, name.name, guid)):
         scene.facts.require_read(key)
     doc = replace(scene.inventory, name=name, remembered=frozenset()).slot(site, guid).doc
     # By the uuid its file may be the one that is ours yet.
     if doc is None or not doc.live or not is_named(doc, name):
         return False
-    return hint.body.decode(errors="replace") in set(spoken([doc]))
+    return _keeps(doc, guid, hint)
 
 
-def _is_said(scene: Scene, site: Site, hint: Held) -> bool:
-    """Whether a live file beside ours, of whomever, says what the hint says, or said it."""
-    live = [doc for doc in beside(scene.inventory, site) if doc.live]
-    return hint.body.decode(errors="replace") in set(spoken(live))
+def _is_said(scene: Scene, site: Site, guid: str | None, hint: Held) -> bool:
+    """Whether any live file beside ours says what the hint says, or will replace it."""
+    return any(doc.live and _keeps(doc, guid, hint) for doc in beside(scene.inventory, site))
+
+
+def _keeps(doc: Document, guid: str | None, hint: Held) -> bool:
+    """Whether a hint beside a live document must stay when the table of a uuid leaves.
+
+    The same table under another name replaces what it said before. Another table's document lists our hint only because
+    it found it there: if that kept the hint, and ours kept it too, two that leave at once would leave it behind.
+    """
+    said = hint.body.decode(errors="replace")
+    return said in set(hintfile.spellings(doc.metadata_file_path)) or (doc.guid == guid and said in doc.hint_was)
