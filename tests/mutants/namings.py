@@ -220,8 +220,8 @@ NAMINGS = (
     Mutant(
         "09-commits-without-head",
         9,
-        f"{SIMULATED}::test_a_head_is_written_and_before_the_files_of_commits",
-        "something spins",
+        "tests/unit/test_publish_commits.py::test_whoever_writes_the_file_of_a_commit_has_written_the_head",
+        'assert line.head["metadata_file_path"] == last.metadata_location',
     ),
     Mutant(
         "09-hint-before-head",

@@ -16,7 +16,7 @@ from sfn.publish.policy import MOST_COMMITS, OnDrop
 from sfn.store import Moved
 from sfn.words import Held, Hint, Later
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import A, TornStore
+from tests.unit.publishing import EVERYTHING, A, TornStore
 from tests.unit.timeline import HEAD, SITE, Timeline
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +32,18 @@ async def test_each_commit_has_a_file_and_the_head_names_the_newest() -> None:
     assert line.head == line.commits[-1] | {"hint_was": line.head["hint_was"]}
     assert [body["snapshot_id"] for body in line.commits] == [table.snapshot_id for table in told]
     assert [body["Ordinal"] for body in line.commits] == [render_ordinal(table.last_updated_ms) for table in told]
+
+
+async def test_whoever_writes_the_file_of_a_commit_has_written_the_head() -> None:
+    """In one look at the table: a commit whose file no head speaks of has a number that nothing allotted."""
+    line = Timeline()
+    line.commit()
+    await line.hear(Hint(A), seconds=20)
+    last = line.commit()
+    await line.inbox.put([Hint(A)])
+    (claim,) = (await line.inbox.claim(EVERYTHING)).claims
+    await line.publish(claim)
+    assert line.head["metadata_file_path"] == last.metadata_location == line.pointers[-1]
 
 
 async def test_commits_that_came_as_one_are_rebuilt_from_the_log() -> None:

@@ -189,7 +189,7 @@ async def test_the_second_file_of_an_older_version_leads_to_the_listed_names() -
 
 
 @pytest.mark.parametrize("is_taken_first", [True, False])
-async def test_the_file_of_another_spelling_says_whose_the_name_is_now(is_taken_first: bool) -> None: 
+async def test_the_file_of_another_spelling_says_whose_the_name_is_now(is_taken_first: bool) -> None:
     """Its table was renamed, and the name is another table's: whoever asks for it under that spelling is told."""
     line = AnyCase()
     line.catalog.create(LISTED)
