@@ -169,6 +169,24 @@ TABLE = (
         "assert line.files() == of(0)",
     ),
     Mutant(
+        "07-every-spelling-writes-while-nothing-is-listed",
+        7,
+        f"{SPELLED}::test_while_nothing_is_listed_the_name_that_has_the_files_keeps_them",
+        "assert line.files() == of(1)",
+    ),
+    Mutant(
+        "07-file-of-another-spelling-is-a-twins",
+        7,
+        f"{SPELLED}::test_a_file_by_the_uuid_that_another_spelling_has_is_taken_over_whatever_the_inbox_knows",
+        "assert {outcome.reason for outcome in line.outcomes if isinstance(outcome, Dead)} == set()",
+    ),
+    Mutant(
+        "07-two-spellings-wake-one-another",
+        7,
+        f"{SPELLED}::test_two_spellings_do_not_wake_one_another_without_end",
+        "publishes and no end",
+    ),
+    Mutant(
         "07-names-that-are-alike-are-one-table",
         7,
         f"{SPELLED}::test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_listed_yet",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from sfn.catalog.spelling import REMEMBERED, Spellings, folded
+from sfn.inbox.memory import MemoryInbox
 from sfn.pointer.naming import UUID
 from sfn.publish.policy import Interest, Policy
 from sfn.words import Dead, Hint, Reason, TableName
-from tests.unit.publishing import EVERYTHING, LAG, Line, key_of
+from tests.promises.inboxes import TERMS
+from tests.unit.publishing import EVERYTHING, LAG, CountingCatalog, Line, key_of
 
 LISTED = TableName("prod", ("sales",), "orders")
 OTHER = TableName("prod", ("SALES",), "ORDERS")
@@ -175,12 +178,12 @@ async def test_tables_without_a_uuid_are_one_only_where_they_have_one_metadata_f
     assert line.document(OTHER, second.location)["metadata_file_path"] == second.metadata_location
 
 
-async def test_the_second_file_of_an_older_version_leads_to_the_listed_names() -> None:
+async def test_the_file_of_another_spelling_leads_to_the_listed_names() -> None:
     line = AnyCase()
     line.catalog.create(LISTED)
     line.spellings = Spellings(None, line.clock)
-    await line.hear(Hint(LISTED), Hint(OTHER), seconds=60)
-    assert line.files() == {**of(0), "SALES_ORDERS_main.ver": ("current", "00000")}
+    await line.hear(Hint(OTHER), seconds=60)
+    assert line.files() == {"SALES_ORDERS_main.ver": ("current", "00000")}
     line.spellings = Spellings(line.catalog, line.clock)
     line.catalog.commit(LISTED)
     await line.hear(Hint(OTHER), seconds=60)
@@ -295,6 +298,74 @@ async def test_files_that_are_called_by_the_uuid_are_the_listed_names() -> None:
     (key,) = [key for key in line.store.files if key.endswith(".ver")]
     assert b'"orders"' in line.store.files[key]
     assert not any(isinstance(outcome, Dead) for outcome in line.outcomes)
+
+
+@pytest.mark.parametrize("was_asked_about", [False, True])
+async def test_while_nothing_is_listed_the_name_that_has_the_files_keeps_them(was_asked_about: bool) -> None:
+    """Two files, each written after what one of two replicas said, would lead readers back to an older answer."""
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    await line.hear(Hint(LISTED), *([Hint(OTHER)] if was_asked_about else []), seconds=60)
+    line.spellings = Spellings(None, line.clock)
+    line.catalog.commit(LISTED)
+    await line.hear(Hint(OTHER), seconds=1)
+    assert line.files() == of(1)
+
+
+async def test_a_file_by_the_uuid_that_another_spelling_has_is_taken_over_whatever_the_inbox_knows() -> None:
+    """It was written while nothing was listed, and the inbox was lost since."""
+    line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, naming=UUID))
+    line.catalog.create(LISTED)
+    line.spellings = Spellings(None, line.clock)
+    await line.hear(Hint(OTHER), seconds=60)
+    (key,) = [key for key in line.store.files if key.endswith(".ver")]
+    assert b'"ORDERS"' in line.store.files[key]
+    line.inbox = MemoryInbox(TERMS, line.clock)
+    line.spellings = Spellings(line.catalog, line.clock)
+    table = line.catalog.commit(LISTED)
+    await line.hear(Hint(LISTED), seconds=60)
+    assert {outcome.reason for outcome in line.outcomes if isinstance(outcome, Dead)} == set()
+    assert [key for key in line.store.files if key.endswith(".ver")] == [key]
+    assert b'"orders"' in line.store.files[key]
+    assert table.metadata_location.encode() in line.store.files[key]
+
+
+async def test_two_spellings_do_not_wake_one_another_without_end() -> None:
+    """One has the file by the uuid, the other is what the catalog lists, and for now it lists nothing."""
+    line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, naming=UUID))
+    line.catalog.create(LISTED)
+    await line.hear(Hint(OTHER), seconds=60)
+    (key,) = [key for key in line.store.files if key.endswith(".ver")]
+    line.store.files[key] = line.store.files[key].replace(b'"orders"', b'"ORDERS"').replace(b'"sales"', b'"SALES"')
+    line.spellings = Spellings(None, line.clock)
+    line.catalog.commit(LISTED)
+    await line.hear(Hint(LISTED), Hint(OTHER), seconds=300)
+    assert len(line.outcomes) < 20
+
+
+async def test_a_listing_that_takes_long_is_not_asked_for_with_each_new_table() -> None:
+    """Fifty thousand names come in many pages: who creates tables must not have them listed all the time."""
+
+    class Slow(CountingCatalog):
+        times = 0
+
+        async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+            async for name in super().within(namespace):
+                yield name
+            self.times += 1
+            line.clock.turn(10)
+
+    line = AnyCase()
+    line.catalog = slow = Slow("prod")
+    line.catalog.create_namespace("sales")
+    line.spellings = Spellings(line.catalog, line.clock)
+    for number in range(30):
+        name = replace(LISTED, name=f"t{number}")
+        line.catalog.create(name)
+        await line.hear(Hint(name), seconds=5)
+        assert line.document(name, f"file:///warehouse/sales/{name.name}")["state"] == "current"
+    # They took 160 s in all.
+    assert slow.times == 1
 
 
 async def test_listings_are_asked_for_once_for_many_tables() -> None:

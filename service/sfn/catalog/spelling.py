@@ -30,6 +30,10 @@ REMEMBERED: Final = timedelta(seconds=30)
 once more."""
 MOST: Final = 100_000
 """Names of listings that are remembered together."""
+LONG: Final = timedelta(seconds=1)
+"""A listing that took so long is not asked for again for each new name."""
+SHARE: Final = 20
+"""Such a listing is used again for so many times as long as it took: listings take a twentieth of the time."""
 
 _QUOTES: Final = "\"'`[]"
 Levels: TypeAlias = tuple[str, ...]
@@ -46,6 +50,13 @@ def folded(part: str) -> str:
     return folds.strip().strip(_QUOTES).strip() or part
 
 
+def is_alike(one: TableName, other: TableName) -> bool:
+    """Whether two names of a catalog may be spellings of one."""
+    return one.catalog == other.catalog and [*map(folded, (*one.namespace, one.name))] == [
+        *map(folded, (*other.namespace, other.name))
+    ]
+
+
 class Unlisted(Exception):
     """A listing that could not be had."""
 
@@ -56,7 +67,19 @@ class _Listing(Generic[T]):
 
     asked: datetime
     names: Mapping[str, Sequence[T]] | None
+    took: timedelta
     size: int = 1
+
+    def is_young(self, now: datetime, *, complete: bool) -> bool:
+        """Whether it is used again.
+
+        Args:
+            now: by the wall clock.
+            complete: it must have all names that there are, as far as that costs little.
+        """
+        is_dear = self.took >= LONG
+        good_for = max(REMEMBERED, SHARE * self.took) if is_dear else REMEMBERED
+        return now - self.asked < good_for and (is_dear or not complete)
 
 
 class _Listings(Generic[T]):
@@ -79,7 +102,8 @@ class _Listings(Generic[T]):
         Args:
             below: what is listed.
             part: in any spelling.
-            fresh: whether a listing that is remembered and has none of them is asked for again.
+            fresh: whether a listing that is remembered and has none of them is asked for again; one that took long is
+                not.
 
         Raises:
             Unlisted: it could not be had.
@@ -91,9 +115,9 @@ class _Listings(Generic[T]):
             return listing.names.get(folded(part), ())
 
         now, known = self._clock.now(), self._known.get(below)
-        if known is not None and now - known.asked < REMEMBERED:
+        if known is not None and known.is_young(now, complete=False):
             found = matches(known)
-            if found or not fresh:
+            if found or known.is_young(now, complete=fresh):
                 return found
         return matches(await self._asked(below, now))
 
@@ -104,7 +128,9 @@ class _Listings(Generic[T]):
             lock = self._asking[below] = anyio.Lock()
         async with lock:
             known = self._known.get(below)
-            return known if known is not None and known.asked >= since else await self._listed(below)
+            if known is not None and (known.asked >= since or known.is_young(self._clock.now(), complete=True)):
+                return known
+            return await self._listed(below)
 
     async def _listed(self, below: Levels) -> _Listing[T]:
         asked, names, size = self._clock.now(), defaultdict[str, list[T]](list), 1
@@ -115,9 +141,9 @@ class _Listings(Generic[T]):
                     size += 1
         except Trouble as trouble:
             _log.debug("spellings not compared", below=".".join(below) or "(all)", why=str(trouble))
-            listing: _Listing[T] = _Listing(asked, None)
+            listing: _Listing[T] = _Listing(asked, None, timedelta())
         else:
-            listing = _Listing(asked, dict(names), size)
+            listing = _Listing(asked, dict(names), self._clock.now() - asked, size)
         self._known.pop(below, None)
         self._known[below] = listing
         while len(self._known) > 1 and sum(one.size for one in self._known.values()) > MOST:

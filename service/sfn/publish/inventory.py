@@ -146,8 +146,12 @@ class Inventory:
             return False
         if not doc.live:
             return True
-        found = self.facts.look(TableName(self.name.catalog, doc.namespace, doc.name)).found
-        return not isinstance(found, Table) or found.uuid != guid
+        other = TableName(self.name.catalog, doc.namespace, doc.name)
+        found = self.facts.look(other).found
+        if not isinstance(found, Table) or found.uuid != guid:
+            return True
+        # Written under another spelling of our name, while the catalog listed nothing.
+        return self.name in self.facts.listed_alike(other, fresh=False)
 
     def _file(self, key: str) -> File | None:
         held = self.facts.file(key)

@@ -7,6 +7,7 @@ under both names, list one of them and not the other.
 
 from __future__ import annotations
 
+from sfn.catalog.spelling import is_alike
 from sfn.publish.changes import Draft
 from sfn.publish.facts import Facts
 from sfn.publish.policy import Policy
@@ -32,7 +33,10 @@ def listed_as(
     is_known = story.listed_as == name and story.live is not None and story.live.uuid == table.uuid
     if policy.told or (is_known and claim.wish.renamed_to is None and not refresh):
         return story.listed_as
-    return listed_name(facts, policy, name, table, fresh=story.live is None)
+    listed = listed_name(facts, policy, name, table, fresh=story.live is None)
+    if listed is None and story.listed_as != name:
+        return _known_as(claim, facts, policy, name, table)
+    return listed
 
 
 def listed_name(facts: Facts, policy: Policy, name: TableName, table: Table, *, fresh: bool) -> TableName | None:
@@ -48,6 +52,20 @@ def listed_name(facts: Facts, policy: Policy, name: TableName, table: Table, *, 
     return same[0] if len(same) == 1 else None
 
 
+def _known_as(claim: Claim, facts: Facts, policy: Policy, name: TableName, table: Table) -> TableName | None:
+    """Return the name that has the table's files as far as we know, where no listing tells.
+
+    Two names that both write would tell readers of the directory an older answer after a newer one.
+    """
+    known = [claim.story.listed_as] if claim.story.listed_as is not None else []
+    if table.uuid is not None:
+        known += [row.table for row, _ in facts.others_with(table.uuid, name) if is_alike(row.table, name)]
+    for other in known:
+        if policy.interest.covers(other) and _is_same(facts, other, table):
+            return other
+    return None
+
+
 def _is_same(facts: Facts, other: TableName, table: Table) -> bool:
     found = facts.look(other).found
     if not isinstance(found, Table) or found.left_alone is not None:
@@ -60,9 +78,11 @@ def _is_same(facts: Facts, other: TableName, table: Table) -> bool:
 def wake_listed(scene: Scene, draft: Draft) -> None:
     """Have the row of the listed name follow the events of another spelling of it.
 
-    The pointer goes along that the catalog answered here: an answer that is older is looked at again there.
+    The pointer goes along that the catalog answered here: an answer that is older is looked at again there. Where there
+    is no event it is not woken: it may be that one which had this row look.
     """
     wish, found = scene.claim.wish, scene.look.found
-    if scene.other_name is not None and (isinstance(found, Table) or wish != Wish()):
+    is_news = wish != Wish() or scene.claim.story.listed_as != scene.listed_as
+    if scene.other_name is not None and is_news:
         floor = found.metadata_location if isinstance(found, Table) else wish.floor
         draft.ask([Ask(scene.other_name, floor=floor, drop=wish.drop, purge=wish.purge)])
