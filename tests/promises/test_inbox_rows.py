@@ -56,7 +56,7 @@ def everything(at: datetime) -> Findings:
 
 
 @pytest.mark.parametrize("ended", [None, Reason.FOREIGN_FILE])
-async def test_what_another_spelling_was_told_is_told_of_the_row(ground: Ground, ended: Reason | None) -> None:
+async def test_an_event_under_another_spelling_reaches_the_row(ground: Ground, ended: Reason | None) -> None:
     """Also of one that was given up: a plain ask would not bring it back."""
     outcome = Done(ground.after(3600)) if ended is None else Dead(ended, "something lies there")
     await ground.settled(RETURNS, outcome)
@@ -305,7 +305,7 @@ async def test_a_sweep_that_lists_everything_again_counts_for_all(ground: Ground
         ground.clock.turn(60)
 
 
-async def test_so_many_withheld_namespaces_are_the_whole_catalog(ground: Ground) -> None:
+async def test_too_many_withheld_namespaces_count_as_the_whole_catalog(ground: Ground) -> None:
     await ground.inbox.put([Hint(CatalogName("prod"))])
     withheld = frozenset(f"n{number}" for number in range(MOST_WITHHELD + 1))
     await ground.settle(await ground.claim(), Swept(ground.after(900), ground.now, calm=True, withheld=withheld))

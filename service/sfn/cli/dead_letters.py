@@ -269,7 +269,7 @@ def _passed(service: Service, done: Done) -> list[str]:
 def _asked(
     service: Service, verb: str, numbers: list[int], chosen: Filter, cause: str | None, *, yes: bool
 ) -> tuple[int, list[int]]:
-    """Ask whether so many letters are meant; nothing is asked about ids.
+    """Count the matching letters and ask for confirmation. Explicit ids are not confirmed.
 
     Returns:
         How many are meant, and their ids where a filter does not say it.

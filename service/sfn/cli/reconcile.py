@@ -35,7 +35,7 @@ def reconcile(
 ) -> None:
     """Have the running service compare every table with its catalog now, and tell what differed.
 
-    Ends with 1 where the sweep failed or could not look at a table. Ctrl-C leaves it running.
+    Ends with 1 if the sweep failed, or could not list a namespace or examine a table. Ctrl-C leaves it running.
 
     With --dry-run the service is not asked: this process lists the catalog, loads each table and reads the files beside
     it, from the configuration. It touches no inbox, writes nothing, and ends as `diff` does: 0 nothing differs,

@@ -35,7 +35,7 @@ def is_stray(told: Told, uuid: str | None) -> bool:
 
 
 def of_uuid(told: Told, uuid: str | None) -> ToldTable:
-    """What is known of a table; of one that nobody told of, its uuid. Uuids are as `normal_uuid` spells them."""
+    """What is known of a table; without any event, its uuid. Uuids are spelled as by `normal_uuid`."""
     return next((table for table in told.tables if table.uuid == uuid), ToldTable(uuid))
 
 

@@ -136,6 +136,6 @@ def _held(scene: Scene, absent: Mapping[str, datetime]) -> Dead:
     return Dead(
         Reason.HELD_DROP,
         f"{scene.name} is missing from the catalog since {since:%F %H:%M:%S} UTC, and more tables of {catalog} than "
-        "`max_drops` allows: its files stay as they were. `sfn status` says how many. If the catalog lost its tables, "
+        "the limit allows: its files stay as they were. `sfn status` says how many. If the catalog lost its tables, "
         f"restore them: the next sweep closes this letter. If they were dropped on purpose: sfn release {catalog}",
     )

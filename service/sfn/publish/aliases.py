@@ -1,6 +1,6 @@
 """Other names of one place: by a link, a mount or another scheme two locations lead to the same directory.
 
-Nothing tells names of one place apart from two places with equal copies, until one of the two is written. So two files
+Two names of one place look like two places with equal copies, until one of the two is written. So two files
 that have the same bytes under two names are taken for one file, and only one of its names is written. Each document
 carries the time of the catalog's answer, so what is written differs from what was there: when the plan is carried out
 the protocol reads the other name (`Plan.aliases`). It shows the same bytes if both names are of one place. If it shows

@@ -60,7 +60,7 @@ class CatalogSettings(Section):
         replica_lag: how long an answer may be behind, with the clock skew of our hosts.
         absence_delay: how long a table must be absent before it counts as dropped.
         max_drops: drops and steps back that pass in an hour; None for the greater of 10 and 1 % of the tables, and of
-            drops fewer than half of the tables.
+            drops fewer than half of the tables, or a single one.
         include: globs of the tables that are published; none is all.
         exclude: globs of those that are not.
         allowed_locations: canonical prefixes that locations must lie below; none is any below a store.

@@ -31,8 +31,8 @@ class GatewaySettings(Section):
         ca_file: certificates (PEM) that are trusted instead of the system's; read again when it changes.
         timeout: how long the catalog may be silent.
         connections: to the catalog at once.
-        idle: how long a connection to the catalog may have been idle that a commit is sent over, where the catalog does
-            not say by `Keep-Alive` how long it keeps one; a commit that meets the end of its connection has no answer.
+        idle: the longest time for which a connection may have been idle before a commit is sent over it. A
+            `Keep-Alive: timeout` of the catalog replaces it. A commit on a connection that ends gets no answer.
         body_limit: most bytes of a request that are read before a connection to the catalog is taken for it, and to
             know which tables it names. Of a longer one the rest passes as it comes.
         on_inbox_failure: what becomes of a commit that the inbox does not take.

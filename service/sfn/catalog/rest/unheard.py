@@ -48,7 +48,7 @@ _MEANINGS: tuple[tuple[type[Exception], _Meaning], ...] = (
     (aiohttp.ClientResponseError, _Meaning("an answer that is no HTTP", "see what answers at that URL")),
 )
 _ENCODED = _Meaning(
-    "an answer in an encoding that nobody asked for, and that is not known here",
+    "an answer in an unknown encoding that was not requested",
     "have the catalog, or what stands before it, not compress: a gateway can't read its configuration either, and "
     "clients that it names its own address to are led past the gateway",
 )

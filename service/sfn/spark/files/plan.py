@@ -96,7 +96,7 @@ def _file(entry: ManifestEntry, spec: PartitionSpec | None = None) -> File:
 def _constants(file: DataFile, spec: PartitionSpec) -> dict[int, Any]:
     """The values of the columns that the file is partitioned by and may lack.
 
-    Only the size of a column in the file shows that the file has it: whoever imports files may count its values, or
+    Only the size of a column in the file shows that the file has it: an import may count its values, or
     know its bounds, by the partition alone.
     """
     found = {
