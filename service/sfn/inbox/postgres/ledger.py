@@ -77,9 +77,11 @@ class Ledger:
         if await unit.catalogs.has_step(catalog, text, since):
             return True
         drop = dropped_by(claim.subject, step, renamed=is_renamed(row))
-        drops = await unit.catalogs.drops(catalog, since)
         tripped = catalog in await unit.catalogs.tripped()
-        allowed = not tripped and await self._allows(unit, catalog, drop, since)
+        steps = await unit.catalogs.count_steps(catalog, since)
+        drops = await unit.catalogs.drops(catalog, since)
+        used = counted_steps(steps, drops)
+        allowed = not tripped and await self._allows(unit, catalog, used, [*drops, drop] if drop is not None else [])
         if not allowed and not is_counted(drop, drops):
             await unit.catalogs.trip(catalog, tripped=True)
             return False
@@ -104,18 +106,23 @@ class Ledger:
         live = await unit.roster.live_at(place)
         return frozenset(name for name, other in live.items() if other != uuid and name != claim.subject)
 
-    async def _allows(self, unit: Unit, catalog: str, drop: NamedTable | None, since: datetime) -> bool:
-        """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
-        drops = await unit.catalogs.drops(catalog, since)
-        used = counted_steps(await unit.catalogs.count_steps(catalog, since), drops)
+    async def _allows(self, unit: Unit, catalog: str, used: int, drops: Sequence[NamedTable]) -> bool:
+        """Return whether one more step is no more than may be; a table that is dropped twice disappears once.
+
+        Args:
+            unit: the transaction.
+            catalog: the catalog's name.
+            used: how many steps count so far.
+            drops: the drops so far and this one; none for a step that drops no table.
+        """
         # To count the live tables takes long where they are many, and more of them never allow less.
         if used >= self._terms.most_steps(catalog, 0):
             live = await unit.roster.live_count(catalog)
             if used >= self._terms.most_steps(catalog, live):
                 return False
-        if drop is None:
+        if not drops:
             return True
-        gone = {one.name for one in without_old_names([*drops, drop])}
+        gone = {one.name for one in without_old_names(drops)}
         # Of more tables than these no more than half are gone.
         live = await unit.roster.live_count(catalog, 2 * len(gone) + 1)
         return len(gone) <= self._terms.most_drops(catalog, live + await unit.roster.without_file(gone))
