@@ -24,6 +24,7 @@ QUIRKS = "tests/promises/test_store_quirks.py"
 TROUBLE = "tests/unit/test_worker_trouble.py"
 DENIALS = "tests/unit/test_denials.py"
 WAITS = "tests/promises/test_inbox_waits.py"
+BRAKE = "tests/promises/test_inbox_brake.py"
 LOSSES = "tests/simulation/test_losses.py"
 SPELLED = "tests/unit/test_publish_spelled.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
@@ -251,6 +252,42 @@ TABLE = (
         8,
         f"{LOSSES}::test_a_catalog_that_loses_all_tables_gives_up_less_than_half[by events-6]",
         "assert dropped == (max(1, (count - 1) // 2) if told else 0)",
+    ),
+    Mutant(
+        "08-old-name-is-another-drop",
+        8,
+        f"{BRAKE}::test_a_table_that_is_renamed_and_then_dropped_counts_once[asyncio-memory-True-True]",
+        "assert await allowed(ground, claim) == [True]",
+    ),
+    Mutant(
+        "08-one-uuid-is-one-table",
+        8,
+        f"{BRAKE}::test_two_names_of_one_uuid_count_twice_without_a_rename[asyncio-memory]",
+        "assert await allowed(ground, *(await ground.claims())) == [True, False, False, False]",
+    ),
+    Mutant(
+        "08-swapped-names-are-one-table",
+        8,
+        f"{BRAKE}::test_tables_that_swap_their_names_count_as_two[asyncio-memory]",
+        'assert not await permitted(ground, one, drop_of(one, "u1"))',
+    ),
+    Mutant(
+        "08-counted-table-is-held-under-its-other-name",
+        8,
+        f"{BRAKE}::test_the_other_name_of_a_counted_table_passes_while_the_limit_is_reached[asyncio-memory]",
+        "assert await allowed(ground, new, *other, old) == [True, False, False, True]",
+    ),
+    Mutant(
+        "08-old-names-make-a-catalog-larger",
+        8,
+        f"{BRAKE}::test_old_names_do_not_make_a_catalog_larger[asyncio-SQLite]",
+        'assert await ground.inbox.limit("prod") == 2',
+    ),
+    Mutant(
+        "08-sweep-counts-names",
+        8,
+        f"{SWEEP}::test_a_renamed_table_that_is_missing_under_both_names_is_one_absence[asyncio-True-True]",
+        "assert (await world.swept()).calm is calm",
     ),
     Mutant(
         "08-a-second-spelling-is-an-absence",

@@ -207,6 +207,102 @@ async def test_a_release_begins_the_hour_again(ground: Ground) -> None:
     assert [await permitted(ground, claim) for claim in claims[2:]] == [True, False]
 
 
+async def renamed(ground: Ground, count: int, catalog: str = "prod") -> list[tuple[Claim, Claim]]:
+    """Publish tables under an old and a new name, report the renames, and claim each table under both names."""
+    pairs = [(name, table(f"new{number}", catalog)) for number, name in enumerate(tables(catalog, count))]
+    for number, pair in enumerate(pairs):
+        for name in pair:
+            await ground.published(name, f"s3://lake/{catalog}/{number}", f"u{number}")
+    await ground.inbox.put([Hint(old, renamed_to=new) for old, new in pairs])
+    await ground.hint(*(new for _, new in pairs))
+    claims = {claim.subject: claim for claim in await ground.claims()}
+    return [(claims[old], claims[new]) for old, new in pairs]
+
+
+def drop_of(claim: Claim, uuid: str | None = None) -> Step:
+    """Return the drop of a claimed table, or of another table with the name."""
+    assert claim.story.live is not None
+    return Step(Backward.DROP, uuid or claim.story.live.uuid, claim.story.live.pointer)
+
+
+async def allowed(ground: Ground, *claims: Claim) -> list[bool]:
+    """Ask for the drop of each claimed table."""
+    return [await permitted(ground, claim, drop_of(claim)) for claim in claims]
+
+
+@pytest.mark.parametrize("old_first", [True, False])
+@pytest.mark.parametrize("settled", [True, False])
+async def test_a_table_that_is_renamed_and_then_dropped_counts_once(
+    ground: Ground, *, old_first: bool, settled: bool
+) -> None:
+    one, other = await renamed(ground, 2)
+    for claim in one if old_first else one[::-1]:
+        assert await allowed(ground, claim) == [True]
+        if settled:
+            await gone(ground, claim)
+    assert (await ground.inbox.brake("prod")).steps == 1
+    assert await allowed(ground, *other) == [False, False]
+
+
+async def test_names_left_by_renames_count_once_where_a_number_is_configured(ground: Ground) -> None:
+    pairs = await renamed(ground, 3, FEW)
+    assert await allowed(ground, *(claim for pair in pairs for claim in pair)) == [True] * 4 + [False] * 2
+
+
+async def test_the_other_name_of_a_counted_table_passes_while_the_limit_is_reached(ground: Ground) -> None:
+    (old, new), other = await renamed(ground, 2)
+    assert await allowed(ground, new, *other, old) == [True, False, False, True]
+    assert (await ground.inbox.brake("prod")).tripped
+
+
+async def test_old_names_do_not_make_a_catalog_larger(ground: Ground) -> None:
+    """Five tables with ten names may lose two tables, as five tables with five names do."""
+    pairs = await renamed(ground, 5)
+    assert await ground.inbox.limit("prod") == 2
+    brake = await ground.inbox.brake("prod")
+    assert (brake.limit, brake.live) == (2, 5)
+    olds, news = [old for old, _ in pairs], [new for _, new in pairs]
+    assert await allowed(ground, *news) == [True, True, False, False, False]
+    assert await allowed(ground, *olds) == [True, True, False, False, False]
+
+
+async def test_two_names_of_one_uuid_count_twice_without_a_rename(ground: Ground) -> None:
+    """Both are registered for one metadata file: a catalog that loses them loses both."""
+    for name in tables("prod", 4):
+        await ground.published(name, "s3://lake/copied", "u1")
+    assert await ground.inbox.limit("prod") == 1
+    await ground.hint(*tables("prod", 4))
+    assert await allowed(ground, *(await ground.claims())) == [True, False, False, False]
+
+
+async def test_tables_that_swap_their_names_count_as_two(ground: Ground) -> None:
+    """Each name was left by one table and taken by the other: each uuid still counts."""
+    names = tables("prod", 3)
+    for number, name in enumerate(names):
+        await ground.published(name, f"s3://lake/{number}", f"u{number}")
+    await ground.inbox.put([Hint(names[0], renamed_to=names[1]), Hint(names[1], renamed_to=names[0])])
+    claims = {claim.subject: claim for claim in await ground.claims()}
+    one, other = claims[names[0]], claims[names[1]]
+    assert await permitted(ground, one, drop_of(one, "u0"))
+    assert await permitted(ground, other, drop_of(other, "u0"))
+    assert not await permitted(ground, one, drop_of(one, "u1"))
+    assert not await permitted(ground, other, drop_of(other, "u1"))
+
+
+@pytest.mark.parametrize("uuid", [None, ""])
+async def test_a_name_whose_uuid_is_unknown_counts(ground: Ground, uuid: str | None) -> None:
+    ((old, new), *_) = await renamed(ground, 2)
+    step = Step(Backward.DROP, uuid, pointer(1))
+    assert [await permitted(ground, claim, step) for claim in (old, new)] == [True, False]
+
+
+async def test_a_rename_to_a_name_that_was_never_seen_is_a_drop(ground: Ground) -> None:
+    """Events alone, however many report a rename, let no table pass uncounted."""
+    claims = await live(ground, 4)
+    await ground.inbox.put([Hint(name, renamed_to=table("nowhere")) for name in tables("prod", 4)])
+    assert await allowed(ground, *claims) == [True, False, False, False]
+
+
 async def missing(ground: Ground, claim: Claim) -> None:
     """A look at a published table that the catalog does not show any more."""
     assert isinstance(claim.subject, TableName)

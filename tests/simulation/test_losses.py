@@ -8,7 +8,7 @@ import pytest
 
 from sfn.inbox.letters import Order
 from tests.simulation.replicated import Replicated
-from tests.simulation.script import Stage
+from tests.simulation.script import Stage, named
 from tests.simulation.setting import Setting
 
 BLANK = 450.0
@@ -79,6 +79,60 @@ def test_tables_that_are_dropped_by_hand_go_once_they_are_released() -> None:
         assert stage.states(["a", "b", "c"]) == {"dropped": 2, "current": 1}
 
     assert stage.run(act, briefly=True) == []
+
+
+async def renamed_at_once(stage: Stage, names: list[str]) -> None:
+    """Create and rename tables so quickly that files of both names are live: each old name waits for its rename."""
+    for number, name in enumerate(names):
+        stage.create(name, f"s3://lake/at-once/{number}")
+        await stage.hint(name)
+    await asyncio.sleep(0.5)
+    for name in names:
+        stage.rename(name, f"new-{name}")
+        await stage.hint(name, renamed_to=named(f"new-{name}"))
+        await stage.hint(f"new-{name}")
+    await asyncio.sleep(0.5)
+    both = [*names, *(f"new-{name}" for name in names)]
+    assert stage.states(both) == {"current": 2 * len(names)}
+
+
+def test_a_table_that_is_renamed_and_dropped_at_once_counts_once() -> None:
+    stage = Stage(setting=Setting(max_drops=None))
+
+    async def act() -> None:
+        await published(stage, ["b"])
+        await renamed_at_once(stage, ["a"])
+        stage.drop("new-a")
+        await stage.hint("new-a", drop=True)
+        # Under its old name the table is missing too, and no event reported a drop: a sweep comes first.
+        await asyncio.sleep(250)
+        assert stage.states(["a", "new-a", "b"]) == {"dropped": 2, "current": 1}
+        # The next one is the catalog's last one.
+        stage.drop("b")
+        await stage.hint("b", drop=True)
+        await asyncio.sleep(60)
+        assert stage.states(["b"]) == {"current": 1}
+        await stage.service.kept.release("cat0", Order("", "", stage.world.loop.now()))
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_a_catalog_that_loses_its_tables_while_they_are_renamed_gives_up_none() -> None:
+    """Files of both names are live when the tables disappear: a sweep holds them under either name."""
+    stage = Stage(setting=Setting(max_drops=None))
+    names = [f"t{number}" for number in range(5)]
+
+    async def act() -> None:
+        await renamed_at_once(stage, names)
+        lose(stage)
+        for name in names:
+            await stage.hint(f"new-{name}", drop=True)
+        await asyncio.sleep(0.9 * BLANK)
+        assert stage.states([f"new-{name}" for name in names]) == {"current": 5}
+        await asyncio.sleep(0.2 * BLANK)
+
+    assert stage.run(act, briefly=True) == []
+    assert stage.states([f"new-{name}" for name in names]) == {"current": 5}
 
 
 def test_replicas_together_give_up_less_than_half() -> None:

@@ -99,7 +99,7 @@ def test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may() -> None:
             stage.create(name, f"s3://lake/{number}")
             await stage.hint(name)
         await asyncio.sleep(20)
-        counting, others = Held("after sql dropped"), Blocked("after sql dropped")
+        counting, others = Held("after sql drops"), Blocked("after sql drops")
         stage.direct(counting, others)
         for name in names:
             stage.drop(name)

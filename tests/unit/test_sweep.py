@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from sfn.publish.policy import Interest, OnDrop
-from sfn.words import Dead, Findings, Reason, Retry
+from sfn.words import Dead, Findings, Hint, Reason, Retry
 from tests.unit.sweeping import POLICY, World
 
 
@@ -247,3 +247,20 @@ async def test_of_a_catalog_that_retired_only_what_is_still_published_is_looked_
     swept = await world.swept(replace(POLICY, retired=True))
     assert (world.told, swept.tables, len(loads)) == (["sales.gone", "sales.live"], 1, 1)
     assert world.differed == {"sales.gone": "absent", "sales.live": "changed"}
+
+
+@pytest.mark.parametrize(("reported", "calm"), [(True, True), (False, False)])
+async def test_a_renamed_table_that_is_missing_under_both_names_is_one_absence(
+    world: World, *, reported: bool, calm: bool
+) -> None:
+    """Without a report of a rename two names of one uuid may be registered for one metadata file: each counts."""
+    world.inbox.allow(1)
+    old = world.create("old")
+    new = replace(old, name="new")
+    world.tables[new] = world.tables[old]
+    await world.published(old)
+    await world.published(new)
+    await world.ground.inbox.put([Hint(old, renamed_to=new if reported else None)])
+    world.catalog.drop(old)
+    assert (await world.swept()).calm is calm
+    assert [hint.held for hint in world.inbox.noted] == [not calm] * 2

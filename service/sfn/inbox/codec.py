@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
-from sfn.inbox.row import LastSweep, Row, State, missing_since
+from sfn.inbox.row import LastSweep, Row, State, is_renamed, missing_since
 from sfn.inbox.standing import Said
 from sfn.words import CatalogName, Known, Memo, Reason, Step, Story, Subject, TableName, Wish
 
@@ -161,7 +161,8 @@ def parse_known(
     """What the roster tells of a row."""
     why = Reason(reason) if reason is not None else None
     now, told = parse_story(story), parse_wish(wish)
-    return Known(table, now.live, parse_etag(memo), why, told.floor, now.foreign_id, told.adopts, frozenset(now.absent))
+    missing, renamed = frozenset(now.absent), told.renamed_to not in {None, table}
+    return Known(table, now.live, parse_etag(memo), why, told.floor, now.foreign_id, told.adopts, missing, renamed)
 
 
 def wish_column(wish: Wish) -> bytes | None:
@@ -238,6 +239,8 @@ def columns(row: Row, before: Row | None) -> dict[str, Any]:
         others = compress(zip(_FIELDS, now, was, strict=True), map(is_not, now, was))
         changed = {name: encoded(new) for (name, encoded), new, old in others if encoded is not None and new != old}
     live = row.story.live
+    if before is None or is_renamed(row) != is_renamed(before):
+        changed["renamed"] = is_renamed(row) or None
     if "story" in changed:
         changed["missing_since"] = micros_or_none(missing_since(row.story))
     if before is None or (row.story is not before.story and live != before.story.live):

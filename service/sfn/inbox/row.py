@@ -113,6 +113,11 @@ def missing_since(story: Story) -> datetime | None:
     return story.absent.get(story.live.uuid or "") if story.live is not None else None
 
 
+def is_renamed(row: Row) -> bool:
+    """Return whether an event or a sweep reported another name for the row's table that no look has settled yet."""
+    return row.wish.renamed_to not in {None, row.subject}
+
+
 def has_news(row: Row | None) -> bool:
     """Whether something told of the row still waits for its look; a running claim took up what came before it."""
     if row is None or row.state is State.DEAD:

@@ -23,6 +23,7 @@ class Known:
         foreign_id: see `Story`.
         adopts: see `Wish`.
         missing: uuids of tables of ours that the row misses.
+        renamed: see `sfn.inbox.names.NamedTable`.
     """
 
     table: TableName
@@ -33,6 +34,7 @@ class Known:
     foreign_id: str | None = None
     adopts: str | None = None
     missing: frozenset[str] = frozenset()
+    renamed: bool = False
 
     @property
     def is_held(self) -> bool:

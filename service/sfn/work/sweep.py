@@ -13,6 +13,7 @@ from sfn.catalog import Catalog, Withheld
 from sfn.clock import Clock
 from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster
+from sfn.inbox.names import NamedTable, without_old_names
 from sfn.publish.policy import OnDrop, Policy
 from sfn.words import (
     Answer,
@@ -198,8 +199,9 @@ class Sweep:
         self._tell_renames(known, gone)
         limit = await self._ports.brake.limit(self.subject.catalog)
         # What is held where nothing could be listed may still be gone.
-        unknown = sum(row.is_held and self._is_withheld(table) for table, row in known.items())
-        calm = len(absent) + unknown <= limit
+        unknown = [table for table, row in known.items() if row.is_held and self._is_withheld(table)]
+        lost = without_old_names(_named(known[table]) for table in {*absent, *unknown})
+        calm = len(lost) <= limit
         told = [table for table in (*absent, *excluded) if not known[table].is_stuck]
         held = {table for table in absent if not calm or known[table].is_held}
         left_alone = set(excluded)
@@ -277,6 +279,10 @@ class Sweep:
 def _gravest(group: ExceptionGroup[Exception]) -> Exception:
     """Of what was raised at once, what says most about what to do next."""
     return min(group.exceptions, key=lambda error: (not isinstance(error, Broken), not isinstance(error, Trouble)))
+
+
+def _named(row: Known) -> NamedTable:
+    return NamedTable(row.table, row.live.uuid if row.live is not None else None, row.renamed)
 
 
 def _was_absent(row: Known) -> bool:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from sfn.inbox.names import NamedTable
 from sfn.inbox.postgres.unit import Entry
 from sfn.inbox.row import LastSweep
 from sfn.inbox.standing import LastEvent
-from sfn.words import Subject
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session
 from tests.simulation.database.tables import Noted
@@ -88,18 +88,18 @@ class TwinCatalogs:
 
         return await self._connection.run("count_steps", count_steps)
 
-    async def dropped(self, catalog: str, since: datetime) -> frozenset[Subject]:
-        async def dropped(session: Session) -> frozenset[Subject]:
+    async def drops(self, catalog: str, since: datetime) -> list[NamedTable]:
+        async def drops(session: Session) -> list[NamedTable]:
             permits = session.all(session.server.tables.permits).items()
-            there = [(subject, at) for (name, _), (at, subject) in permits if name == catalog]
-            return frozenset(subject for subject, at in there if subject is not None and at > since)
+            there = [(drop, at) for (name, _), (at, drop) in permits if name == catalog]
+            return [drop for drop, at in there if drop is not None and at > since]
 
-        return await self._connection.run("dropped", dropped)
+        return await self._connection.run("drops", drops)
 
-    async def add_step(self, catalog: str, text: str, now: datetime, dropped: Subject | None) -> None:
+    async def add_step(self, catalog: str, step: str, now: datetime, drop: NamedTable | None) -> None:
         async def add_step(session: Session) -> None:
-            is_new = await session.insert(session.server.tables.permits, (catalog, text), (now, dropped))
-            assert is_new, f"{text} has leave already"
+            is_new = await session.insert(session.server.tables.permits, (catalog, step), (now, drop))
+            assert is_new, f"{step} is allowed already"
 
         await self._connection.run("add_step", add_step)
 

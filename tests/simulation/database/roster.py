@@ -8,8 +8,9 @@ from datetime import datetime
 
 from sfn.inbox.codec import key_of, keys_of_tables
 from sfn.inbox.figures import MissingTables
+from sfn.inbox.names import NamedTable, without_old_names
 from sfn.inbox.postgres.unit import Place
-from sfn.inbox.row import Row, State, counted_as, lane_of, missing_since
+from sfn.inbox.row import Row, State, counted_as, is_renamed, lane_of, missing_since
 from sfn.pointer.site import location_of
 from sfn.words import Known, Memo, Reason, Subject, TableName
 from tests.simulation.database.connection import TwinConnection
@@ -75,7 +76,9 @@ class TwinRoster:
 
     async def live_count(self, catalog: str, most: int | None = None) -> int:
         def live_count(rows: list[Row], _: object) -> int:
-            count = sum(row.subject.catalog == catalog and row.story.live is not None for row in rows)
+            live = [(row, row.story.live) for row in rows if row.subject.catalog == catalog]
+            names = [NamedTable(row.subject, at.uuid, is_renamed(row)) for row, at in live if at is not None]
+            count = len(without_old_names(names))
             return count if most is None else min(count, most)
 
         return await self._read("live_count", live_count)
@@ -135,4 +138,6 @@ def _known(row: Row, memos: Mapping[Subject, Memo]) -> Known | None:
     if not isinstance(name, TableName):
         return None
     etag, missing = memos.get(name, Memo()).etag, frozenset(story.absent)
-    return Known(name, story.live, etag, row.reason, wish.floor, story.foreign_id, wish.adopts, missing)
+    return Known(
+        name, story.live, etag, row.reason, wish.floor, story.foreign_id, wish.adopts, missing, is_renamed(row)
+    )

@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from sfn.inbox.intents import Key, OpenIntent
 from sfn.inbox.letters import Audited, DeadLetter
+from sfn.inbox.names import NamedTable
 from sfn.inbox.postgres.unit import Entry
 from sfn.inbox.row import LastSweep, Row
 from sfn.words import Lane, Memo, Subject, Undecodable
@@ -60,7 +61,7 @@ class Tables:
     audit: Table[int, Audited] = field(default_factory=lambda: Table("audit"))
     catalogs: Table[str, Noted] = field(default_factory=lambda: Table("catalog"))
     intents: Table[Key, OpenIntent] = field(default_factory=lambda: Table("intent"))
-    permits: Table[tuple[str, str], tuple[datetime, Subject | None]] = field(default_factory=lambda: Table("permit"))
+    permits: Table[tuple[str, str], tuple[datetime, NamedTable | None]] = field(default_factory=lambda: Table("permit"))
 
 
 class Changes:

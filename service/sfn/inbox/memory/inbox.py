@@ -12,6 +12,7 @@ from sfn.inbox.figures import BrakeState, Figures, MissingTables, braking, earli
 from sfn.inbox.intents import numbers
 from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
 from sfn.inbox.memory.worklist import MemoryWorklist
+from sfn.inbox.names import without_old_names
 from sfn.inbox.row import Row, State, counted_as, missing_since, standing_of, told_by
 from sfn.inbox.standing import LastEvent, Standing
 from sfn.inbox.transitions import released, replayed
@@ -24,7 +25,7 @@ class MemoryInbox(MemoryWorklist):
     async def release(self, catalog: str, order: Order) -> int:
         """See `Brake.release`."""
         self._tripped.discard(catalog)
-        self._permits = {asked: at for asked, at in self._permits.items() if asked[0].catalog != catalog}
+        self._permits = {asked: permit for asked, permit in self._permits.items() if asked[0].catalog != catalog}
         entry, count = self._letters.note("release", order, 0), 0
         held = [subject for subject, row in self._rows.items() if subject.catalog == catalog and _is_held(row)]
         for start in range(0, len(held), RELEASED):
@@ -73,11 +74,10 @@ class MemoryInbox(MemoryWorklist):
 
     async def brake(self, catalog: str) -> BrakeState:
         """See `Desk.brake`."""
-        since = self._clock.now() - self._terms.brake_window
-        used = sum(at > since and asked[0].catalog == catalog for asked, at in self._permits.items())
-        on, live = catalog in (await self.figures()).tripped, self._live(catalog).keys()
-        limit = self._terms.allowance(catalog, len(live), len(self._dropped(catalog) - live))
-        return BrakeState(on, used, limit, len(live))
+        drops = self._drops(catalog)
+        on, live = catalog in (await self.figures()).tripped, self._live_count(catalog)
+        gone = {drop.name for drop in without_old_names(drops)} - self._live(catalog).keys()
+        return BrakeState(on, self._steps(catalog, drops), self._terms.allowance(catalog, live, len(gone)), live)
 
     async def audited(self, before: int | None, limit: int) -> list[Audited]:
         """See `Desk.audited`."""

@@ -14,7 +14,8 @@ from sfn.inbox.bell import Bell, stirs
 from sfn.inbox.letters import Letter, Status, poisoned, supersedes
 from sfn.inbox.memory.intents import MemoryIntents
 from sfn.inbox.memory.letters import MemoryLetters
-from sfn.inbox.row import LastSweep, Row, State, claim_of, has_news, is_held_by, lane_of
+from sfn.inbox.names import NamedTable, counted_steps, dropped_by, is_counted, without_old_names
+from sfn.inbox.row import LastSweep, Row, State, claim_of, has_news, is_held_by, is_renamed, lane_of
 from sfn.inbox.tellings import taken, told_of
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import asked, claimed, expired, is_poison, renewed, settled
@@ -24,7 +25,6 @@ from sfn.words import (
     Accepted,
     Answered,
     Ask,
-    Backward,
     Claim,
     Dead,
     Done,
@@ -56,7 +56,7 @@ class MemoryWorklist:
         self._lanes: set[Lane] = set()
         self._events: set[tuple[str, str]] = set()
         self._swept: dict[str, LastSweep] = {}
-        self._permits: dict[tuple[Subject, Step], datetime] = {}
+        self._permits: dict[tuple[Subject, Step], tuple[datetime, NamedTable | None]] = {}
         self._tripped: set[str] = set()
         self._last = 0
         self._turn = 0
@@ -128,17 +128,20 @@ class MemoryWorklist:
 
     async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
         """See `Worklist.permit`."""
-        if self._held_by(claim) is None:
+        row = self._held_by(claim)
+        if row is None:
             return False
         window = self._terms.brake_window
-        self._permits = {asked: at for asked, at in self._permits.items() if at > now - window}
+        self._permits = {asked: permit for asked, permit in self._permits.items() if permit[0] > now - window}
         if (claim.subject, step) in self._permits:
             return True
         catalog = claim.subject.catalog
-        if catalog in self._tripped or not self._allows(claim.subject, step):
+        drop, drops = dropped_by(claim.subject, step, renamed=is_renamed(row)), self._drops(catalog)
+        allowed = catalog not in self._tripped and self._allows(catalog, drop, drops)
+        if not allowed and not is_counted(drop, drops):
             self._tripped.add(catalog)
             return False
-        self._permits[claim.subject, step] = now
+        self._permits[claim.subject, step] = now, drop
         return True
 
     async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
@@ -178,22 +181,34 @@ class MemoryWorklist:
 
     async def limit(self, catalog: str) -> int:
         """See `Brake.limit`."""
-        return self._terms.allowance(catalog, len(self._live(catalog)))
+        return self._terms.allowance(catalog, self._live_count(catalog))
 
-    def _allows(self, subject: Subject, step: Step) -> bool:
+    def _allows(self, catalog: str, drop: NamedTable | None, drops: Sequence[NamedTable]) -> bool:
         """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
-        catalog, live = subject.catalog, self._live(subject.catalog).keys()
-        used = sum(one.catalog == catalog for one, _ in self._permits)
-        if used >= self._terms.most_steps(catalog, len(live)):
+        live = self._live_count(catalog)
+        if self._steps(catalog, drops) >= self._terms.most_steps(catalog, live):
             return False
-        gone = self._dropped(catalog) | {subject}
-        return step.kind is not Backward.DROP or len(gone) <= self._terms.most_drops(catalog, len(live | gone))
+        if drop is None:
+            return True
+        gone = {one.name for one in without_old_names([*drops, drop])}
+        return len(gone) <= self._terms.most_drops(catalog, live + len(gone - self._live(catalog).keys()))
 
-    def _dropped(self, catalog: str) -> set[Subject]:
-        """Return the tables that were allowed to be dropped within the hour."""
+    def _steps(self, catalog: str, drops: Sequence[NamedTable]) -> int:
+        """Return how many steps of a catalog count; its drops within the hour are given."""
         since = self._clock.now() - self._terms.brake_window
-        drops = [(one, at) for (one, step), at in self._permits.items() if step.kind is Backward.DROP]
-        return {one for one, at in drops if one.catalog == catalog and at > since}
+        steps = sum(one.catalog == catalog and at > since for (one, _), (at, _) in self._permits.items())
+        return counted_steps(steps, drops)
+
+    def _drops(self, catalog: str) -> list[NamedTable]:
+        """Return the drops that were allowed within the hour."""
+        since = self._clock.now() - self._terms.brake_window
+        drops = [drop for at, drop in self._permits.values() if drop is not None and at > since]
+        return [drop for drop in drops if drop.name.catalog == catalog]
+
+    def _live_count(self, catalog: str) -> int:
+        """Return how many tables of a catalog have a live file, under whatever names."""
+        live = self._live(catalog).items()
+        return len(without_old_names(NamedTable(name, at.uuid, is_renamed(row)) for name, (row, at) in live))
 
     def _take(self, hint: Hint, now: datetime) -> bool:
         """Log a hint and change rows by it; whether one may have fallen due."""
@@ -290,5 +305,6 @@ class MemoryWorklist:
 
 def _known(name: TableName, row: Row) -> Known:
     wish, story = row.wish, row.story
-    missing = frozenset(story.absent)
-    return Known(name, story.live, row.memo.etag, row.reason, wish.floor, story.foreign_id, wish.adopts, missing)
+    seen, told = row.memo.etag, wish.floor
+    missing, renamed = frozenset(story.absent), is_renamed(row)
+    return Known(name, story.live, seen, row.reason, told, story.foreign_id, wish.adopts, missing, renamed)

@@ -9,6 +9,7 @@ from sfn.inbox.figures import BrakeState, Figures, braking, earliest
 from sfn.inbox.intents import numbers
 from sfn.inbox.keeping import Batch
 from sfn.inbox.letters import RELEASED, Order, Status
+from sfn.inbox.names import counted_steps, without_old_names
 from sfn.inbox.postgres.intake import Intake
 from sfn.inbox.postgres.sheet import Sheet
 from sfn.inbox.postgres.unit import Locking, Unit
@@ -51,9 +52,10 @@ class Desk:
         """See `Desk.brake`."""
         on = catalog in await unit.catalogs.tripped() or await unit.roster.is_any_held(catalog)
         since = now - self._terms.brake_window
-        used, live = await unit.catalogs.count_steps(catalog, since), await unit.roster.live_count(catalog)
-        dropped = await unit.roster.without_file(await unit.catalogs.dropped(catalog, since))
-        return BrakeState(on, used, self._terms.allowance(catalog, live, dropped), live)
+        steps, live = await unit.catalogs.count_steps(catalog, since), await unit.roster.live_count(catalog)
+        drops = await unit.catalogs.drops(catalog, since)
+        dropped = await unit.roster.without_file({drop.name for drop in without_old_names(drops)})
+        return BrakeState(on, counted_steps(steps, drops), self._terms.allowance(catalog, live, dropped), live)
 
     async def replay(
         self, unit: Unit, numbers: Sequence[int], hints: Sequence[Hint], order: Order, also: set[Subject]

@@ -11,17 +11,18 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from sfn.inbox.codec import step_text
+from sfn.inbox.names import NamedTable, counted_steps, dropped_by, is_counted, without_old_names
 from sfn.inbox.postgres.claiming import Claiming
 from sfn.inbox.postgres.desk import Desk
 from sfn.inbox.postgres.intake import Intake
 from sfn.inbox.postgres.settling import Ending, Settled, ask, settle_all
 from sfn.inbox.postgres.sheet import Sheet
 from sfn.inbox.postgres.unit import Locking, Place, Unit
-from sfn.inbox.row import is_held_by
+from sfn.inbox.row import is_held_by, is_renamed
 from sfn.inbox.tellings import told_of
 from sfn.inbox.terms import Terms
 from sfn.pointer.site import location_of
-from sfn.words import Ask, Backward, Claim, Step, Subject, TableName, Told
+from sfn.words import Ask, Claim, Step, TableName, Told
 
 
 class Ledger:
@@ -67,20 +68,25 @@ class Ledger:
 
     async def permit(self, unit: Unit, claim: Claim, step: Step, now: datetime) -> bool:
         """See `Worklist.permit`."""
-        found = await unit.rows.get({claim.subject}, Locking.WAIT)
-        if not is_held_by(found.rows.get(claim.subject), claim):
+        row = (await unit.rows.get({claim.subject}, Locking.WAIT)).rows.get(claim.subject)
+        if row is None or not is_held_by(row, claim):
             return False
         catalog, text = claim.subject.catalog, step_text(claim.subject, step)
         since = now - self._terms.brake_window
         await unit.catalogs.lock(catalog)
         if await unit.catalogs.has_step(catalog, text, since):
             return True
-        dropped = claim.subject if step.kind is Backward.DROP else None
-        if catalog in await unit.catalogs.tripped() or not await self._allows(unit, catalog, dropped, since):
+        drop = dropped_by(claim.subject, step, renamed=is_renamed(row))
+        tripped = catalog in await unit.catalogs.tripped()
+        steps = await unit.catalogs.count_steps(catalog, since)
+        drops = await unit.catalogs.drops(catalog, since)
+        used = counted_steps(steps, drops)
+        allowed = not tripped and await self._allows(unit, catalog, used, [*drops, drop] if drop is not None else [])
+        if not allowed and not is_counted(drop, drops):
             await unit.catalogs.trip(catalog, tripped=True)
             return False
         await unit.catalogs.forget_steps(catalog, since)
-        await unit.catalogs.add_step(catalog, text, now, dropped)
+        await unit.catalogs.add_step(catalog, text, now, drop)
         return True
 
     async def told(self, unit: Unit, table: TableName) -> Told | None:
@@ -100,17 +106,23 @@ class Ledger:
         live = await unit.roster.live_at(place)
         return frozenset(name for name, other in live.items() if other != uuid and name != claim.subject)
 
-    async def _allows(self, unit: Unit, catalog: str, dropped: Subject | None, since: datetime) -> bool:
-        """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
-        used = await unit.catalogs.count_steps(catalog, since)
+    async def _allows(self, unit: Unit, catalog: str, used: int, drops: Sequence[NamedTable]) -> bool:
+        """Return whether one more step is no more than may be; a table that is dropped twice disappears once.
+
+        Args:
+            unit: the transaction.
+            catalog: the catalog's name.
+            used: how many steps count so far.
+            drops: the drops so far and this one; none for a step that drops no table.
+        """
         # To count the live tables takes long where they are many, and more of them never allow less.
         if used >= self._terms.most_steps(catalog, 0):
             live = await unit.roster.live_count(catalog)
             if used >= self._terms.most_steps(catalog, live):
                 return False
-        if dropped is None:
+        if not drops:
             return True
-        gone = await unit.catalogs.dropped(catalog, since) | {dropped}
+        gone = {one.name for one in without_old_names(drops)}
         # Of more tables than these no more than half are gone.
         live = await unit.roster.live_count(catalog, 2 * len(gone) + 1)
         return len(gone) <= self._terms.most_drops(catalog, live + await unit.roster.without_file(gone))

@@ -10,6 +10,7 @@ from typing import Protocol
 from sfn.inbox.book import Change
 from sfn.inbox.intents import Opened, OpenIntent, Span
 from sfn.inbox.letters import Audited, DeadLetter, Letter, Order, Status, Wanted
+from sfn.inbox.names import NamedTable
 from sfn.inbox.row import LastSweep
 from sfn.words import Subject, Undecodable
 
@@ -131,12 +132,12 @@ class Catalogs(Protocol):
         """How many steps got leave later than a moment."""
         ...
 
-    async def dropped(self, catalog: str, since: datetime) -> frozenset[Subject]:
-        """Return the tables that were allowed to be dropped after a moment."""
+    async def drops(self, catalog: str, since: datetime) -> list[NamedTable]:
+        """Return the drops that were allowed after a moment."""
         ...
 
-    async def add_step(self, catalog: str, text: str, now: datetime, dropped: Subject | None) -> None:
-        """Note a step that was allowed, and the table that it drops."""
+    async def add_step(self, catalog: str, step: str, now: datetime, drop: NamedTable | None) -> None:
+        """Note a step that was allowed, and the table that the step drops."""
         ...
 
     async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:

@@ -112,11 +112,19 @@ _MISSING: Final = """
     CREATE INDEX IF NOT EXISTS subject_missing ON sfn.subject(catalog, missing_since) WHERE missing_since IS NOT NULL;
 """
 
+# A version without it counts the old name of a renamed table as a table of its own, and so holds more.
+_RENAMED: Final = """
+    ALTER TABLE sfn.permit ADD COLUMN IF NOT EXISTS uuid text, ADD COLUMN IF NOT EXISTS renamed boolean;
+    ALTER TABLE sfn.subject ADD COLUMN IF NOT EXISTS renamed boolean;
+    CREATE INDEX IF NOT EXISTS subject_renamed ON sfn.subject(catalog) WHERE renamed;
+"""
+
 MIGRATIONS: Final = (
     Migration(_FIRST, oldest=1),
     Migration(_INTENTS, oldest=1),
     Migration(_WITHHELD, oldest=1),
     Migration(_MISSING, oldest=1),
+    Migration(_RENAMED, oldest=1),
 )
 _MIGRATING: Final = number_of("migrating")
 

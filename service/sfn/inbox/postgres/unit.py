@@ -195,7 +195,10 @@ class Roster(Protocol):
         ...
 
     async def live_count(self, catalog: str, most: int | None = None) -> int:
-        """Return how many rows have a live file, at most `most`: where they are many to count all takes long."""
+        """Return how many tables have a live file, at most `most`: where they are many to count all takes long.
+
+        An old name of a renamed table is no table of its own, see `sfn.inbox.names`.
+        """
         ...
 
     async def without_file(self, subjects: Collection[Subject]) -> int:

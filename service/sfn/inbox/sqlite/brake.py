@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from datetime import datetime
 
-from sfn.inbox.codec import key_of, micros, step_text, sweep_of, withheld_text
+from sfn.inbox.codec import key_of, micros, step_text, subject_of, sweep_of, withheld_text
 from sfn.inbox.figures import BrakeState
-from sfn.inbox.row import LastSweep
+from sfn.inbox.names import NamedTable, counted_steps, dropped_by, is_counted, without_old_names
+from sfn.inbox.row import LastSweep, Row, is_renamed
 from sfn.inbox.sqlite.roster import RosterQueries
 from sfn.inbox.terms import Terms
-from sfn.words import Backward, Step, Subject
+from sfn.words import Step
 
 
 class BrakeTable:
@@ -19,18 +21,21 @@ class BrakeTable:
     def __init__(self, db: sqlite3.Connection, terms: Terms, roster: RosterQueries) -> None:
         self._db, self._terms, self._roster = db, terms, roster
 
-    def permit(self, subject: Subject, step: Step, now: datetime) -> bool:
-        """Allow a step, or trip."""
-        catalog, dropped = subject.catalog, key_of(subject) if step.kind is Backward.DROP else None
-        text = step_text(subject, step)
+    def permit(self, row: Row, step: Step, now: datetime) -> bool:
+        """Allow a step of a row, or trip."""
+        catalog, text = row.subject.catalog, step_text(row.subject, step)
         self._db.execute("DELETE FROM permit WHERE at <= ?", (micros(now - self._terms.brake_window),))
         if self._db.execute("SELECT 1 FROM permit WHERE catalog = ? AND step = ?", (catalog, text)).fetchone():
             return True
-        if self._is_tripped(catalog) or not self._allows(catalog, dropped, now):
+        drop, drops = dropped_by(row.subject, step, renamed=is_renamed(row)), self._drops(catalog, now)
+        allowed = not self._is_tripped(catalog) and self._allows(catalog, drop, drops, now)
+        if not allowed and not is_counted(drop, drops):
             self._trip(catalog, tripped=True)
             return False
+        dropped = (key_of(drop.name), drop.uuid, drop.renamed) if drop is not None else (None, None, None)
         self._db.execute(
-            "INSERT INTO permit(catalog, step, at, dropped) VALUES(?, ?, ?, ?)", (catalog, text, micros(now), dropped)
+            "INSERT INTO permit(catalog, step, at, dropped, uuid, renamed) VALUES(?, ?, ?, ?, ?, ?)",
+            (catalog, text, micros(now), *dropped),
         )
         return True
 
@@ -57,8 +62,9 @@ class BrakeTable:
 
     def state(self, catalog: str, now: datetime, *, tripped: bool) -> BrakeState:
         """How a catalog's brake stands, which is on or not."""
-        used, live = self._steps(catalog, now), self._roster.live_count(catalog)
-        dropped = self._roster.without_file(self._dropped(catalog, now))
+        drops = self._drops(catalog, now)
+        used, live = self._steps(catalog, drops, now), self._roster.live_count(catalog)
+        dropped = self._roster.without_file({key_of(drop.name) for drop in without_old_names(drops)})
         return BrakeState(tripped, used, self._terms.allowance(catalog, live, dropped), live)
 
     def tripped(self) -> frozenset[str]:
@@ -90,31 +96,32 @@ class BrakeTable:
         found = self._db.execute("SELECT catalog_id FROM catalog WHERE name = ?", (catalog,)).fetchone()
         return found[0] if found is not None else None
 
-    def _allows(self, catalog: str, dropped: str | None, now: datetime) -> bool:
+    def _allows(self, catalog: str, drop: NamedTable | None, drops: Sequence[NamedTable], now: datetime) -> bool:
         """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
-        used = self._steps(catalog, now)
+        used = self._steps(catalog, drops, now)
         # To count the live tables takes long where they are many, and more of them never allow less.
         if used >= self._terms.most_steps(catalog, 0):
             live = self._roster.live_count(catalog)
             if used >= self._terms.most_steps(catalog, live):
                 return False
-        if dropped is None:
+        if drop is None:
             return True
-        gone = {*self._dropped(catalog, now), dropped}
+        gone = {key_of(one.name) for one in without_old_names([*drops, drop])}
         # Of more tables than these no more than half are gone.
         live = self._roster.live_count(catalog, 2 * len(gone) + 1)
         return len(gone) <= self._terms.most_drops(catalog, live + self._roster.without_file(gone))
 
-    def _steps(self, catalog: str, now: datetime) -> int:
+    def _steps(self, catalog: str, drops: Sequence[NamedTable], now: datetime) -> int:
+        """Return how many steps of a catalog count; its drops within the hour are given."""
         query = "SELECT count(*) FROM permit WHERE catalog = ? AND at > ?"
         (used,) = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchone()
-        return int(used)
+        return counted_steps(used, drops)
 
-    def _dropped(self, catalog: str, now: datetime) -> frozenset[str]:
-        """Return the keys of the tables that were allowed to be dropped within the hour."""
-        query = "SELECT DISTINCT dropped FROM permit WHERE catalog = ? AND at > ? AND dropped IS NOT NULL"
+    def _drops(self, catalog: str, now: datetime) -> list[NamedTable]:
+        """Return the drops that were allowed within the hour."""
+        query = "SELECT dropped, uuid, renamed FROM permit WHERE catalog = ? AND at > ? AND dropped IS NOT NULL"
         found = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchall()
-        return frozenset(key for (key,) in found)
+        return [NamedTable(subject_of(key), uuid, bool(renamed)) for key, uuid, renamed in found]
 
     def _named(self, query: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._db.execute(query).fetchall())

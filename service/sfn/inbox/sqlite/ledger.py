@@ -193,9 +193,8 @@ class Ledger:
     def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
         """See `Worklist.permit`."""
         with self.transaction():
-            if not is_held_by(self._rows.load(key_of(claim.subject)), claim):
-                return False
-            return self.brake.permit(claim.subject, step, now)
+            row = self._rows.load(key_of(claim.subject))
+            return row is not None and is_held_by(row, claim) and self.brake.permit(row, step, now)
 
     def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
         """See `Worklist.settle`."""

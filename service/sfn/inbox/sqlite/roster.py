@@ -13,6 +13,13 @@ from sfn.words import Known, TableName
 
 _KNOWN = "SELECT key, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) AS memo FROM subject"
 
+_OLD_NAMES = (
+    "SELECT count(*) FROM subject AS row WHERE catalog = ? AND renamed AND live_uuid != '' AND EXISTS ("
+    "SELECT 1 FROM subject AS other WHERE other.catalog = row.catalog AND other.live_uuid = row.live_uuid "
+    "AND other.key != row.key AND (other.renamed IS NULL OR other.key < row.key))"
+)
+"""How many live files are of old names of renamed tables: the rule of `sfn.inbox.names.without_old_names`."""
+
 
 class RosterQueries:
     """Queries on one connection, see `sfn.inbox.Roster`."""
@@ -50,10 +57,11 @@ class RosterQueries:
         return sorted(_names(self._rows.select(query, (location, *sites_at(location), catalog))))
 
     def live_count(self, catalog: str, most: int | None = None) -> int:
-        """Return how many rows have a live file, at most `most`: where they are many to count all takes long."""
+        """Return how many tables have a live file, at most `most`: where they are many to count all takes long."""
+        ((old,),) = self._rows.select(_OLD_NAMES, (catalog,))
         query = "SELECT count(*) FROM (SELECT 1 FROM subject WHERE catalog = ? AND live_location IS NOT NULL LIMIT ?)"
-        ((count,),) = self._rows.select(query, (catalog, -1 if most is None else most))
-        return int(count)
+        ((count,),) = self._rows.select(query, (catalog, -1 if most is None else most + old))
+        return int(count - old)
 
     def without_file(self, keys: Collection[str]) -> int:
         """Return how many of these keys have no row with a live file."""

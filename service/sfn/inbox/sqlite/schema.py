@@ -92,6 +92,13 @@ MIGRATIONS = (
     ALTER TABLE subject ADD COLUMN missing_since INTEGER;
     CREATE INDEX subject_missing ON subject(catalog, missing_since) WHERE missing_since IS NOT NULL;
     """,
+    # A table that was renamed is one table, though its old name may have a live file, or be dropped, as well.
+    """
+    ALTER TABLE permit ADD COLUMN uuid TEXT;
+    ALTER TABLE permit ADD COLUMN renamed INTEGER;
+    ALTER TABLE subject ADD COLUMN renamed INTEGER;
+    CREATE INDEX subject_renamed ON subject(catalog) WHERE renamed;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from hashlib import sha256
 
 from sfn.inbox.codec import key_of, micros, subject_of, sweep_of, withheld_text
-from sfn.inbox.postgres.tables.values import Sql
+from sfn.inbox.names import NamedTable
+from sfn.inbox.postgres.tables.values import Sql, text_or_none
 from sfn.inbox.row import LastSweep
-from sfn.words import Subject
 
 
 class CatalogTable:
@@ -41,21 +41,23 @@ class CatalogTable:
         )
         return int(count)
 
-    async def dropped(self, catalog: str, since: datetime) -> frozenset[Subject]:
+    async def drops(self, catalog: str, since: datetime) -> list[NamedTable]:
         found = await self._sql.fetch(
-            "SELECT DISTINCT dropped FROM sfn.permit WHERE catalog = $1 AND at > $2 AND dropped IS NOT NULL",
+            "SELECT dropped, uuid, renamed FROM sfn.permit WHERE catalog = $1 AND at > $2 AND dropped IS NOT NULL",
             catalog,
             micros(since),
         )
-        return frozenset(subject_of(key) for (key,) in found)
+        return [NamedTable(subject_of(key), uuid, bool(renamed)) for key, uuid, renamed in found]
 
-    async def add_step(self, catalog: str, text: str, now: datetime, dropped: Subject | None) -> None:
+    async def add_step(self, catalog: str, step: str, now: datetime, drop: NamedTable | None) -> None:
         await self._sql.execute(
-            "INSERT INTO sfn.permit(catalog, step, at, dropped) VALUES($1, $2, $3, $4)",
+            "INSERT INTO sfn.permit(catalog, step, at, dropped, uuid, renamed) VALUES($1, $2, $3, $4, $5, $6)",
             catalog,
-            _digest(text),
+            _digest(step),
             micros(now),
-            key_of(dropped) if dropped is not None else None,
+            key_of(drop.name) if drop is not None else None,
+            text_or_none(drop.uuid) if drop is not None else None,
+            drop.renamed if drop is not None else None,
         )
 
     async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sfn.inbox.codec import FIELDS, column, columns, micros_or_none, texts_column
 from sfn.inbox.postgres.tables.values import address, text, text_or_none
-from sfn.inbox.row import Row, missing_since
+from sfn.inbox.row import Row, is_renamed, missing_since
 from sfn.words import Subject
 
 LOCATIONS: Final = "locations"
@@ -18,6 +18,7 @@ TYPES: Final = {
     **dict.fromkeys(("said", "wish", "story", LOCATIONS), "bytea"),
     **dict.fromkeys(("attempt", "crashes", "lane"), "int"),
     "missing_since": "bigint",
+    "renamed": "boolean",
 }
 """Every column but a row's key, name and catalog."""
 _ORDER: Final = {name: number for number, name in enumerate(TYPES)}
@@ -91,6 +92,8 @@ def _value(row: Row, name: str, lanes: Mapping[Subject, int]) -> object:
             return texts_column(row.locations)
         case "missing_since":
             return micros_or_none(missing_since(row.story))
+        case "renamed":
+            return is_renamed(row) or None
         case "live_uuid":
             return text_or_none(live.uuid) if live is not None else None
         case "live_location":

@@ -15,6 +15,13 @@ from sfn.words import Known, Reason, Subject, TableName
 
 _KNOWN: Final = "SELECT row.key, name, reason, wish, story, memo FROM sfn.subject AS row LEFT JOIN sfn.memo USING (key)"
 
+_OLD_NAMES: Final = (
+    "SELECT count(*) FROM sfn.subject AS row WHERE catalog = $1 AND renamed AND live_uuid <> '' AND EXISTS ("
+    "SELECT FROM sfn.subject AS other WHERE other.catalog = row.catalog AND other.live_uuid = row.live_uuid "
+    "AND other.key <> row.key AND (other.renamed IS NULL OR other.key < row.key))"
+)
+"""How many live files are of old names of renamed tables: the rule of `sfn.inbox.names.without_old_names`."""
+
 
 class RosterTable:
     """Implements `Roster`."""
@@ -60,13 +67,14 @@ class RosterTable:
         return sorted(name for key, whole in found if isinstance(name := addressed(key, whole), TableName))
 
     async def live_count(self, catalog: str, most: int | None = None) -> int:
+        ((old,),) = await self._sql.fetch(_OLD_NAMES, catalog)
         ((count,),) = await self._sql.fetch(
             "SELECT count(*) FROM "
             "(SELECT FROM sfn.subject WHERE catalog = $1 AND live_location IS NOT NULL LIMIT $2::bigint) AS live",
             catalog,
-            most,
+            most + old if most is not None else None,
         )
-        return int(count)
+        return int(count - old)
 
     async def without_file(self, subjects: Collection[Subject]) -> int:
         ((count,),) = await self._sql.fetch(
