@@ -71,6 +71,22 @@ async def test_an_older_version_works_beside_a_newer_one_that_leaves_room_for_it
     assert await stored(dsn, "SELECT version FROM sfn.version") == [NOW + 1]
 
 
+async def test_at_an_upgrade_tables_of_several_places_are_looked_at(dsn: str) -> None:
+    """Earlier versions took two names of one directory for two places, and wrote that the table moved to itself."""
+    clock = SystemClock()
+    names = [named(number) for number in range(3)]
+    async with PostgresInbox.opened(Server(dsn), Terms(), clock, migrations=MIGRATIONS[:5]) as old:
+        await old.put([Hint(name) for name in names])
+        for claim in await claims(old):
+            await old.remember(claim, f"file:///{claim.subject}", None)
+            if claim.subject == names[1]:
+                await old.remember(claim, "file:///other", None)
+            assert await old.settle(claim, done(), clock.now())
+        assert await claims(old) == []
+    async with replicas(dsn, clock, 1) as [new]:
+        assert [claim.subject for claim in await claims(new)] == [names[1]]
+
+
 async def test_an_older_version_does_not_start_on_what_it_must_not_see(dsn: str) -> None:
     newer = PostgresInbox.opened(Server(dsn), Terms(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH])
     async with newer:

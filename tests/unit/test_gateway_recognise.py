@@ -40,6 +40,21 @@ def test_a_change_is_known_behind_any_prefix(
     assert recognise(method, f"{before}{path}".replace("/", "//")) == Change(kind, prefix, *names)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/%761/p/namespaces/n/tables/t",
+        "/v1/p/%6eamesp%61ces/n/tables/t",
+        "/v1/p/namespaces/%6E/tables/t",
+        "/v1/p/namespaces/n/t%61ble%73/%74",
+        "/v1/./p/namespaces/n/./tables//./t",
+    ],
+)
+def test_a_path_that_means_the_same_is_the_same_commit(path: str) -> None:
+    """RFC 3986, section 6.2.2: servers may decode what needs no encoding before they look at a path."""
+    assert recognise("POST", path) == Change(Kind.COMMIT, "p", "n", "t")
+
+
 def test_tables_of_a_warehouse_that_come_back_are_known_by_lakekeepers_path() -> None:
     path = "/management/v1/warehouse/0199-a/deleted-tabulars/undrop"
     assert recognise("POST", path) == Change(Kind.RESTORE, "0199-a")

@@ -162,7 +162,7 @@ async def test_a_directory_that_says_it_moved_to_itself_is_repaired_without_a_co
     assert isinstance(damaged, Held)
     assert compared(line, table, key, damaged) is Kind.BEHIND
     await line.inner.delete(hintfile.key(REAL), hint)
-    # A sweep says no more than this.
+    # An event that tells of nothing new, as one that is sent again.
     await line.hear(Hint(A), seconds=60)
     await line.check()
 

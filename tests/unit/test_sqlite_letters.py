@@ -20,7 +20,7 @@ from sfn.inbox.sqlite.roster import RosterQueries
 from sfn.inbox.sqlite.rows import Rows
 from sfn.inbox.sqlite.schema import MIGRATIONS, VERSION
 from sfn.inbox.terms import Terms
-from sfn.words import Accepted, Dead, Hint, Reason, Slots, TableName, Undecodable
+from sfn.words import Accepted, Dead, Done, Hint, Reason, Slots, TableName, Undecodable
 
 ORDERS = TableName("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
@@ -188,3 +188,22 @@ def test_an_older_inbox_keeps_its_rows_and_letters(tmp_path: Path) -> None:
     ledger.close()
     with closing(sqlite3.connect(path)) as new:
         assert new.execute("PRAGMA user_version").fetchone() == (VERSION,)
+
+
+def test_at_an_upgrade_tables_of_several_places_are_looked_at(tmp_path: Path) -> None:
+    """Earlier versions took two names of one directory for two places, and wrote that the table moved to itself."""
+    path = str(tmp_path / "inbox.db")
+    names = [numbered(number) for number in range(3)]
+    ledger = Ledger(path, Terms())
+    ledger.put([Hint(name) for name in names], NOW)
+    for claim in ledger.claim(PLENTY, NOW).claims:
+        ledger.remember(claim, f"file:///{claim.subject}", None, NOW)
+        if claim.subject == names[1]:
+            ledger.remember(claim, "file:///other", None, NOW)
+        assert ledger.settle(claim, Done(NOW + timedelta(hours=8)), NOW)
+    ledger.close()
+    with closing(sqlite3.connect(path)) as older:
+        older.execute("PRAGMA user_version=9")
+    ledger = Ledger(path, Terms())
+    assert [claim.subject for claim in ledger.claim(PLENTY, NOW).claims] == [names[1]]
+    ledger.close()

@@ -49,8 +49,9 @@ class Change:
 
     Attributes:
         kind: what it does.
-        prefix: what the catalog has its clients put before, percent-encoded as it came; "" for nothing.
-        namespace: segment of the path, percent-encoded as it came; None where the path has none.
+        prefix: what the catalog has its clients put before, percent-encoded as it came, but for characters that need
+            no encoding; "" for nothing.
+        namespace: segment of the path, encoded likewise; None where the path has none.
         table: likewise.
         purge: the table's files are to be deleted with it.
     """
@@ -89,7 +90,10 @@ _DELETED: Final = tuple(
 )
 _PATTERNS: Final = {"POST": _POSTED, "DELETE": _DELETED}
 
-_SLASHES: Final = re.compile("//+")
+_SLASHES: Final = re.compile(r"/(?:\.?/)+")
+"""Empty segments, and those that mean the path so far (RFC 3986, section 5.2.4)."""
+_UNRESERVED: Final = re.compile(r"%(2D|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
+"""Characters that mean the same encoded or not (RFC 3986, section 2.3); the dot does not where it divides a namespace."""
 _PURGE: Final = re.compile(r"(?:^|&)purgeRequested=true(?:&|$)", re.IGNORECASE)
 
 
@@ -102,6 +106,8 @@ def recognise(method: str, path: str, query: str = "") -> Change | None:
         query: what stands behind its question mark, likewise.
     """
     patterns = _PATTERNS.get(method, ())
+    if patterns and "%" in path:
+        path = _UNRESERVED.sub(lambda found: chr(int(found[1], 16)), path)
     # Found once: a pattern that looked for it in a long path would do so at each of its places.
     begin = path.find(VERSION) + len(VERSION) if patterns else 0
     segments = _SLASHES.sub("/", path[begin - 1 :])

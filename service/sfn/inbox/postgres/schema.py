@@ -119,12 +119,19 @@ _RENAMED: Final = """
     CREATE INDEX IF NOT EXISTS subject_renamed ON sfn.subject(catalog) WHERE renamed;
 """
 
+# Earlier versions may have taken two names of one directory for two places, and written that the table moved. Such a row
+# has several locations: a JSON array with a comma between two texts.
+_PLACES: Final = """
+    UPDATE sfn.subject SET due_at = 0 WHERE state = 'queued' AND position('\\x222c22'::bytea IN locations) > 0;
+"""
+
 MIGRATIONS: Final = (
     Migration(_FIRST, oldest=1),
     Migration(_INTENTS, oldest=1),
     Migration(_WITHHELD, oldest=1),
     Migration(_MISSING, oldest=1),
     Migration(_RENAMED, oldest=1),
+    Migration(_PLACES, oldest=1),
 )
 _MIGRATING: Final = number_of("migrating")
 

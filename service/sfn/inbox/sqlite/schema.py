@@ -99,6 +99,11 @@ MIGRATIONS = (
     ALTER TABLE subject ADD COLUMN renamed INTEGER;
     CREATE INDEX subject_renamed ON subject(catalog) WHERE renamed;
     """,
+    # Earlier versions may have taken two names of one directory for two places, and written that the table moved.
+    """
+    UPDATE subject SET due_at = 0
+      WHERE state = 'queued' AND key IN (SELECT key FROM location GROUP BY key HAVING count(*) > 1);
+    """,
 )
 VERSION = len(MIGRATIONS)
 
