@@ -169,6 +169,12 @@ NAMINGS = (
         "assert store.hints[key_of(B)] in {None, hintfile.content(first)}",
     ),
     Mutant(
+        "09-first-place-is-where-it-lives",
+        9,
+        "tests/unit/test_publish_beside.py::test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another",
+        "publishes and no end",
+    ),
+    Mutant(
         "09-hint-that-was-found-is-kept",
         9,
         "tests/unit/test_publish_beside.py::test_two_tables_of_one_directory_that_end_at_once_leave_no_hint",

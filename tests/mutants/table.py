@@ -188,6 +188,12 @@ TABLE = (
         "publishes and no end",
     ),
     Mutant(
+        "07-new-spelling-waits-for-no-listing",
+        7,
+        f"{SPELLED}::test_a_name_whose_namespace_can_not_be_listed_for_now_waits_once",
+        "assert line.files() == {}",
+    ),
+    Mutant(
         "07-names-that-are-alike-are-one-table",
         7,
         f"{SPELLED}::test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_listed_yet",

@@ -6,14 +6,18 @@ import json
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
+from sfn.errors import Scope, Transient
 from sfn.pointer import hintfile
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming, Whose
 from sfn.pointer.site import Site
 from sfn.publish.inventory import pointers
 from sfn.publish.policy import Policy
-from sfn.words import Hint
-from tests.unit.publishing import AT, LAG, A, B, Line, key_of, named
+from sfn.store import Moved
+from sfn.words import Held, Hint
+from tests.promises.inboxes import TERMS
+from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, key_of, named
 
 pytestmark = pytest.mark.anyio
 
@@ -166,3 +170,36 @@ async def test_two_names_of_a_table_that_is_gone_do_not_wake_one_another_without
     await line.inbox.put([Hint(B)])
     await only(line, B)
     await all_gone_older_first(line, pointer)
+
+
+async def test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another(line: Line) -> None:
+    """One moved on and its publish died before the old place led there: by its older file it seems to be the older."""
+
+    class Failing(CountingStore):
+        broken = ""
+
+        @override
+        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+            if key == self.broken:
+                raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
+            return await super().write(key, body, replacing)
+
+    second, third = "file:///warehouse/second", "file:///warehouse/third"
+    line.store = store = Failing()
+    line.catalog.create(A)
+    await line.hear(Hint(A), seconds=60)
+    line.catalog.register(B, line.catalog.commit(A, second))
+    await line.hear(Hint(B), seconds=60)
+    line.catalog.commit(A, third)
+    store.broken = key_of(A)
+    await line.inbox.put([Hint(A)])
+    with pytest.raises(Transient):
+        await line.work()
+    assert [line.document(A, place)["state"] for place in (AT, third)] == ["current", "current"]
+    store.broken = ""
+    line.catalog.drop(A)
+    line.catalog.drop(B)
+    line.clock.turn(TERMS.lease.total_seconds())
+    await line.hear(Hint(A), Hint(B), seconds=3600)
+    states = {line.document(name, place).get("state") for name, place in ((A, AT), (A, third), (B, second))}
+    assert "current" not in states

@@ -8,8 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from sfn.catalog.spelling import REMEMBERED, Spellings, folded
+from sfn.errors import Scope, Transient
 from sfn.inbox.memory import MemoryInbox
 from sfn.pointer.naming import UUID
 from sfn.publish.policy import Interest, Policy
@@ -312,6 +314,33 @@ async def test_while_nothing_is_listed_the_name_that_has_the_files_keeps_them(wa
     assert line.files() == of(1)
 
 
+@pytest.mark.parametrize("failures", [1, 1000])
+async def test_a_name_whose_namespace_can_not_be_listed_for_now_waits_once(failures: int) -> None:
+    """Of two spellings that come first each would write a file. Where it never can be listed, the table has one too."""
+
+    class Failing(CountingCatalog):
+        failures = 0
+
+        @override
+        async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise Transient("prod", scope=Scope.CATALOG, expected="a listing", found="none in time")
+            async for name in super().within(namespace):
+                yield name
+
+    line = AnyCase()
+    line.catalog = catalog = Failing("prod")
+    catalog.folds, catalog.failures = folded, failures
+    catalog.create_namespace("sales")
+    line.spellings = Spellings(catalog, line.clock)
+    catalog.create(LISTED)
+    await line.hear(Hint(OTHER), seconds=1)
+    assert line.files() == {}
+    await line.hear(seconds=60)
+    assert line.files() == (of(0) if failures == 1 else {"SALES_ORDERS_main.ver": ("current", "00000")})
+
+
 async def test_a_file_by_the_uuid_that_another_spelling_has_is_taken_over_whatever_the_inbox_knows() -> None:
     """It was written while nothing was listed, and the inbox was lost since."""
     line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, naming=UUID))
@@ -349,6 +378,7 @@ async def test_a_listing_that_takes_long_is_not_asked_for_with_each_new_table() 
     class Slow(CountingCatalog):
         times = 0
 
+        @override
         async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
             async for name in super().within(namespace):
                 yield name

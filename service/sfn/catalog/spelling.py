@@ -20,7 +20,7 @@ import structlog
 
 from sfn.catalog import Divided
 from sfn.clock import Clock
-from sfn.errors import Trouble
+from sfn.errors import Transient, Trouble
 from sfn.words import TableName
 
 T = TypeVar("T")
@@ -28,6 +28,8 @@ T = TypeVar("T")
 REMEMBERED: Final = timedelta(seconds=30)
 """For how long a listing is used again: less than the usual `replica_lag`, after which a doubtful table is looked at
 once more."""
+FAILED: Final = timedelta(seconds=1)
+"""For how long a listing that failed is not asked for again."""
 MOST: Final = 100_000
 """Names of listings that are remembered together."""
 LONG: Final = timedelta(seconds=1)
@@ -58,16 +60,24 @@ def is_alike(one: TableName, other: TableName) -> bool:
 
 
 class Unlisted(Exception):
-    """A listing that could not be had."""
+    """A listing that could not be had.
+
+    Attributes:
+        for_now: it may be had later; else the catalog refuses it.
+    """
+
+    def __init__(self, *, for_now: bool) -> None:
+        super().__init__()
+        self.for_now = for_now
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing(Generic[T]):
-    """A listing as it was when somebody asked for it, by what its names have in common; None for one not to be had."""
+    """A listing as it was when somebody asked for it, by what its names have in common, or why it was not to be had."""
 
     asked: datetime
-    names: Mapping[str, Sequence[T]] | None
-    took: timedelta
+    names: Mapping[str, Sequence[T]] | Trouble
+    took: timedelta = timedelta()
     size: int = 1
 
     def is_young(self, now: datetime, *, complete: bool) -> bool:
@@ -79,6 +89,8 @@ class _Listing(Generic[T]):
         """
         is_dear = self.took >= LONG
         good_for = max(REMEMBERED, SHARE * self.took) if is_dear else REMEMBERED
+        if isinstance(self.names, Transient):
+            good_for = FAILED
         return now - self.asked < good_for and (is_dear or not complete)
 
 
@@ -110,8 +122,8 @@ class _Listings(Generic[T]):
         """
 
         def matches(listing: _Listing[T]) -> Sequence[T]:
-            if listing.names is None:
-                raise Unlisted
+            if isinstance(listing.names, Trouble):
+                raise Unlisted(for_now=isinstance(listing.names, Transient))
             return listing.names.get(folded(part), ())
 
         now, known = self._clock.now(), self._known.get(below)
@@ -141,7 +153,7 @@ class _Listings(Generic[T]):
                     size += 1
         except Trouble as trouble:
             _log.debug("spellings not compared", below=".".join(below) or "(all)", why=str(trouble))
-            listing: _Listing[T] = _Listing(asked, None, timedelta())
+            listing: _Listing[T] = _Listing(asked, trouble)
         else:
             listing = _Listing(asked, dict(names), self._clock.now() - asked, size)
         self._known.pop(below, None)
@@ -179,12 +191,17 @@ class Spellings:
 
         Returns:
             The name alone where it is listed as it is. None where the catalog lists nothing to us.
+
+        Raises:
+            Unlisted: it could not be asked for now.
         """
         if self._namespaces is None or self._tables is None:
             return None
         try:
             return await self._alike(self._namespaces, self._tables, table, fresh=fresh)
-        except Unlisted:
+        except Unlisted as unlisted:
+            if unlisted.for_now:
+                raise
             return None
 
     async def _alike(

@@ -29,7 +29,7 @@ from sfn.publish.own import Own
 from sfn.publish.pointing import needs_listing, point
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene, hint_at
-from sfn.publish.spelled import listed_as, wake_listed
+from sfn.publish.spelled import await_listing, listed_as, wake_listed
 from sfn.publish.trust import await_table, await_unheard, hindrance, is_turned, keep_unheard
 from sfn.publish.verdict import conclude, next_refresh, nothing_there, unwritten
 from sfn.words import Claim, Dead, Done, Findings, Later, Missing, Reason, Table, TableName, Unwritten
@@ -70,6 +70,8 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
     listed = claim.story.listed_as if isinstance(look.found, Missing) else None
     if table is not None and table.left_alone is None and policy.interest.covers(name) and not policy.retired:
         listed = listed_as(claim, facts, policy, name, table, refresh=refresh)
+        if listed is None and (unlisted := await_listing(claim, facts, policy, name)) is not None:
+            return unlisted
         if listed not in {None, name}:
             table = place = site = None
     inventory = Inventory.of(claim, facts, policy, name)

@@ -164,6 +164,7 @@ class Facts:
     Attributes:
         relist: look at the folder even where a file of ours is in its place.
         from_memory: it began with what an earlier publish left behind.
+        unlisted: names whose listing could not be had for now.
     """
 
     relist: bool = False
@@ -177,6 +178,7 @@ class Facts:
     there: dict[str, bool] = field(default_factory=dict)
     yes: dict[Question, bool] = field(default_factory=dict)
     spellings: dict[TableName, tuple[TableName, ...]] = field(default_factory=dict)
+    unlisted: set[TableName] = field(default_factory=set)
     proven: dict[str, Guarantees] = field(default_factory=dict)
 
     @classmethod

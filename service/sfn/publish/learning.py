@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from sfn.catalog import Catalog
-from sfn.catalog.spelling import Spellings
+from sfn.catalog.spelling import Spellings, Unlisted
 from sfn.clock import Clock
 from sfn.errors import LocationRefused, Scope, Transient
 from sfn.inbox import Roster, Worklist
@@ -85,9 +85,7 @@ class Learning:
             case IsListed(table):
                 facts.yes[question] = await ports.catalog.listed(table)
             case ListedAlike(table, fresh):
-                spellings = ports.spellings
-                alike = await spellings.alike(table, fresh=fresh) if spellings is not None else None
-                facts.spellings[table] = alike or ()
+                await self._compare(table, facts, fresh=fresh)
             case MayStep(step):
                 facts.yes[question] = await ports.worklist.permit(self.claim, step, ports.clock.now())
             case WhoHas(uuid):
@@ -125,6 +123,16 @@ class Learning:
                     facts.there[key] = await self._is_there(key)
             case _:
                 assert_never(question)
+
+    async def _compare(self, table: TableName, facts: Facts, *, fresh: bool) -> None:
+        """Compare a name with what the catalog lists."""
+        spellings = self.ports.spellings
+        try:
+            alike = await spellings.alike(table, fresh=fresh) if spellings is not None else None
+        except Unlisted:
+            alike = None
+            facts.unlisted.add(table)
+        facts.spellings[table] = alike or ()
 
     async def _is_there(self, key: str) -> bool:
         try:

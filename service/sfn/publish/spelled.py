@@ -7,12 +7,14 @@ under both names, list one of them and not the other.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sfn.catalog.spelling import is_alike
 from sfn.publish.changes import Draft
 from sfn.publish.facts import Facts
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene
-from sfn.words import Ask, Claim, Table, TableName, Wish
+from sfn.words import Ask, Claim, Findings, Later, Table, TableName, Wish
 
 
 def listed_as(
@@ -50,6 +52,15 @@ def listed_name(facts: Facts, policy: Policy, name: TableName, table: Table, *, 
         return name
     same = [other for other in alike if policy.interest.covers(other) and _is_same(facts, other, table)]
     return same[0] if len(same) == 1 else None
+
+
+def await_listing(claim: Claim, facts: Facts, policy: Policy, name: TableName) -> Later | None:
+    """Look at a new name once more, where its listing failed: of two spellings that come first both would write."""
+    if name not in facts.unlisted or claim.wish.looked_again or claim.story.live is not None:
+        return None
+    why = "its namespace could not be listed: it may be another spelling of a name that has the files"
+    wish = replace(claim.wish, looked_again=True)
+    return Later(facts.look(name).answered + policy.pause, why, wish, Findings(claim.story))
 
 
 def _known_as(claim: Claim, facts: Facts, policy: Policy, name: TableName, table: Table) -> TableName | None:

@@ -188,18 +188,23 @@ def _documents_after(scene: Scene, changes: tuple[Change, ...]) -> dict[str, Doc
 
 
 def _live(scene: Scene, after: Mapping[str, Document]) -> Published | None:
-    """The table's own, or else what was before: it is of that one that a drop is told."""
+    """The table's own, or else what was before: it is of that one that a drop is told.
+
+    Of several files of it the newest: a publish may have died between the new place of a table and the old one. Two
+    rows that each know the other by its older file would wait for one another for ever.
+    """
     before = scene.claim.story.live
 
-    def preference(own: Own) -> tuple[bool, bool]:
-        was = before is not None and own.doc is not None and own.doc.guid == before.uuid
-        return not scene.is_here(own), not was
+    def preference(found: tuple[Own, Document]) -> tuple[bool, bool, datetime]:
+        own, doc = found
+        was = before is not None and doc.guid == before.uuid
+        return scene.is_here(own), was, doc.as_of
 
-    for own in sorted(scene.owns, key=preference):
-        doc = after.get(own.key)
-        if doc is not None and doc.live:
-            return Published(doc.metadata_file_path, doc.guid, own.site.location, doc.written_at, doc.catalog_id)
-    return None
+    live = [(own, doc) for own in scene.owns if (doc := after.get(own.key)) is not None and doc.live]
+    if not live:
+        return None
+    own, doc = max(live, key=preference)
+    return Published(doc.metadata_file_path, doc.guid, own.site.location, doc.written_at, doc.catalog_id)
 
 
 def _foreign_id(scene: Scene) -> str | None:

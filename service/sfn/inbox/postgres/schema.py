@@ -119,8 +119,8 @@ _RENAMED: Final = """
     CREATE INDEX IF NOT EXISTS subject_renamed ON sfn.subject(catalog) WHERE renamed;
 """
 
-# Earlier versions may have taken two names of one directory for two places, and written that the table moved. Such a row
-# has several locations: a JSON array with a comma between two texts.
+# Earlier versions may have taken two names of one directory for two places, and written that the table moved. The row
+# of such a table has several locations: a JSON array with a comma between two texts.
 _PLACES: Final = """
     UPDATE sfn.subject SET due_at = 0 WHERE state = 'queued' AND position('\\x222c22'::bytea IN locations) > 0;
 """
