@@ -54,12 +54,12 @@ def never() -> bool:
 class Folder:
     """An open folder, to be locked before anything in it is changed.
 
-    Two locks are held. The earlier version knows only the one on the folder itself, and may run beside this one during
-    an upgrade. The other lock is an `flock` on a regular file in the folder: on NFS the server holds it for all hosts, while the lock of
-    a folder would be the host's own. The kernel drops the lock with its holder. The holder deletes the file before it
-    gives the lock back, so only a holder that died leaves the file, empty, to the next one. A content is prepared under
-    the lock and removed before the lock is given back. Hence whoever holds the lock and finds a prepared file knows
-    that its writer is dead, and removes it; no age needs to be guessed.
+    Two locks are held. One is an `flock` on the folder itself. The earlier version knows no other, and may run beside
+    this one during an upgrade. The other is an `flock` on a regular file in the folder: on NFS the server holds it for
+    all hosts, while the lock of a folder is the host's own. The kernel drops the locks with their holder. The holder
+    deletes the file before it gives the locks back, so only a holder that died leaves the file, empty, to the next one.
+    A content is prepared under the locks and removed before they are given back. Hence whoever holds the locks and
+    finds a prepared file knows that its writer is dead, and removes it; no age needs to be guessed.
 
     Other programs that write here do not know the lock. Against them a creation is still atomic, a replacement is not.
 
