@@ -1,12 +1,12 @@
-"""Where an inbox's file is mounted: what goes with a container is refused, or warned of."""
+"""Where an inbox's file is mounted: what goes with a container, or is no local disk, is warned of."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from sfn.errors import Broken
 from sfn.inbox.sqlite import placed
 
 DATABASE = Path("/var/lib/sfn/inbox.db")
@@ -24,15 +24,25 @@ def table(tmp_path: Path, *mounts: tuple[str, str]) -> Path:
 
 
 @pytest.mark.parametrize("also", [[], [("/var/lib/sfn", "ext4")]], ids=["alone", "with its folder"])
-def test_a_file_that_is_a_mount_point_is_refused(tmp_path: Path, also: list[tuple[str, str]]) -> None:
-    mounts = table(tmp_path, *also, ("/var/lib/sfn/inbox.db", "ext4"))
-    with pytest.raises(Broken, match=r"a file that is mounted alone.*mount a folder \(a volume at /var/lib/sfn\)"):
-        placed(DATABASE, mounts)
+def test_a_file_that_is_a_mount_point_is_a_grave_doubt(tmp_path: Path, also: list[tuple[str, str]]) -> None:
+    """The service starts: an upgrade that does not is worse than events that a crash may lose."""
+    doubt = placed(DATABASE, table(tmp_path, *also, ("/var/lib/sfn/inbox.db", "ext4")))
+    assert doubt is not None
+    assert doubt.is_grave
+    assert "mounted alone" in doubt.found
+    assert "mount a folder (a volume at /var/lib/sfn)" in doubt.remedy
 
 
-def test_a_name_with_a_space_is_recognised(tmp_path: Path) -> None:
-    with pytest.raises(Broken):
-        placed(Path("/var/my inbox.db"), table(tmp_path, ("/var/my\\040inbox.db", "ext4")))
+@pytest.mark.parametrize(
+    ("escaped", "name"),
+    [(b"my\\040inbox.db", b"my inbox.db"), (b"\xff.db", b"\xff.db"), ("a\u2028\x85.db".encode(),) * 2],
+)
+def test_an_odd_name_of_a_mount_point_is_recognised(tmp_path: Path, escaped: bytes, name: bytes) -> None:
+    file = table(tmp_path)
+    file.write_bytes(file.read_bytes() + b"31 30 0:31 / /var/" + escaped + b" rw - ext4 /dev/sda1 rw\n")
+    doubt = placed(Path(os.fsdecode(b"/var/" + name)), file)
+    assert doubt is not None
+    assert doubt.is_grave
 
 
 @pytest.mark.parametrize(
@@ -48,6 +58,8 @@ def test_a_name_with_a_space_is_recognised(tmp_path: Path) -> None:
         ([("/var/lib", "nfs4")], "not safe on network file systems"),
         ([("/var/lib", "cifs")], "not safe on network file systems"),
         ([("/var/lib", "9p")], "not safe on network file systems"),
+        ([("/var/lib", "fuse.rclone")], "not safe on network file systems"),
+        ([("/", "fuse.fuse-overlayfs")], "goes with the container"),
         ([("/var/lib/s", "nfs4")], None),
     ],
 )
@@ -56,6 +68,7 @@ def test_a_file_system_that_does_not_keep_an_inbox_is_named(
 ) -> None:
     doubt = placed(DATABASE, table(tmp_path, *mounts))
     assert (doubt is None) == (found is None)
+    assert doubt is None or not doubt.is_grave
     if doubt is not None and found is not None:
         assert doubt.found.startswith("/var/lib/sfn lies on ")
         assert found in doubt.found

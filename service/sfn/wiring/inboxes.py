@@ -65,11 +65,7 @@ def holder(file: Path) -> str | None:
 
 
 def doubt(file: Path) -> Doubt | None:
-    """What speaks against the place of an inbox in a file; None for nothing.
-
-    Raises:
-        Broken: the file is mounted without its folder.
-    """
+    """What speaks against the place of an inbox in a file; None for nothing."""
     return placed(file)
 
 

@@ -56,11 +56,13 @@ async def _database(settings: Settings) -> Finding:
 async def _file(path: Path) -> tuple[str | None, Finding]:
     """The same for a file: tried with another one beside it."""
     where = "inbox"
+    doubt = inboxes.doubt(path)
     try:
-        doubt = inboxes.doubt(path)
         holder = inboxes.holder(path)
     except Broken as error:
         return None, wrong(where, error)
+    if doubt is not None and doubt.is_grave:
+        return holder, Finding(where, Severity.ERROR, doubt.found, doubt.remedy)
     if holder is not None:
         return holder, fine(where, f"{path}: process {holder} has it and so proves it; `sfn status` says how it is")
     folder = _nearest(path.parent)
