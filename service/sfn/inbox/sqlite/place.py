@@ -37,7 +37,7 @@ def placed(database: Path, table: Path = MOUNTS) -> Doubt | None:
     known = mounts(table)
     if any(mount.point == str(database) for mount in known):
         return Doubt(
-            f"{database} is mounted alone: SQLite's log beside it, and acknowledged events with it, go with the container",
+            f"{database} is mounted alone: SQLite's log beside it, and acknowledged events, go with the container",
             f"mount a folder (a volume at {database.parent}) in place of the file",
             is_grave=True,
         )
