@@ -103,12 +103,9 @@ async def test_another_tables_file_is_not_touched_to_find_out_how_far_a_refusal_
     before = dict(bucket.files)
     bucket.is_conditional, bucket.changed = False, set()
     bucket.denied = (CLOSED,) if scope is Scope.TABLE else ("s3://lake/",)
-    changes = {
-        "write": lambda: store.write(f"{CLOSED}/{name}", b"2", None),
-        "delete": lambda: store.delete(f"{CLOSED}/{name}", held),
-    }
+    change = store.write(f"{CLOSED}/{name}", b"2", None) if verb == "write" else store.delete(f"{CLOSED}/{name}", held)
     with pytest.raises(DeniedNow) as denied:
-        await changes[verb]()
+        await change
     assert denied.value.scope is scope
     assert bucket.files == before
     assert bucket.changed.isdisjoint(before)
