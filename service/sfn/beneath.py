@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +22,7 @@ FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 DETOURS: Final = 40
 """Links, and `..` in them, that one path may have (Linux follows 40 links)."""
+_PATH: Final = getattr(os, "O_PATH", 0)
 _IS_LINK: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 """What systems say of a link that is not followed."""
 
@@ -80,10 +82,9 @@ def _stepped(
             os.close(at)
             if number:
                 return root, [*names[: number - 1], *names[number + 1 :]]
-            above = os.path.dirname(os.path.realpath(root))  # noqa: PTH120 - `pathlib` keeps each part of each path
-            return _led("/".join((above.rstrip("/"), *names[1:])), root, others, link=f"{root}/..")
+            return _led(_above(root, names), root, (*_called(root), *others), link=f"{root}/..")
         try:
-            inner = os.open(name, flags if is_last else PASS, dir_fd=at)
+            inner = _entered(name, flags if is_last else PASS, at)
         except OSError as error:
             target = _link(name, at) if error.errno in _IS_LINK else None
             if target is None or (plain and is_last and not flags & os.O_DIRECTORY):
@@ -99,6 +100,26 @@ def _stepped(
             os.close(at)
         at = inner
     return at
+
+
+def _entered(name: str, flags: int, folder: int) -> int:
+    """Open a name in a folder.
+
+    Raises:
+        OSError: as of `os.open`; `ELOOP` if the name is a link, also where the system opens the link itself (`O_PATH`).
+    """
+    descriptor = os.open(name, flags, dir_fd=folder)
+    if flags & _PATH and stat.S_ISLNK(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    return descriptor
+
+
+def _above(root: str, names: Sequence[str]) -> str:
+    """The absolute path of names that begin with `..`, seen from the folder as it is called without links."""
+    ups = next((number for number, name in enumerate(names) if name != ".."), len(names))
+    parts = _parts(os.path.realpath(root))
+    return "/" + "/".join((*parts[: max(0, len(parts) - ups)], *names[ups:]))
 
 
 def _led(path: str, root: str, folders: Sequence[str], *, link: str) -> tuple[str, list[str]]:

@@ -150,6 +150,7 @@ def test_a_directory_that_is_missing_is_told_from_one_without_our_files(tmp_path
         ("a", "--as-of", "yesterday"),
         ("a", "--as-of", "2023-11-14T22:15:00"),
         ("a", "--as-of", "-1"),
+        ("a", "--as-of", "20261125"),
         ("a", "--storage-options", "/nowhere"),
         ("a", "--storage-options", "/dev/null"),
     ],

@@ -115,7 +115,7 @@ def permit(s3: S3, bucket: str, user: str, prefix: str, *may: str) -> None:
 
 
 async def test_a_denied_prefix_is_its_tables_trouble_and_a_denied_bucket_the_stores(s3: S3, bucket: str) -> None:
-    """The store asks with a condition that can't hold, where it wrote before: what lies there stays."""
+    """The store tries a file of its own where it wrote before: what lies there stays."""
     keys = s3.user(bucket)
     all_of_them = (READS, WRITES, DELETES)
     permit(s3, bucket, keys.access, "open/", *all_of_them)

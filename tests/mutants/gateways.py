@@ -142,6 +142,13 @@ GATEWAYS = (
         "assert isinstance(outcome, Done)",
     ),
     Mutant(
+        "15-event-of-a-guessed-name-is-silent",
+        15,
+        f"{WORKER}::test_a_name_without_exactly_one_other_reading_or_from_an_event_is_a_dead_letter"
+        "[asyncio-hints3-instead3-False]",
+        "assert isinstance(outcome, Dead)",
+    ),
+    Mutant(
         "15-commit-is-sent-twice",
         15,
         f"{ANSWERS}::test_what_may_change_something_is_sent_once",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
@@ -14,7 +15,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from sfn.errors import Scope, Trouble
+from sfn.store.folder import TEMPORARY, Folder
 from sfn.store.local import Busy, LocalFiles
+from sfn.store.unsynced import Unsynced
 from sfn.words import Held
 from tests.promises.kernel import Step, kill_at
 
@@ -77,6 +80,25 @@ def count_up(key: str, turns: int) -> None:
         turns -= write_when_free(files, key, b"%d" % (int(held.body) + 1), held)
 
 
+def count_up_by_the_folders_lock(key: str, turns: int) -> None:
+    """As `count_up`, by the protocol of the version before the lock file: an `flock` on the folder itself."""
+    path = Path(key.removeprefix("file://"))
+    temporary = path.with_name(TEMPORARY)
+    while turns:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            temporary.unlink(missing_ok=True)
+            with temporary.open("xb") as prepared:
+                prepared.write(b"%d" % (int(path.read_bytes()) + 1))
+            temporary.rename(path)
+            turns -= 1
+        except BlockingIOError:
+            time.sleep(0.001)
+        finally:
+            os.close(folder)
+
+
 def alternate(key: str, bodies: tuple[bytes, ...], turns: int) -> None:
     """Replace a file by each of the bodies in turn; tell nobody."""
     files = LocalFiles()
@@ -130,6 +152,25 @@ def touch_as_nobody(root: str, touches: Sequence[tuple[str, str]], answer: Conne
         "delete": lambda key: files.delete(key, Held(b"1", "0" * 64)),
     }
     answer.send([_trouble_of(partial(calls[verb], key)) for verb, key in touches])
+
+
+def die_locked(user: int, umask: int, path: str) -> None:
+    """Lock a folder as a user, under a mask of new files' modes, and die at once."""
+    os.umask(umask)
+    os.setuid(user)
+    with Folder(path, "the folder", Unsynced()) as folder:
+        if folder.lock():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def write_as(user: int, umask: int, key: str, body: bytes, answer: Connection) -> None:
+    """Create a file as a user, under a mask of new files' modes, and tell what came of it."""
+    os.umask(umask)
+    os.setuid(user)
+    try:
+        answer.send(LocalFiles().write(key, body, None))
+    except Trouble as trouble:
+        answer.send((type(trouble).__name__, trouble.scope, trouble.found))
 
 
 def _trouble_of(call: Callable[[], object]) -> tuple[str, Scope, str, str] | None:

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import signal
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sfn.store.folder import TEMPORARY, Folder
+from sfn.store.content import tag_of
+from sfn.store.folder import LOCK, TEMPORARY, Folder
 from sfn.store.local import Busy, LocalFiles
 from sfn.store.unsynced import Unsynced
 from sfn.words import Held
 from tests.promises.kernel import Step
-from tests.promises.stores import alternate, count_up, die_half_written, die_writing, ended, names_in, started
+from tests.promises.stores import (
+    alternate,
+    count_up,
+    count_up_by_the_folders_lock,
+    die_half_written,
+    die_locked,
+    die_writing,
+    ended,
+    names_in,
+    started,
+    told,
+    write_as,
+)
 
+USERS = 65_531, 65_532
 OLD, NEW = b"o" * 2000, b"n" * 3000
 
 
@@ -32,6 +50,17 @@ def written(key: str, body: bytes) -> Held:
 def body_at(key: str) -> bytes | None:
     held = LocalFiles().read(key)
     return None if held is None else held.body
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that every user may write, below one that every user may pass."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "shared")
+        folder.mkdir()
+        folder.chmod(0o777)
+        Path(name).chmod(0o755)
+        yield folder
 
 
 def names_beside(key: str) -> list[str]:
@@ -149,6 +178,75 @@ def test_what_a_living_writer_prepares_is_left_alone(tmp_path: Path) -> None:
         assert files.read(key) == held
     assert isinstance(files.write(f"{key}.other", NEW, None), Held)
     assert not prepared.exists()
+
+
+def test_no_swap_is_lost_beside_the_version_that_locked_folders(tmp_path: Path) -> None:
+    """As in a rolling upgrade: both versions prepare contents under one name."""
+    key = key_in(tmp_path)
+    written(key, b"0")
+    processes = [started(count, key, 50) for count in (count_up, count_up_by_the_folders_lock) for _ in range(3)]
+    assert [ended(process) for process in processes] == [0] * 6
+    assert body_at(key) == b"300"
+
+
+def test_the_version_that_locked_folders_and_this_one_exclude_each_other(tmp_path: Path) -> None:
+    before = os.open(tmp_path, os.O_RDONLY)
+    with Folder(str(tmp_path), "the folder", Unsynced()) as now:
+        assert now.lock()
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(before, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(before, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with Folder(str(tmp_path), "the folder", Unsynced()) as now:
+        assert not now.lock()
+    os.close(before)
+    assert names_in(tmp_path) == []
+    with Folder(str(tmp_path), "the folder", Unsynced()) as now:
+        assert now.lock()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes on two users' ids")
+@pytest.mark.parametrize("mode", [0o777, 0o1777], ids=["plain", "sticky"])
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_another_user_takes_over_a_lock_file_that_was_left(open_to_all: Path, umask: int, mode: int) -> None:
+    """Both may write the folder; the file has the first one's id, and the mode that its mask leaves."""
+    folder = open_to_all
+    folder.chmod(mode)
+    first = started(die_locked, USERS[0], umask, str(folder))
+    assert ended(first) == -signal.SIGKILL
+    lock = (folder / LOCK).stat()
+    assert (lock.st_uid, lock.st_size) == (USERS[0], 0)
+    assert written_as(USERS[1], umask, f"file://{folder}/a.ver") == Held(b"1", tag_of(b"1"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes on two users' ids")
+def test_a_lock_file_that_another_user_may_only_read_is_locked_all_the_same(open_to_all: Path) -> None:
+    """As an earlier version left it."""
+    folder = open_to_all
+    (folder / LOCK).touch(0o644)
+    (folder / LOCK).chmod(0o644)
+    holder = os.open(folder / LOCK, os.O_RDWR)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    assert written_as(USERS[1], 0o022, f"file://{folder}/a.ver") == Busy()
+    os.close(holder)
+    assert written_as(USERS[1], 0o022, f"file://{folder}/a.ver") == Held(b"1", tag_of(b"1"))
+    assert names_in(folder) == ["a.ver"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes on a user's id")
+def test_a_folder_that_may_not_be_written_is_refused_with_a_lock_file_and_without(open_to_all: Path) -> None:
+    folder = open_to_all
+    folder.chmod(0o755)
+    for left in (False, True):
+        if left:
+            (folder / LOCK).touch()
+        denied = written_as(USERS[1], 0o022, f"file://{folder}/a.ver")
+        assert isinstance(denied, tuple)
+        assert denied[0] == "DeniedNow"
+
+
+def written_as(user: int, umask: int, key: str) -> object:
+    """What a user's creation of a file comes to."""
+    return told(write_as, user, umask, key, b"1")
 
 
 def test_a_folder_that_was_moved_away_is_not_written_to(tmp_path: Path) -> None:

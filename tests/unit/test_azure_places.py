@@ -22,7 +22,6 @@ from tests.unit.azure_server import PRIVATE, refusal
 
 URLS = {
     "abfss://lake@acct.dfs.core.windows.net/t/a.ver": "https://acct.blob.core.windows.net",
-    "wasbs://lake@acct.blob.core.windows.net/t/a.ver": "https://acct.blob.core.windows.net",
     "abfss://lake@acct.blob.core.windows.net/t/a.ver": "https://acct.blob.core.windows.net",
     "abfss://lake@Acct.DFS.core.windows.net/t/a.ver": "https://acct.blob.core.windows.net",
     "abfss://lake@acct.z42.dfs.storage.azure.net/t/a.ver": "https://acct.z42.blob.storage.azure.net",

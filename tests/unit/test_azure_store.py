@@ -136,8 +136,8 @@ async def test_directories_are_neither_listed_nor_read(store: RemoteStore, other
     assert "directory" in refused.value.found
 
 
-async def test_both_schemes_lead_to_one_file(store: RemoteStore, container: str, home: str) -> None:
-    blobs = f"wasbs://{container}@{ACCOUNT}.blob.core.windows.net/"
+async def test_both_hosts_lead_to_one_file(store: RemoteStore, container: str, home: str) -> None:
+    blobs = f"abfss://{container}@{ACCOUNT}.blob.core.windows.net/"
     held = await created(store, f"{blobs}t/a.ver")
     assert await store.read(f"{home}t/a.ver") == held
     assert await store.list(f"{blobs}t/", 10) == [f"{blobs}t/a.ver"]

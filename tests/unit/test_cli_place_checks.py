@@ -14,7 +14,6 @@ import trustme
 from sfn import descriptors
 from sfn.cli.checks.findings import Finding, Severity
 from sfn.cli.checks.place import files, inbox, listener
-from sfn.cli.checks.stores import local_locks
 from sfn.cli.checks.tls import certificate
 from sfn.clock import SystemClock
 from sfn.inbox.sqlite import SqliteInbox
@@ -152,24 +151,3 @@ def test_few_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(files()) == []
     monkeypatch.setattr(descriptors, "ENOUGH", 1000)
     assert severities(list(files())) == [("open files", WARNING)]
-
-
-@pytest.mark.parametrize(
-    ("path", "option"),
-    [
-        ("/lake/t", "local_lock=all"),
-        ("/lake/four/t", None),
-        ("/lake/old ones/t", "nolock"),
-        ("/lakeside/t", None),
-        ("/", None),
-    ],
-)
-def test_a_mount_that_keeps_the_locks_of_nfs_to_one_host_is_known(path: str, option: str | None) -> None:
-    mounts = r"""22 1 8:1 / / rw,relatime - ext4 /dev/root rw,nolock
-30 22 0:40 / /lake rw - nfs server:/lake rw,vers=3,nolock,local_lock=all,addr=10.0.0.1
-31 30 0:41 / /lake/four rw shared:7 - nfs4 server:/four rw,vers=4.2,local_lock=none,addr=10.0.0.1
-32 30 0:42 / /lake/old\040ones rw - nfs server:/old rw,vers=3,nolock
-"""
-    if option == "local_lock=all":
-        mounts = mounts.replace("nolock,local_lock", "local_lock")
-    assert local_locks(path, mounts) == option

@@ -44,11 +44,6 @@ def listed(place: Path, name: str = "") -> tuple[set[str], set[str], set[str]]:
 @pytest.mark.parametrize("target", ["t", "./t", "t/.", "t/../t", "../w/t/..//t"])
 def test_a_link_that_stays_inside_is_followed(place: Path, target: str) -> None:
     (place / "to").symlink_to(target)
-    if target.startswith("../w"):
-        # Above the root nothing is looked at, not even to come back.
-        with pytest.raises(Unsafe):
-            read(place, "to/x")
-        return
     assert read(place, "to/x") == b"inside"
     assert listed(place, "to/") == ({"x"}, set(), set())
     assert listed(place) == (set(), {"t", "to"}, {"to"})

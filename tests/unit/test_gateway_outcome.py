@@ -54,6 +54,14 @@ def test_each_change_tells_of_its_tables(change: Change, named: tuple[TableName,
     assert hints(change, named, "prod", "g", HERE, b"") == told
 
 
+@pytest.mark.parametrize("kind", [Kind.CREATE, Kind.REGISTER, Kind.COMMIT, Kind.DROP, Kind.UNREGISTER])
+def test_several_readings_of_one_path_are_guesses(kind: Kind) -> None:
+    """A name that is read in one way, or that a body says level by level, is none."""
+    readings = (TableName("prod", ("a.b",), "t"), TableName("prod", ("a", "b"), "t"))
+    told = hints(Change(kind, "", "a.b", "t"), readings, "prod", "g", HERE, b"")
+    assert [(hint.subject, hint.guessed) for hint in told] == [(name, True) for name in readings]
+
+
 def test_what_was_said_is_kept_for_who_asks() -> None:
     (hint,) = hints(Change(Kind.COMMIT, "", "n", "t"), (OLD,), "prod", "g", None, "POST /v1/… 200".encode())
     assert hint.body == b"POST /v1/\xe2\x80\xa6 200"

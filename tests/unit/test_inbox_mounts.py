@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,15 @@ def test_a_file_that_is_a_mount_point_is_refused(tmp_path: Path, also: list[tupl
         placed(DATABASE, mounts)
 
 
-def test_a_name_with_a_space_is_recognised(tmp_path: Path) -> None:
-    with pytest.raises(Broken):
-        placed(Path("/var/my inbox.db"), table(tmp_path, ("/var/my\\040inbox.db", "ext4")))
+@pytest.mark.parametrize(
+    ("escaped", "name"),
+    [(b"my\\040inbox.db", b"my inbox.db"), (b"\xff.db", b"\xff.db"), ("a\u2028\x85.db".encode(),) * 2],
+)
+def test_an_odd_name_of_a_mount_point_is_recognised(tmp_path: Path, escaped: bytes, name: bytes) -> None:
+    file = table(tmp_path)
+    file.write_bytes(file.read_bytes() + b"31 30 0:31 / /var/" + escaped + b" rw - ext4 /dev/sda1 rw\n")
+    with pytest.raises(Broken, match="mounted alone"):
+        placed(Path(os.fsdecode(b"/var/" + name)), file)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +55,8 @@ def test_a_name_with_a_space_is_recognised(tmp_path: Path) -> None:
         ([("/var/lib", "nfs4")], "not safe on network file systems"),
         ([("/var/lib", "cifs")], "not safe on network file systems"),
         ([("/var/lib", "9p")], "not safe on network file systems"),
+        ([("/var/lib", "fuse.rclone")], "not safe on network file systems"),
+        ([("/", "fuse.fuse-overlayfs")], "goes with the container"),
         ([("/var/lib/s", "nfs4")], None),
     ],
 )

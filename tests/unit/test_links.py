@@ -13,6 +13,9 @@ import pytest
 import sfn
 from sfn.errors import Permanent, Scope, Unsafe
 from sfn.pointer.site import depth
+from sfn.reader import local as reader
+from sfn.reader.files import finish
+from sfn.reader.verify import verify
 from sfn.store.folder import LOCK
 from sfn.store.local import LocalFiles
 from sfn.words import Held
@@ -254,3 +257,75 @@ def test_data_behind_a_link_is_read_only_where_that_is_allowed(tmp_path: Path) -
     assert rows == sfn.read(directory, allowed=(str(elsewhere),)).num_rows > 0
     with pytest.raises(Unsafe, match="link"):
         sfn.read(directory, allowed=(str(directory),))
+
+
+TARGETS = {
+    "beside": "real/{}",
+    "from above": "../w/real/{}",
+    "from far above": "../../root/w/real/{}",
+    "absolute": "{root}/w/real/{}",
+    "by a link": "alias/{}",
+    "outside": "../../outside/{}",
+    "outside, absolute": "{root}/../outside/{}",
+}
+
+
+@pytest.mark.parametrize("is_bounded", [True, False])
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_every_verb_of_a_reader_follows_a_link_in_the_last_place(
+    tmp_path: Path, target: str, *, is_bounded: bool
+) -> None:
+    """Out of the root only where nothing was said of what is allowed."""
+    root = tmp_path / "root"
+    for folder in (root / "w" / "real", tmp_path / "outside"):
+        (folder / "folder").mkdir(parents=True)
+        (folder / "folder" / "x").write_bytes(b"1")
+        (folder / "file").write_bytes(b"123")
+    (root / "w" / "alias").symlink_to("real")
+    for name in ("folder", "file"):
+        (root / "w" / name).symlink_to(target.format(name, root=root))
+    url = f"file://{root}/w"
+    files = reader.LocalFiles(url, (url,) if is_bounded else ())
+    found: dict[str, Callable[[], object]] = {
+        "is_folder": lambda: (finish(files.is_folder(f"{url}/folder")), finish(files.is_folder(f"{url}/file"))),
+        "size": lambda: (finish(files.size(f"{url}/file")), finish(files.size(f"{url}/folder"))),
+        "read": lambda: (finish(files.read(f"{url}/file", 2)), finish(files.read(f"{url}/folder", 2))),
+        "list": lambda: finish(files.list(f"{url}/folder/", 5)),
+        "opened": lambda: opened_and_read(files, f"{url}/file"),
+    }
+    if is_bounded and "outside" in target:
+        for verb in found.values():
+            with pytest.raises(Unsafe, match="link"):
+                verb()
+        return
+    assert {name: verb() for name, verb in found.items()} == {
+        "is_folder": (True, False),
+        "size": (3, None),
+        "read": (b"12", None),
+        "list": [f"{url}/folder/x"],
+        "opened": b"123",
+    }
+
+
+def opened_and_read(files: reader.LocalFiles, key: str) -> bytes:
+    """What an opened file holds."""
+    with files.opened(key) as file:
+        return file.read()
+
+
+def test_a_link_to_nowhere_is_not_there_for_any_verb_of_a_reader(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    files, key = reader.LocalFiles(), f"file://{tmp_path}/link"
+    assert (finish(files.is_folder(key)), finish(files.size(key)), finish(files.read(key, 1))) == (False, None, None)
+    assert finish(files.list(f"{key}/", 1)) == []
+    with pytest.raises(FileNotFoundError):
+        files.opened(key)
+
+
+def test_deep_verification_finds_data_files_that_are_links(tmp_path: Path) -> None:
+    directory = Path(real_table(tmp_path).directory)
+    for part in list((directory / "data").rglob("*.parquet")):
+        part.rename(tmp_path / part.name)
+        part.symlink_to(tmp_path / part.name)
+    _, findings = verify(lambda: sfn.resolve(directory), deep=True, moved=lambda _done, _total: None)
+    assert [finding for finding in findings if not finding.ok] == []

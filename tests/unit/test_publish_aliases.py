@@ -53,6 +53,7 @@ class Aliased(Line):
     Attributes:
         known: the places that each row knew when it was last published.
         teaches: a place that each row is to know beside its own.
+        places: the directories, each by one of its names.
     """
 
     def __init__(self, policy: Policy, names: Names, inner: PointerStore | None = None) -> None:
@@ -61,6 +62,7 @@ class Aliased(Line):
         self.guarded = Guarded(self.inner, names, self._is_right)
         self.known: dict[Subject, frozenset[str]] = {}
         self.teaches: str | None = None
+        self.places: tuple[str, ...] = (REAL, ELSEWHERE)
 
     @override
     async def publish(self, claim: Claim) -> None:
@@ -91,6 +93,13 @@ class Aliased(Line):
         await self.inner.write(table.metadata_location, b"{}", None)
         return table
 
+    async def copy(self, name: TableName, location: str) -> None:
+        """Register a copy of a table in another directory: its metadata file has the same name there."""
+        table = self.catalog.current(name)
+        assert table is not None
+        file = location + table.metadata_location.removeprefix(table.location)
+        self.catalog.amend(name, await self.lay(replace(table, location=location, metadata_location=file)))
+
     async def document_at(self, key: str) -> dict[str, Any]:
         """A document, empty where there is none."""
         held = await self.inner.read(key)
@@ -98,7 +107,7 @@ class Aliased(Line):
         return found
 
     async def check(self) -> None:
-        """Every live table has a live document, and the hint beside it where it is alone there."""
+        """Every live table has a live document, and the hint beside it where it is alone. No other hint speaks."""
         assert self.guarded.harm == []
         live = {name: table for name in (A, B, C) if (table := self.catalog.current(name)) is not None}
         for name, table in live.items():
@@ -114,6 +123,10 @@ class Aliased(Line):
                 wanted = hintfile.content(table) if len(beside) == 1 else None
                 # What a dropped table leaves behind may be kept, and then the table is not alone.
                 assert said == wanted or (said is None and self.policy.on_drop is OnDrop.KEEP)
+        for location in self.places if self.policy.on_drop is not OnDrop.KEEP else ():
+            if not any(self.names.are_one(table.location, location) for table in live.values()):
+                left = await self.inner.read(hintfile.key(location))
+                assert left is None or hintfile.is_withdrawn(left.body)
 
 
 def policy_of(naming: Naming = NAMINGS["identifier"], placement: Placement = Placement.INSIDE) -> Policy:
@@ -201,6 +214,29 @@ async def test_a_copy_of_the_directory_is_no_other_name_of_it() -> None:
     left = await line.document_at(REAL + names[1])
     assert left.get("moved_to", {}).get("sfn_file_path") == ELSEWHERE + names[1]
     assert await line.inner.read(hintfile.key(REAL)) is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
+@pytest.mark.parametrize("location", [ELSEWHERE, LINK, MOUNT, BUCKET])
+async def test_a_copied_table_keeps_its_file_names_when_its_refresh_is_due(
+    location: str, naming: Naming, *, late: bool
+) -> None:
+    """A refresh writes the hint with the bytes that it has, and the old hint has the same bytes."""
+    line = Aliased(policy_of(naming), Names(ALIASES))
+    table = await line.lay(line.catalog.create(A, REAL))
+    await line.hear(Hint(A), seconds=60)
+    key = line.site(A, table).keys(Whose(A.namespace, A.name, table.uuid))[0]
+    await line.copy(A, location)
+    if late:
+        line.clock.turn(line.policy.refresh_after.total_seconds())
+    # One publish: no attempt is lost.
+    await line.hear(Hint(A), seconds=1)
+    await line.check()
+    if location == ELSEWHERE:
+        assert (await line.document_at(key))["state"] == "moved"
+        assert await line.inner.read(hintfile.key(REAL)) is None
 
 
 @pytest.mark.anyio
@@ -304,6 +340,7 @@ class Step:
         naming: what files are called from then on.
         fails_after: so many changes of the next publish are made before its worker dies; None for all.
         pause: seconds that pass until the next step.
+        late: the table's refresh is due by then as well.
     """
 
     verb: str
@@ -313,11 +350,13 @@ class Step:
     naming: str
     fails_after: int | None
     pause: float
+    late: bool = False
 
 
 def histories(locations: Sequence[str], longest: int) -> st.SearchStrategy[list[Step]]:
     """What may happen to tables in these locations."""
-    verbs = ["commit"] * 2 + ["relocate"] * 4 + ["create", "create", "drop", "rename", "naming", "refresh"]
+    verbs = ["commit"] * 2 + ["relocate"] * 4 + ["copy"] * 2
+    verbs += ["create", "create", "drop", "rename", "naming", "refresh"]
     tables = st.sampled_from([A, B, C])
     return st.lists(
         st.builds(
@@ -329,6 +368,7 @@ def histories(locations: Sequence[str], longest: int) -> st.SearchStrategy[list[
             st.sampled_from(list(NAMINGS)),
             st.sampled_from([None, None, None, 0, 1, 2]),
             st.sampled_from([0.5, 30, 200]),
+            st.booleans(),
         ),
         min_size=2,
         max_size=longest,
@@ -354,6 +394,8 @@ async def lived(line: Aliased, steps: Sequence[Step]) -> None:
 async def happened(line: Aliased, step: Step) -> list[Hint]:
     """Do one thing in the catalog or the settings, and say what is told of it."""
     catalog, name, other = line.catalog, step.table, step.other
+    if step.late:
+        line.clock.turn(line.policy.refresh_after.total_seconds())
     match step.verb:
         case "naming":
             line.policy = replace(line.policy, naming=NAMINGS[step.naming])
@@ -371,6 +413,9 @@ async def happened(line: Aliased, step: Step) -> list[Hint]:
         case "drop" if catalog.current(name) is not None:
             catalog.drop(name)
             return [Hint(name, drop=True)]
+        case "copy" if (table := catalog.current(name)) is not None and table.location != step.location:
+            await line.copy(name, step.location)
+            return [Hint(name)]
         case verb if catalog.current(name) is not None:
             await line.lay(catalog.commit(name, step.location if verb == "relocate" else None))
             return [Hint(name)]
@@ -448,4 +493,5 @@ async def lived_below(lake: Path, steps: Sequence[Step], naming: str) -> None:
     at = {place: f"file://{lake}/{place.rpartition('/')[2]}" for place in (REAL, LINK, MOUNT, ELSEWHERE)}
     names = Names({at[LINK]: at[REAL], at[MOUNT]: at[REAL]})
     line = Aliased(policy_of(NAMINGS[naming]), names, LocalStore(f"file://{lake}", patience=1.0))
+    line.places = at[REAL], at[ELSEWHERE]
     await lived(line, [replace(step, location=at[step.location]) for step in steps])

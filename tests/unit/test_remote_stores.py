@@ -1,4 +1,4 @@
-"""Stores of object stores whose packages are missing."""
+"""Stores of object stores: whose packages are missing, and how far a refusal reaches."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import sys
 
 import pytest
 
-from sfn.errors import Permanent, Scope
+from sfn.errors import DeniedNow, Permanent, Scope
+from sfn.store.content import tag_of
+from sfn.store.objects import Found, Kind, Page, Refused
+from sfn.store.remote import RemoteStore, Service
 from sfn.wiring.remote import Remotes
-from sfn.words import Grant
+from sfn.words import Grant, Held
+
+MADE_UP = f'"{"0" * 32}"'
 
 
 async def test_what_is_vended_for_a_store_that_lacks_its_packages_is_the_stores_trouble(
@@ -22,3 +27,85 @@ async def test_what_is_vended_for_a_store_that_lacks_its_packages_is_the_stores_
         remotes.granted(Grant("", {"s3.access-key-id": "k"}, None), "s3://lake/orders")
     assert missing.value.scope is Scope.STORE
     await remotes.close()
+
+
+class Bucket:
+    """Implements `Objects` in memory.
+
+    Attributes:
+        files: bodies and tags by key.
+        is_conditional: conditions are honoured.
+        denied: how keys begin that may not be changed.
+        changed: keys of changes that were permitted, whether their condition held or not.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, Found] = {}
+        self.changed: set[str] = set()
+        self.is_conditional = True
+        self.denied: tuple[str, ...] = ()
+
+    async def get(self, key: str, most: int) -> Found:
+        if key not in self.files:
+            raise Refused(Kind.MISSING, "nothing")
+        return self.files[key]
+
+    async def part(self, key: str, start: int, most: int) -> bytes:
+        return (await self.get(key, most)).body[start : start + most]
+
+    async def put(self, key: str, body: bytes, replacing: str | None, mark: str) -> str:
+        self._check(key, replacing)
+        self.files[key] = Found(body, tag := f'"{tag_of(body)}"', mark)
+        return tag
+
+    async def delete(self, key: str, expected: str | None) -> None:
+        if expected is not None:
+            self._check(key, expected)
+        elif key.startswith(self.denied):
+            raise Refused(Kind.DENIED, "AccessDenied")
+        self.files.pop(key, None)
+
+    async def page(self, prefix: str, most: int, begin: str | None) -> Page:
+        return Page(tuple(key for key in self.files if key.startswith(prefix))[:most], None)
+
+    async def close(self) -> None:
+        pass
+
+    def _check(self, key: str, tag: str | None) -> None:
+        if key.startswith(self.denied):
+            raise Refused(Kind.DENIED, "AccessDenied")
+        self.changed.add(key)
+        found = self.files.get(key)
+        if self.is_conditional and tag != (found and found.tag):
+            raise Refused(Kind.MOVED, "PreconditionFailed")
+
+
+OPEN, CLOSED = "s3://lake/open/metadata", "s3://lake/closed/metadata"
+
+
+@pytest.mark.parametrize("name", ["_sfn/a.ver", "version-hint.text"])
+@pytest.mark.parametrize("verb", ["write", "delete"])
+@pytest.mark.parametrize("scope", [Scope.TABLE, Scope.STORE])
+async def test_another_tables_file_is_not_touched_to_find_out_how_far_a_refusal_reaches(
+    verb: str, name: str, scope: Scope
+) -> None:
+    """A proxy may have lost the conditions since the store was proven."""
+    bucket = Bucket()
+    store = RemoteStore(bucket, Service(MADE_UP))
+    await store.prove(f"{OPEN}/{name}")
+    held = await store.write(f"{OPEN}/{name}", b"1", None)
+    assert isinstance(held, Held)
+    if verb == "delete":
+        gone = await store.write(f"{OPEN}/x/{name}", b"1", None)
+        assert isinstance(gone, Held)
+        await store.delete(f"{OPEN}/x/{name}", gone)
+        bucket.files[f"{OPEN}/x/{name}"] = Found(b"1", held.tag, None)
+    before = dict(bucket.files)
+    bucket.is_conditional, bucket.changed = False, set()
+    bucket.denied = (CLOSED,) if scope is Scope.TABLE else ("s3://lake/",)
+    change = store.write(f"{CLOSED}/{name}", b"2", None) if verb == "write" else store.delete(f"{CLOSED}/{name}", held)
+    with pytest.raises(DeniedNow) as denied:
+        await change
+    assert denied.value.scope is scope
+    assert bucket.files == before
+    assert bucket.changed.isdisjoint(before)

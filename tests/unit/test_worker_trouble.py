@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from typing_extensions import override
 
 from sfn.errors import DeniedHere, NamedOtherwise, Permanent, Scope, Transient
 from sfn.inbox.letters import Wanted
+from sfn.publish.policy import Interest
 from sfn.store import Moved
 from sfn.store.denials import DENIED_BY, SETTLED, Denials
 from sfn.store.memory import MemoryStore
@@ -37,6 +39,7 @@ from tests.unit.working import REFRESH, TABLE, Desk
 
 WISHES = [1e9, 1e300, float("inf"), float("nan"), -1e300]
 OTHER = TableName("prod", TABLE.namespace, "other")
+GUESS = TableName("prod", ("a.b",), "t")
 LIVE = Lane("prod", "file://", Urgency.LIVE)
 
 
@@ -111,13 +114,41 @@ async def test_trouble_that_nobody_can_tell_is_an_outcome_too() -> None:
 
 
 async def test_a_name_that_the_catalogs_paths_can_not_say_has_the_other_name_looked_at_and_no_dead_letter() -> None:
-    made, guess = Desk(), TableName("prod", ("a.b",), "t")
+    made = Desk()
     other = TableName("prod", ("a", "b"), "t")
     made.catalog.trouble = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
-    outcome = the_only(await made.hear(guess))
+    await made.inbox.put([Hint(GUESS, guessed=True)])
+    outcome = the_only(await made.work())
     assert isinstance(outcome, Done)
     assert (outcome.forget, [ask.table for ask in outcome.findings.asks]) == (True, [other])
     assert await made.inbox.find(Wanted(status=None), 0, 9) == []
+
+
+@pytest.mark.parametrize(
+    ("hints", "instead", "excluded"),
+    [
+        ([Hint(GUESS, guessed=True)], (), False),
+        ([Hint(GUESS, guessed=True)], ("a", ""), False),
+        ([Hint(GUESS, guessed=True)], ("a", "b"), True),
+        ([Hint(GUESS)], ("a", "b"), False),
+        ([Hint(GUESS, guessed=True), Hint(GUESS)], ("a", "b"), False),
+        ([Hint(GUESS), Hint(GUESS, guessed=True)], ("a", "b"), False),
+    ],
+)
+async def test_a_name_without_exactly_one_other_reading_or_from_an_event_is_a_dead_letter(
+    hints: list[Hint], instead: tuple[str, ...], *, excluded: bool
+) -> None:
+    """An acknowledged event does not end without a trace."""
+    made = Desk()
+    assert made.source is not None
+    interest = Interest(exclude=("a.b.*",)) if excluded else Interest()
+    made.source = replace(made.source, policy=replace(made.source.policy, interest=interest))
+    made.catalog.trouble = NamedOtherwise("there", expected="a name", found="another", instead=instead)
+    await made.inbox.put(hints)
+    outcome = the_only(await made.work())
+    assert isinstance(outcome, Dead)
+    assert outcome.reason is Reason.PERMANENT
+    assert len(await made.inbox.find(Wanted(status=None), 0, 9)) == 1
 
 
 async def test_one_that_has_a_file_of_ours_is_refused() -> None:

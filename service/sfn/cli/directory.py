@@ -79,7 +79,7 @@ def _time(text: str) -> int:
     from sfn.reader.blocking import ordinal_of
 
     try:
-        return ordinal_of(int(text) if text.isdecimal() else text)
+        return ordinal_of(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

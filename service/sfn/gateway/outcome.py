@@ -48,17 +48,19 @@ def hints(
         floor: metadata location in the answer.
         said: for whoever asks what was told of a table last.
     """
+    # Several readings of one path; the bodies of renames and transactions name tables level by level.
+    guessed = len(named) > 1 and change.kind not in {Kind.RENAME, Kind.TRANSACTION}
     if not named:
         return [Hint(CatalogName(catalog), sender, body=said)]
     match change.kind:
         case Kind.CREATE | Kind.REGISTER:
             birth = Birth.CREATE if change.kind is Kind.CREATE else Birth.REGISTER
-            return [Hint(name, sender, floor=floor, birth=birth, body=said) for name in named]
+            return [Hint(name, sender, floor=floor, birth=birth, guessed=guessed, body=said) for name in named]
         case Kind.DROP | Kind.UNREGISTER:
-            return [Hint(name, sender, drop=True, purge=change.purge, body=said) for name in named]
+            return [Hint(name, sender, drop=True, purge=change.purge, guessed=guessed, body=said) for name in named]
         case Kind.RENAME:
             old, new = named[0], named[-1]
             return [Hint(old, sender, renamed_to=new, body=said), Hint(new, sender, renamed_from=old, body=said)]
         case Kind.COMMIT | Kind.TRANSACTION | Kind.NAMESPACE | Kind.NOTIFICATION | Kind.RESTORE:
-            return [Hint(name, sender, floor=floor, body=said) for name in named]
+            return [Hint(name, sender, floor=floor, guessed=guessed, body=said) for name in named]
     assert_never(change.kind)

@@ -82,6 +82,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
         vague=hint.vague or row.wish.vague,
         anew=hint.anew or row.wish.anew,
         adopts=hint.adopts or row.wish.adopts,
+        guessed=hint.guessed and (row.wish.guessed or row.wish == Wish()),
         tellings=row.wish.tellings,
     )
     story = dataclasses.replace(row.story, held=True) if hint.held else row.story

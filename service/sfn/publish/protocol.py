@@ -88,7 +88,9 @@ class _Publish:
                 # It may be what this plan wrote by another name of the place: decided again, with both as they are now.
                 return False
             if isinstance(change, Put):
-                written[change.body] = change.key
+                # Bytes that lay there before the plan, such as a refreshed hint's, are no sign of another name.
+                if change.replacing is None or change.replacing.body != change.body:
+                    written[change.body] = change.key
                 made = await (self._written(change, facts) if change.check is None else self._hinted(change, facts))
             else:
                 made = await self._removed(change, facts)

@@ -30,7 +30,7 @@ ATTEMPT: Final = 5.0
 STALE: Final = 1800.0
 """Seconds after which an earlier refusal says nothing about a new one: a refused table is tried more often."""
 
-_HINT: Final = "version-hint.text"
+HINT: Final = "version-hint.text"
 _METADATA: Final = ".metadata.json"
 
 _What: TypeAlias = tuple[str, str]
@@ -154,7 +154,7 @@ class Denials:
 
 def _what(verb: str, key: str) -> _What:
     name = key.rpartition("/")[2]
-    if name == _HINT:
+    if name == HINT:
         return verb, "hint"
     return verb, "metadata" if _METADATA in name else "pointer"
 

@@ -26,7 +26,11 @@ PRIVATE = frozenset({TEMPORARY, LOCK})
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """With which files are opened: a pipe in a file's place is refused, not waited for."""
-_LOCKED = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_LOCKED = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LOCK_MODE = 0o666
+"""Of the lock file, whatever the umask: NFS locks no file that is not open for writing. The file is empty."""
+_LOCK_OPENINGS = 3
+"""Attempts to open a lock file that others make and delete."""
 _PREPARE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _PART = 64 * 1024
 _REHEARSED = bytes(4096)
@@ -50,11 +54,12 @@ def never() -> bool:
 class Folder:
     """An open folder, to be locked before anything in it is changed.
 
-    The lock is an `flock` on a regular file in the folder: on NFS the server holds it for all hosts, while the lock of
-    a folder would be the host's own. The kernel drops the lock with its holder. The holder deletes the file before it
-    gives the lock back, so only a holder that died leaves the file, empty, to the next one. A content is prepared under
-    the lock and removed before the lock is given back. Hence whoever holds the lock and finds a prepared file knows
-    that its writer is dead, and removes it; no age needs to be guessed.
+    Two locks are held. One is an `flock` on the folder itself. The earlier version knows no other, and may run beside
+    this one during an upgrade. The other is an `flock` on a regular file in the folder: on NFS the server holds it for
+    all hosts, while the lock of a folder is the host's own. The kernel drops the locks with their holder. The holder
+    deletes the file before it gives the locks back, so only a holder that died leaves the file, empty, to the next one.
+    A content is prepared under the locks and removed before they are given back. Hence whoever holds the locks and
+    finds a prepared file knows that its writer is dead, and removes it; no age needs to be guessed.
 
     Other programs that write here do not know the lock. Against them a creation is still atomic, a replacement is not.
 
@@ -108,9 +113,11 @@ class Folder:
         Raises:
             Permanent: scope store, where the file system has no locks.
         """
-        lock = os.open(LOCK, _LOCKED, 0o666, dir_fd=self._descriptor)
+        if not self._has_locked_folder():
+            return False
+        lock, denied = self._lock_file()
         try:
-            if not self._has_locked(lock):
+            if not self._has_locked(lock, denied):
                 return False
             self._lock, lock = lock, -1
         finally:
@@ -122,14 +129,59 @@ class Folder:
             os.unlink(TEMPORARY, dir_fd=self._descriptor)
         return True
 
-    def _has_locked(self, lock: int) -> bool:
-        """Whether the lock of the file is ours, and the file is still the folder's."""
+    def _has_locked_folder(self) -> bool:
+        """Return True if no process of the earlier version has the folder, or the file system locks no folders."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        return True
+
+    def _lock_file(self) -> tuple[int, OSError | None]:
+        """Open the lock file, or make it.
+
+        A file that another user made may refuse to be written, and in a sticky folder the kernel may refuse to open it
+        with `O_CREAT`. Then it is opened as it is: local file systems lock a file that is open for reading, too.
+
+        Returns:
+            a descriptor, and why the file is not open for writing; None if it is.
+        """
+        for left in reversed(range(_LOCK_OPENINGS)):
+            try:
+                return self._made_lock_file(), None
+            except PermissionError as error:
+                for flags in (_LOCKED, _LOCKED & ~os.O_RDWR | os.O_RDONLY):
+                    with suppress(PermissionError, FileNotFoundError):
+                        lock = os.open(LOCK, flags, dir_fd=self._descriptor)
+                        return lock, None if flags == _LOCKED else error
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _made_lock_file(self) -> int:
+        lock = os.open(LOCK, _LOCKED | os.O_CREAT, _LOCK_MODE, dir_fd=self._descriptor)
+        # Only its owner may change the mode.
+        with suppress(OSError):
+            os.fchmod(lock, _LOCK_MODE)
+        return lock
+
+    def _has_locked(self, lock: int, denied: OSError | None) -> bool:
+        """Whether the lock of the file is ours, and the file is still the folder's.
+
+        Args:
+            denied: as of `_lock_file`.
+        """
         _check_regular(os.fstat(lock))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError as error:
+            if error.errno == errno.EBADF and denied is not None:
+                raise denied from error
             if error.errno in _NO_LOCKS:
                 raise self._incapable("a file system that locks folders, by a file in them", error) from error
             raise

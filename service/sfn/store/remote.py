@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from time import monotonic
 from typing import Final
 
+import anyio
+
 from sfn.errors import Trouble, Unsure
 from sfn.store import Gone, Guarantees, Moved
 from sfn.store.content import READ_AT_MOST, check_length
-from sfn.store.denials import DENIED_BY, Denials, Reach
+from sfn.store.denials import DENIED_BY, HINT, Denials, Reach
 from sfn.store.meanings import MEANINGS
 from sfn.store.objects import Found, Kind, Objects, Page, Refused
-from sfn.store.prove import Proofs
+from sfn.store.prove import CLEANED_WITHIN, PROBE, Proofs
 from sfn.words import Held
 
 _OF_ITS_PLACE: Final = frozenset({Kind.DENIED, Kind.REJECTED})
@@ -224,24 +227,45 @@ class RemoteStore:
         return self._denials.reach(verb, key, elsewhere=answer)
 
     async def _is_done_at(self, witness: str, verb: str) -> bool | None:
-        """Whether a verb is carried out where it was before; None where that can't be tried without a change."""
-        proven, condition = self._proofs.known(witness), self._proofs.condition(witness, self._made_up)
+        """Whether a verb is carried out where it was before; None where the answer is no clear one.
+
+        What changes something is tried on a file of its own beside the witness. The witness is another table's live
+        file, and a condition that protected it when the store was proven may be lost since.
+        """
         try:
             if verb == "read":
                 await self._objects.part(witness, 0, 1)
             elif verb == "list":
                 await self._objects.page(witness, 1, None)
             elif verb == "write":
-                if proven is None or not proven.swap:
-                    return None
-                await self._objects.put(witness, b"", condition, f"{self._self}-0")
+                await self._probed(_probe_beside(witness))
             else:
-                if proven is None or not proven.conditional_delete:
-                    return None
-                await self._objects.delete(witness, condition)
+                # Nothing lies there: a file would stay behind where deletions are denied.
+                proven = self._proofs.known(witness)
+                is_conditional = proven is not None and proven.conditional_delete
+                made_up = self._proofs.condition(witness, self._made_up) if is_conditional else None
+                await self._objects.delete(_probe_beside(witness), made_up)
         except Refused as refused:
             if refused.kind in _OF_ITS_PLACE:
                 return False
             # It got as far as the condition, or as the object that is gone.
             return True if refused.kind in {Kind.MOVED, Kind.MISSING} else None
         return True
+
+    async def _probed(self, key: str) -> None:
+        """Create a file of our own, and delete it.
+
+        Raises:
+            Refused: it was not created.
+        """
+        # A stop must not leave the file behind.
+        with anyio.CancelScope(shield=True):
+            await self._objects.put(key, b"", None, f"{self._self}-0")
+            with suppress(Trouble), anyio.move_on_after(CLEANED_WITHIN):
+                await self.discard(key)
+
+
+def _probe_beside(witness: str) -> str:
+    """The key of a file of our own in a file's folder. A policy may deny hints by how their names end."""
+    folder, _, name = witness.rpartition("/")
+    return f"{folder}/{PROBE}{secrets.token_hex(8)}{f'-{name}' if name == HINT else '.json'}"

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import anyio
+import structlog
 
 from sfn.admin.app import routes
 from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
@@ -16,6 +17,7 @@ from sfn.body_memory import BodyMemory
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.errors import Broken, Transient, Trouble
 from sfn.inbox import Intake
+from sfn.mounts import LOCAL_LOCKS, SHARE_LOCKS
 from sfn.receiver.app import Application, application
 from sfn.receiver.body import Limits
 from sfn.receiver.certificate import Certificate
@@ -34,7 +36,7 @@ from sfn.wiring.events import concern, understood
 from sfn.wiring.facades import faced
 from sfn.wiring.gateways import Gates, gates
 from sfn.wiring.metering import Metering
-from sfn.wiring.places import shelf
+from sfn.wiring.places import local_locks, shelf
 from sfn.wiring.pulls import fetched
 from sfn.wiring.reached import Reached, vending
 from sfn.wiring.sources import adapters
@@ -54,6 +56,11 @@ _ASKED: Final = 10
 """How often a start asks an inbox that was opened a moment ago."""
 _ASK_AGAIN: Final = 1.0
 """Seconds."""
+
+_MOUNTS_ANSWER_WITHIN: Final = 5.0
+"""Seconds."""
+
+_log = structlog.stdlib.get_logger(__name__)
 
 Adapter: TypeAlias = Callable[[PointerStore], PointerStore]
 """Puts something around a store: a test's delay."""
@@ -108,6 +115,8 @@ async def assembled(
         SfnError: something can't be opened, or its setting is wrong.
     """
     clock, shown = SystemClock(), certificate(settings)
+    if inboxes.is_shared(settings) and Role.WORKER in roles:
+        await _warn_of_local_locks(settings)
     admitted, receives = admission(settings, clock), Role.RECEIVER in roles
     metering = Metering(settings, VERSION, clock, settings.pull if receives else ())
     observe = metering.metrics.commits.observe
@@ -165,6 +174,15 @@ async def assembled(
             if receives
             else (),
         )
+
+
+async def _warn_of_local_locks(settings: Settings) -> None:
+    """Log mounts of stores on which the processes of other hosts do not see our locks."""
+    # A mount whose server is gone may never answer.
+    with anyio.move_on_after(_MOUNTS_ANSWER_WITHIN):
+        found = await anyio.to_thread.run_sync(lambda: list(local_locks(settings)), abandon_on_cancel=True)
+        for name, point, option in found:
+            _log.warning("locks of one host", store=name, found=f"{point}: {option}: {LOCAL_LOCKS}", remedy=SHARE_LOCKS)
 
 
 async def _retired(inbox: inboxes.Inbox) -> frozenset[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from sfn.mounts import MOUNTS, mounts, mounts_of
 from sfn.settings import Settings, StoreSettings
 from sfn.store import PointerStore
 from sfn.store.local import LocalStore
@@ -40,6 +42,21 @@ async def shelf(settings: Settings) -> AsyncIterator[Shelf]:
         yield Shelf(stores, remotes.granted)
     finally:
         await remotes.close()
+
+
+def local_locks(settings: Settings, table: Path = MOUNTS) -> Iterator[tuple[str, str, str]]:
+    """Yield the mounts of stores whose locks hold on one host alone: store, mount point, option. Blocks.
+
+    Args:
+        table: the list of mounts.
+    """
+    known = mounts(table)
+    for name, one in settings.stores.items():
+        if one.scheme == "file":
+            folder = Path(one.prefix.removeprefix("file://") or "/").resolve()
+            for mount in mounts_of(folder, known):
+                if mount.local_locks is not None:
+                    yield name, mount.point, mount.local_locks
 
 
 def _store(name: str, settings: StoreSettings, remotes: Remotes, bounds: Collection[str]) -> PointerStore:

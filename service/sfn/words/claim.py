@@ -126,6 +126,7 @@ class Wish:
         looked_again: the one more look that a hint gets which the answer does not show was taken.
         anew: nothing remembered may be trusted.
         adopts: files of that `catalog_id` under the row's identifier count as the row's own.
+        guessed: every hint was `Hint.guessed`.
         tellings: of a catalog that can't be asked: what the events said, at most `sfn.inbox.tellings.KEPT`.
     """
 
@@ -137,6 +138,7 @@ class Wish:
     looked_again: bool = False
     anew: bool = False
     adopts: str | None = None
+    guessed: bool = False
     tellings: tuple[Telling, ...] = ()
 
 

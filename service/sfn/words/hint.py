@@ -26,6 +26,7 @@ class Hint:
         held: put by a sweep that found too many absences: absence must be released by an operator.
         anew: nothing remembered of its files may be trusted: somebody may have written behind the row's back.
         adopts: an operator said that files of that `catalog_id` are to be taken over.
+        guessed: the name is one reading of a path that a gateway passed on, and perhaps no table has it.
         body: the event as received, its beginning: for whoever asks what the table was told last, and for no log.
     """
 
@@ -42,6 +43,7 @@ class Hint:
     held: bool = False
     anew: bool = False
     adopts: str | None = None
+    guessed: bool = False
     body: bytes = field(default=b"", repr=False)
 
     @property

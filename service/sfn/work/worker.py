@@ -44,6 +44,7 @@ from sfn.words import (
     Released,
     Retry,
     TableName,
+    Wish,
 )
 from sfn.work.asked import Asked
 from sfn.work.journal import Journal
@@ -340,12 +341,17 @@ class Worker:
 
 
 def _handed_on(claim: Claim, trouble: NamedOtherwise, source: Source | None, now: datetime) -> Done | None:
-    """Have the table looked at that the catalog's paths name so; None where files have this name.
+    """Have the table looked at that the catalog's paths name so; None where this name needs a dead letter.
 
-    Of a path that can be read in two ways a gateway tells of both tables, and one of them does not exist.
+    Of a path that can be read in two ways a gateway tells of both tables, and one of them does not exist. A sender of
+    events says a name level by level: its event must not end without a trace.
     """
     if source is None or not isinstance(claim.subject, TableName) or claim.story.live is not None or claim.locations:
         return None
+    # A gateway's intent asks without a hint.
+    if not (claim.wish.guessed or claim.wish == Wish()):
+        return None
     instead = replace(claim.subject, namespace=trouble.instead)
-    is_one = bool(trouble.instead) and all(trouble.instead) and source.policy.interest.covers(instead)
-    return Done(now, Findings(claim.story, asks=(Ask(instead),) if is_one else ()), forget=True)
+    if not trouble.instead or not all(trouble.instead) or not source.policy.interest.covers(instead):
+        return None
+    return Done(now, Findings(claim.story, asks=(Ask(instead),)), forget=True)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from pathlib import PurePath
 
-from anyio import Path
+from anyio import Path, to_thread
 
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.errors import Permanent, Scope, SfnError
+from sfn.mounts import LOCAL_LOCKS, SHARE_LOCKS, mount_of, mounts
 from sfn.pointer.location import below, scheme_of
 from sfn.pointer.site import Site
 from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
 
 _NAME = "sfn-check-"
 _BODY = b"written by `sfn check`, which removes it at once\n"
-_MOUNTS = "/proc/self/mountinfo"
-_POINT = 4
-_ON_ONE_HOST = frozenset({"nolock", "local_lock=flock", "local_lock=all"})
 _TABLES = 3
 """Tables of a store whose metadata folder is tried at most."""
 
@@ -42,31 +41,11 @@ async def store(name: str, prefix: str, tried: PointerStore, places: Sequence[st
     except SfnError as error:
         return wrong(where, error)
     if scheme_of(prefix) == "file":
-        mounts = await Path(_MOUNTS).read_text() if await Path(_MOUNTS).exists() else ""
         path = await Path(folder.removeprefix("file://")).resolve()
-        if (option := local_locks(str(path), mounts)) is not None:
-            remedy = "mount it without, or have the processes of one host alone work on its tables"
-            return doubtful(where, f"{folder}: mounted from NFS with {option}: locks hold on one host alone", remedy)
+        mount = mount_of(PurePath(path), await to_thread.run_sync(mounts))
+        if mount is not None and mount.local_locks is not None:
+            return doubtful(where, f"{folder}: mounted from NFS with {mount.local_locks}: {LOCAL_LOCKS}", SHARE_LOCKS)
     return _told(where, folder, guarantees)
-
-
-def local_locks(path: str, mounts: str) -> str | None:
-    """The option by which the mount that a path lies in keeps the locks of NFS to its own host; None without.
-
-    Args:
-        path: absolute, without links.
-        mounts: as of `/proc/self/mountinfo`.
-    """
-    found: tuple[str, str, str] = ("", "", "")
-    for line in mounts.splitlines():
-        point, _, rest = line.partition(" - ")
-        # Spaces in it are octal escapes.
-        folder = point.split(" ")[_POINT].encode().decode("unicode_escape").encode("latin-1").decode()
-        kind, _, options = rest.partition(" ")
-        if below(path, folder) and len(folder) >= len(found[0]):
-            found = folder, kind, options
-    given = found[2].rpartition(" ")[2].split(",") if found[1].startswith("nfs") else []
-    return next((option for option in given if option in _ON_ONE_HOST), None)
 
 
 async def root(name: str, folder: str, stores: Stores) -> Finding:

@@ -2,6 +2,6 @@
 
 from sfn.inbox.sqlite.inbox import SqliteInbox
 from sfn.inbox.sqlite.lock import held_by
-from sfn.inbox.sqlite.mounts import Doubt, placed
+from sfn.inbox.sqlite.place import Doubt, placed
 
 __all__ = ["Doubt", "SqliteInbox", "held_by", "placed"]

@@ -25,7 +25,7 @@ from sfn.inbox.letters import Audited, DeadLetter, Order, Wanted
 from sfn.inbox.sqlite.committer import Committer
 from sfn.inbox.sqlite.ledger import Ledger
 from sfn.inbox.sqlite.lock import InboxLock
-from sfn.inbox.sqlite.mounts import placed
+from sfn.inbox.sqlite.place import placed
 from sfn.inbox.sqlite.refusals import refusal
 from sfn.inbox.standing import Standing
 from sfn.inbox.terms import Terms

@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 class AzureObjects:
-    """Implements `Objects`; keys are `abfss://container@account.dfs.core.windows.net/…`, or `wasbs:` and `blob`.
+    """Implements `Objects`; keys are canonical: `abfss://container@account.dfs.core.windows.net/…`.
 
     Args:
         terms: where, as whom.

@@ -9,7 +9,7 @@ from typing import Final
 from sfn.store.azure.terms import AzureTerms
 from sfn.store.objects import Kind, Refused
 
-_KEY: Final = re.compile(r"((?:abfss|wasbs)://([^/@]+)@([^/@]+)/)(.*)", re.DOTALL)
+_KEY: Final = re.compile(r"(abfss://([^/@]+)@([^/@]+)/)(.*)", re.DOTALL)
 _HOST: Final = re.compile(
     r"(?P<account>[a-z0-9-]+)(?P<zone>(?:\.z[0-9]+)?)\.(?:dfs|blob)\."
     r"(?P<suffix>core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net"
