@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from bisect import insort
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -213,6 +214,7 @@ class Upstream:
         self._waiting: deque[tuple[_Kind, asyncio.Future[None]]] = deque()
         self._pruning: asyncio.TimerHandle | None = None
         self._system: ssl.SSLContext | None = None
+        self._is_closed = False
 
     async def send(self, request: Outgoing) -> Incoming:
         """The answer to a request, once its header is here; whoever gets it ends it.
@@ -244,7 +246,8 @@ class Upstream:
         return Incoming(self._where, pooled[0], begun, partial(self._release, kind, pooled))
 
     async def close(self) -> None:
-        """Close all connections that are idle."""
+        """Close all connections that are idle, and each of the others once its request is over."""
+        self._is_closed = True
         if self._pruning is not None:
             self._pruning.cancel()
             self._pruning = None
@@ -279,7 +282,8 @@ class Upstream:
         self._taken -= 1
         self._streams -= kind.streams
         for waiting in self._waiting:
-            if self._has_room(waiting[0]):
+            # Who gives up is done at once, and still waits here until its task comes to run.
+            if self._has_room(waiting[0]) and not waiting[1].done():
                 self._waiting.remove(waiting)
                 self._enter(waiting[0])
                 waiting[1].set_result(None)
@@ -295,7 +299,7 @@ class Upstream:
         except BaseException as error:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-            elif not place.cancelled():
+            else:
                 # It was given the place at the very moment at which it gave up.
                 self._leave(kind)
             if isinstance(error, TimeoutError):
@@ -305,7 +309,7 @@ class Upstream:
     def _reused(self, kind: _Kind) -> _Pooled | None:
         now, context = asyncio.get_running_loop().time(), self._context()
         while self._idle:
-            # The one that was used last.
+            # The one whose last answer was complete last.
             connection, trusted = self._idle[-1]
             if trusted is context and now - connection.idle_since > self._good_for(connection, kind):
                 return None
@@ -356,17 +360,22 @@ class Upstream:
 
     def _release(self, kind: _Kind, pooled: _Pooled) -> None:
         """Let others have a connection, or its place."""
-        connection, context = pooled
-        loop = asyncio.get_running_loop()
-        is_good = connection.is_reusable and context is self._context() and self._good_for(connection) > 0
+        try:
+            self._keep(pooled)
+        finally:
+            self._leave(kind)
+
+    def _keep(self, pooled: _Pooled) -> None:
+        """Keep a connection for another request, or close it. What it was checked with matters once it is used."""
+        connection = pooled[0]
+        is_good = connection.is_reusable and self._good_for(connection) > 0 and not self._is_closed
         if is_good and self._taken + len(self._idle) <= self._terms.connections:
-            connection.idle_since, connection.used = loop.time(), True
-            self._idle.append(pooled)
+            connection.used = True
+            insort(self._idle, pooled, key=_idle_since)
             if self._pruning is None:
-                self._pruning = loop.call_later(self._kept, self._prune)
+                self._pruning = asyncio.get_running_loop().call_later(self._kept, self._prune)
         else:
             connection.close()
-        self._leave(kind)
 
     def _prune(self) -> None:
         """Close what nobody may use any more."""
@@ -386,6 +395,10 @@ class Upstream:
 
     def _unreached(self, found: str) -> Transient:
         return Transient(self._where, scope=Scope.CATALOG, expected="a connection", found=found, retry_after=1.0)
+
+
+def _idle_since(pooled: _Pooled) -> float:
+    return pooled[0].idle_since
 
 
 def _lost(where: str, error: Lost) -> Unsure:
