@@ -391,7 +391,8 @@ class Upstream:
 
     async def _asked(self, pooled: _Pooled, request: Outgoing, head: bytes) -> Head:
         body = b"" if request.body is None else request.body
-        return await pooled[0].ask(request.method.encode(), head, body, chunked=request.length is None)
+        chunked = request.length is None and not isinstance(body, bytes)
+        return await pooled[0].ask(request.method.encode(), head, body, chunked=chunked)
 
     def _unreached(self, found: str) -> Transient:
         return Transient(self._where, scope=Scope.CATALOG, expected="a connection", found=found, retry_after=1.0)
