@@ -211,6 +211,50 @@ MANY = 30_000_000
 """Bytes of a body of which the kernel holds a part alone."""
 
 
+async def test_a_large_body_takes_no_memory_once_the_catalog_has_it() -> None:
+    """However long the catalog takes for its answer: others send bodies meanwhile, and none is refused."""
+    memory, go, body = BodyMemory(1_500_000), anyio.Event(), b"{" * 1_000_000
+
+    async def wait(request: Message, line: Line) -> None:
+        await go.wait()
+        await OK(request, line)
+
+    statuses: list[int] = []
+
+    async def ask(*fields: str, sent: bytes) -> None:
+        statuses.append((await made.told(asked(COMMIT, *fields, method="POST", body=sent))).status)
+
+    async with gate(memory=memory) as made:
+        made.catalog.answer = wait
+        async with anyio.create_task_group() as tasks:
+            for number, (field, sent) in enumerate(
+                ((sized(body), body), ("Transfer-Encoding: chunked", chunk(body) + b"0\r\n\r\n")) * 2, 1
+            ):
+                tasks.start_soon(partial(ask, field, sent=sent))
+                await until(lambda number=number: len(made.catalog.requests) == number)  # type: ignore[misc]
+                await until(lambda: memory.used == 0)
+            go.set()
+        assert statuses == [200] * 4
+        assert [one.value(b"content-length") for one in made.catalog.requests] == [b"1000000"] * 4
+        assert {one.body for one in made.catalog.requests} == {body}
+
+
+async def test_whole_bodies_have_all_of_the_connections() -> None:
+    go, body = anyio.Event(), b"{" * 1_000_000
+
+    async def wait(request: Message, line: Line) -> None:
+        await go.wait()
+        await OK(request, line)
+
+    async with gate(connections=2) as made:
+        made.catalog.answer = wait
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(made.told, asked(COMMIT, sized(body), method="POST", body=body))
+            await until(lambda: len(made.catalog.requests) == 2)
+            go.set()
+
+
 @asynccontextmanager
 async def taking(pauses: float, *, all_of_it: bool = True) -> AsyncGenerator[Upstream]:
     """A pool of a catalog that pauses after the begin of a long body, and before its answer.

@@ -1,5 +1,7 @@
 """The places of a gateway's pool: whatever its requests do, and in whatever order, each place comes back."""
 
+# ruff: noqa: SLF001 - only what nobody outside sees tells whether a place is lost
+
 from __future__ import annotations
 
 import asyncio
@@ -64,7 +66,9 @@ class Crowd:
     def _take(self, *, streams: bool, within: float) -> None:
         leave = asyncio.Event()
         self._leaving.append(leave)
-        self._asking.append(asyncio.create_task(self._request(streams=streams, within=within, leave=leave)))
+        self._asking.append(
+            asyncio.get_running_loop().create_task(self._request(streams=streams, within=within, leave=leave))
+        )
 
     async def _request(self, *, streams: bool, within: float, leave: asyncio.Event) -> None:
         kind = upstream._Kind(streams, repeatable=False)

@@ -103,6 +103,7 @@ class Outgoing:
         fields: all header fields but `Host`, and those that say how long the body is.
         body: all of it, or its parts as they come; None for none.
         length: bytes of a body that comes in parts; None where that is not known.
+        is_whole: all parts of the body are here: none waits for a client.
     """
 
     method: str
@@ -110,6 +111,7 @@ class Outgoing:
     fields: Fields
     body: bytes | AsyncIterator[bytes] | None
     length: int | None = None
+    is_whole: bool = False
 
     def head(self, origin: Origin) -> bytes:
         """The request's line and its fields, with the empty line behind them.
@@ -225,8 +227,8 @@ class Upstream:
             Unsure: it may have reached the catalog.
         """
         head = request.head(self._origin)
-        streams = not isinstance(request.body, bytes | None)
-        kind = _Kind(streams, repeatable=request.method in _REPEATABLE and not streams)
+        is_here = isinstance(request.body, bytes | None)
+        kind = _Kind(not (is_here or request.is_whole), repeatable=request.method in _REPEATABLE and is_here)
         pooled = await self._found(kind)
         try:
             try:
