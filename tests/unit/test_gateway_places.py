@@ -62,6 +62,7 @@ class Crowd:
         for _ in range(10 * len(steps) + 10):
             await asyncio.sleep(0)
         assert all(task.done() for task in self._asking), "nobody waits for a place that nobody has"
+        assert [task for task in self._asking if not task.cancelled() and task.exception()] == []
 
     def _take(self, *, streams: bool, within: float) -> None:
         leave = asyncio.Event()
