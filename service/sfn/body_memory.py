@@ -26,8 +26,9 @@ class Late(Exception):
 class BodyMemory:
     """A number of bytes for bodies that are held, whoever sends them.
 
-    Over it the oldest body that is still incomplete is given up. A client that sends its body as fast as it can has
-    no older one behind it; one that sends a byte now and then, to have others find no room, is the first to go.
+    Over it the oldest body that is still incomplete is given up, of those that hold anything. A client that sends its
+    body as fast as it can has no older one behind it; one that sends a byte now and then, to have others find no room,
+    is the first to go. Where all of those together would not make room enough, the body that needs it goes alone.
 
     Args:
         limit: most bytes, over all connections.
@@ -53,14 +54,20 @@ class BodyMemory:
     def _ended(self, body: HeldBody) -> None:
         self._incomplete.pop(body, None)
 
-    def _add(self, size: int) -> None:
+    def _add(self, body: HeldBody, size: int) -> None:
         self.used += size
-        while self.used > self.limit and self._incomplete:
-            oldest = next(iter(self._incomplete))
+        if self.used <= self.limit:
+            return
+        holding = [one for one in self._incomplete if one.size]
+        if self.used - sum(one.size for one in holding if one is not body) > self.limit:
+            holding = [body]
+        for oldest in holding:
             self._ended(oldest)
             oldest._give_up()  # noqa: SLF001 - the two are one
             if self._on_refused is not None:
                 self._on_refused()
+            if self.used <= self.limit:
+                return
 
 
 class HeldBody:
@@ -92,7 +99,7 @@ class HeldBody:
         """
         if not self.is_given_up:
             self.size += size
-            self._memory._add(size)  # noqa: SLF001 - the two are one
+            self._memory._add(self, size)  # noqa: SLF001 - the two are one
         if self.is_given_up:
             raise NoRoom
 

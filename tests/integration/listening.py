@@ -16,6 +16,7 @@ from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
+from sfn.body_memory import BodyMemory
 from sfn.dialects import Sender
 from sfn.errors import Broken
 from sfn.receiver.app import Application, application
@@ -85,6 +86,7 @@ class Service:
     broken: list[Broken] = field(default_factory=list)
     metrics: Metrics = field(default_factory=lambda: Metrics(version="1.2.3", catalogs=["prod", "dev"]))
     told: frozenset[str] = frozenset()
+    memory: BodyMemory = field(default_factory=BodyMemory)
 
     def ingest(self) -> Ingest:
         return Ingest(
@@ -95,6 +97,7 @@ class Service:
             concern=Concern(covers_all_but_scratch, self.told),
             on_broken=self.broken.append,
             counted=self.metrics.events,
+            memory=self.memory,
         )
 
     def application(self) -> Application:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -12,10 +14,10 @@ import pytest
 from anyio.streams.tls import TLSListener
 
 from sfn.body_memory import BodyMemory
-from sfn.errors import Transient
+from sfn.errors import Transient, Unsure
 from sfn.gateway import upstream
 from sfn.gateway.upstream import Outgoing, Terms, Upstream
-from tests.integration.gateways import OK, Catalog, Ended, Line, Message, asked, gate, saying, sized
+from tests.integration.gateways import OK, Catalog, Ended, Line, Message, asked, catalog, gate, saying, sized
 from tests.integration.listening import chunk
 from tests.integration.waiting import until
 from tests.unit.certificates import Authority, Files
@@ -36,6 +38,22 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
 def kept(say: str) -> Callable[[Message, Line], object]:
     """Answers, and says for how long it keeps the connection."""
     return saying(f"HTTP/1.1 200 OK\r\nKeep-Alive: {say}\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+
+
+@asynccontextmanager
+async def secured(files: Files) -> AsyncGenerator[Catalog]:
+    """A catalog that speaks TLS."""
+    shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    shown.load_cert_chain(files.chain, files.key)
+    behind = Catalog()
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    behind.port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - it is anyio's, not Django's
+    async with TLSListener(listener, shown) as over, anyio.create_task_group() as tasks:
+        tasks.start_soon(over.serve, behind.carry)
+        try:
+            yield behind
+        finally:
+            tasks.cancel_scope.cancel()
 
 
 class Connections:
@@ -134,7 +152,12 @@ async def test_what_a_catalog_says_unasked_is_no_answer_to_the_next_request() ->
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nX-Control: \x01\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n 0\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip,\r\n chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\x00\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding : gzip\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nX-A: b\rX-B: c\r\nContent-Length: 2\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 300_000,
         b"SSH-2.0-OpenSSH_9.6\r\n",
     ],
@@ -143,6 +166,208 @@ async def test_what_is_no_answer_of_http_is_none(answer: bytes) -> None:
     async with gate() as made:
         made.catalog.answer = saying(answer)
         assert (await made.told(asked("/v1/x"))).status == 502
+
+
+@pytest.mark.parametrize(
+    ("answer", "passed"),
+    [
+        (b"X-A: b\r\n \t c\r\nX-B: d\r\nContent-Length: 2\r\n\r\n{}", {b"x-a": b"b \t c", b"x-b": b"d"}),
+        (b"X-A:\r\n b\r\nContent-Length:\r\n 2\r\n\r\n{}", {b"x-a": b"b", b"content-length": b"2"}),
+        (b"X-A: b\nX-B: c\nContent-Length: 2\n\n{}", {b"x-a": b"b", b"x-b": b"c"}),
+        (b"X-A: a\x01b\r\nContent-Length: 2\r\n\r\n{}", {b"x-a": b"a b"}),
+        (b"X-A: a\x00b\r\nContent-Length: 2\r\n\r\n{}", {b"x-a": b"a b"}),
+        (b"Content-Length : 2\r\n\r\n{}", {b"content-length": b"2"}),
+        (b"Transfer-Encoding: chunked\r\n\r\n2 \r\n{}\r\n0\r\n\r\n", {}),
+        (b"Transfer-Encoding :\r\n chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", {}),
+    ],
+)
+async def test_what_other_clients_take_for_an_answer_is_one(answer: bytes, passed: dict[bytes, bytes]) -> None:
+    """Of a commit above all, which is made by then. What is passed on is what HTTP allows."""
+    async with gate(idle=5) as made:
+        made.catalog.answer = saying(b"HTTP/1.1 200 OK\r\n" + answer)
+        for _ in range(2):
+            got = await made.told(asked(COMMIT, method="POST"))
+            assert got.status == 200
+            assert b"{}" in got.body
+            assert {name.lower(): value for name, value in got.fields}.items() >= passed.items()
+        assert made.catalog.lines == 1, "the connection is good for the next request"
+
+
+async def test_the_catalog_has_all_of_its_time_from_the_end_of_a_body_that_came_slowly() -> None:
+    async def answer_late(request: Message, line: Line) -> None:
+        await anyio.sleep(0.75)
+        await OK(request, line)
+
+    statuses: list[int] = []
+
+    async def trickle() -> AsyncGenerator[bytes]:
+        for _ in range(5):
+            await anyio.sleep(0.1)
+            yield b"x"
+
+    async with catalog() as behind:
+        behind.answer = answer_late
+        pool = Upstream("prod", Terms(behind.uri, 1.0, 4), lambda: True)
+        with suppress(Unsure):
+            answer = await pool.send(Outgoing("POST", b"/v1/x", [], trickle(), 5))
+            statuses.append(answer.status)
+            answer.end()
+        await pool.close()
+    assert statuses == [200]
+
+
+MANY = 30_000_000
+"""Bytes of a body of which the kernel holds a part alone."""
+
+
+async def test_a_large_body_takes_no_memory_once_the_catalog_has_it() -> None:
+    """However long the catalog takes for its answer: others send bodies meanwhile."""
+    memory, go, body = BodyMemory(), anyio.Event(), b"{" * 1_000_000
+
+    async def wait(request: Message, line: Line) -> None:
+        await go.wait()
+        await OK(request, line)
+
+    statuses, used = list[int](), list[int]()
+
+    async def ask(*fields: str, sent: bytes) -> None:
+        statuses.append((await made.told(asked(COMMIT, *fields, method="POST", body=sent))).status)
+
+    async with gate(memory=memory) as made:
+        made.catalog.answer = wait
+        async with anyio.create_task_group() as tasks:
+            for number, (field, sent) in enumerate(
+                ((sized(body), body), ("Transfer-Encoding: chunked", chunk(body) + b"0\r\n\r\n")) * 2, 1
+            ):
+                tasks.start_soon(partial(ask, field, sent=sent))
+                await until(lambda number=number: len(made.catalog.requests) == number)  # type: ignore[misc]
+                with suppress(TimeoutError):
+                    await until(lambda: memory.used == 0, 1)
+                used.append(memory.used)
+            go.set()
+        assert [one.value(b"content-length") for one in made.catalog.requests] == [b"1000000"] * 4
+        assert {one.body for one in made.catalog.requests} == {body}
+    assert statuses == [200] * 4
+    assert used == [0] * 4
+
+
+async def test_whole_bodies_have_all_of_the_connections() -> None:
+    go, body = anyio.Event(), b"{" * 1_000_000
+
+    async def wait(request: Message, line: Line) -> None:
+        await go.wait()
+        await OK(request, line)
+
+    async with gate(connections=2) as made:
+        made.catalog.answer = wait
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(made.told, asked(COMMIT, sized(body), method="POST", body=body))
+            await until(lambda: len(made.catalog.requests) == 2)
+            go.set()
+
+
+@asynccontextmanager
+async def taking(pauses: float, *, all_of_it: bool = True) -> AsyncGenerator[Upstream]:
+    """A pool of a catalog that pauses after the begin of a long body, and before its answer.
+
+    Args:
+        pauses: seconds, each.
+        all_of_it: the rest is taken; else nothing more ever happens.
+    """
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(100_000)
+        if not all_of_it:
+            await ended.wait()
+        await asyncio.sleep(pauses)
+        # Which is the end of the test where the connection is closed meanwhile.
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await reader.readexactly(MANY - 100_000)
+            await asyncio.sleep(pauses)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+        done.set()
+
+    done = asyncio.Event()
+    ended = asyncio.Event()
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    pool = Upstream("prod", Terms(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 0.6, 4), lambda: True)
+    try:
+        yield pool
+    finally:
+        ended.set()
+        await pool.close()
+        server.close()
+        await done.wait()
+
+
+async def test_it_has_so_from_the_end_of_a_body_that_it_takes_slowly() -> None:
+    async with taking(0.4) as pool:
+        answer = await pool.send(Outgoing("POST", b"/v1/x", [], b"x" * MANY))
+        assert answer.status == 200
+        answer.end()
+
+
+async def test_a_catalog_that_takes_no_more_of_a_body_is_given_up() -> None:
+    async with taking(0.0, all_of_it=False) as pool:
+        with anyio.fail_after(5), pytest.raises(Unsure, match="none in time"):
+            await pool.send(Outgoing("POST", b"/v1/x", [], b"x" * MANY))
+
+
+async def test_a_connection_is_idle_from_the_end_of_its_answer_and_not_from_when_the_client_took_it() -> None:
+    async with catalog() as behind:
+        seen = Connections(behind)
+        pool = Upstream("prod", Terms(behind.uri, 5.0, 4, idle=0.2), lambda: True)
+        for _ in range(2):
+            answer = await pool.send(Outgoing("POST", b"/v1/x", [], b""))
+            await anyio.sleep(0.3)
+            assert [part async for part in answer.parts()] == [b"{}"]
+            answer.end()
+        await pool.close()
+    assert seen.used == [0, 1]
+
+
+async def test_of_two_idle_connections_the_one_that_was_answered_last_is_taken() -> None:
+    async with catalog() as behind:
+        seen = Connections(behind)
+        pool = Upstream("prod", Terms(behind.uri, 5.0, 4, idle=0.3), lambda: True)
+        slow = await pool.send(Outgoing("POST", b"/v1/x", [], b""))
+        await anyio.sleep(0.35)
+        soon = await pool.send(Outgoing("POST", b"/v1/x", [], b""))
+        soon.end()
+        slow.end()
+        (await pool.send(Outgoing("POST", b"/v1/x", [], b""))).end()
+        assert seen.used == [0, 1, 1]
+        await pool.close()
+
+
+async def test_a_connection_whose_request_ends_after_the_pool_is_closed_is_closed() -> None:
+    async with catalog() as behind:
+        pool = Upstream("prod", Terms(behind.uri, 5.0, 4), lambda: True)
+        answer = await pool.send(Outgoing("GET", b"/v1/x", [], None))
+        await pool.close()
+        answer.end()
+        # Sooner than one that is kept for a while.
+        await until(lambda: behind.lines == 0, 1)
+
+
+async def test_trouble_with_the_certificates_to_trust_takes_no_place(tmp_path: Path) -> None:
+    authority = Authority()
+    async with secured(Files(tmp_path, authority.sign())) as behind:
+        trusted: list[ssl.SSLContext] = [authority.trust()]
+        pool = Upstream("prod", Terms(f"https://localhost:{behind.port}", 5.0, 1), lambda: trusted[-1])
+        request = partial(Outgoing, "GET", b"/v1/x", [], None)
+        answer = await pool.send(request())
+        kept = trusted.pop()
+        answer.end()
+        with pytest.raises(IndexError):
+            await pool.send(request())
+        trusted.append(kept)
+        (await pool.send(request())).end()
+        assert behind.lines == 1
+        await pool.close()
 
 
 async def test_an_answer_without_a_body_leaves_the_connection_to_the_next_request() -> None:
@@ -226,15 +451,9 @@ async def test_a_body_that_trickles_makes_room_for_others() -> None:
 
 
 async def test_a_catalog_is_asked_over_tls(tmp_path: Path) -> None:
-    authority, shown = Authority(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    files = Files(tmp_path, authority.sign())
-    shown.load_cert_chain(files.chain, files.key)
-    behind = Catalog()
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    behind.port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - it is anyio's, not Django's
+    authority = Authority()
     request = partial(Outgoing, "POST", b"/v1/x", [(b"x-user", b"\xe9")], b"body")
-    async with TLSListener(listener, shown) as over, anyio.create_task_group() as tasks:
-        tasks.start_soon(over.serve, behind.carry)
+    async with secured(Files(tmp_path, authority.sign())) as behind:
         terms = Terms(f"https://localhost:{behind.port}", 5.0, 4)
         unknown = Upstream("prod", terms, lambda: True)
         with pytest.raises(Transient, match="expected a connection"):
@@ -248,4 +467,3 @@ async def test_a_catalog_is_asked_over_tls(tmp_path: Path) -> None:
         assert behind.last.all(b"host") == [f"localhost:{behind.port}".encode()]
         assert behind.lines == 1
         await pool.close()
-        tasks.cancel_scope.cancel()

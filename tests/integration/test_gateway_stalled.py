@@ -18,6 +18,13 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfn.gateway.body.STALLED", 0.3)
 
 
+async def pour(_: Message, line: Line) -> None:
+    """Answer without end."""
+    await line.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        await line.send(chunk(b"x" * 100_000))
+
+
 def begun(target: str, body: bytes) -> bytes:
     """A request whose body is longer than what is sent of it."""
     return asked(target, "Content-Length: 1000", method="POST") + body
@@ -67,11 +74,6 @@ async def test_a_slow_body_that_goes_on_is_none_of_them(monkeypatch: pytest.Monk
 
 
 async def test_a_client_that_takes_nothing_of_its_answer_is_not_downloaded_for() -> None:
-    async def pour(_: Message, line: Line) -> None:
-        await line.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        while True:
-            await line.send(chunk(b"x" * 100_000))
-
     async with gate() as made, made.connect() as wire:
         made.catalog.answer = pour
         await wire.send(asked("/v1/x"))
@@ -99,11 +101,6 @@ async def test_a_body_that_trickles_is_given_up_though_it_never_pauses(length: i
 
 
 async def test_a_client_that_takes_a_byte_now_and_then_is_not_downloaded_for() -> None:
-    async def pour(_: Message, line: Line) -> None:
-        await line.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        while True:
-            await line.send(chunk(b"x" * 100_000))
-
     async with gate() as made, made.connect() as wire:
         made.catalog.answer = pour
         await wire.send(asked("/v1/x"))

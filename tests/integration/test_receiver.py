@@ -163,6 +163,19 @@ async def test_without_senders_no_token_is_asked_for() -> None:
     assert service.inbox.taken[0].sender == "anonymous"
 
 
+async def test_the_body_of_who_needs_no_token_takes_memory_until_it_is_answered() -> None:
+    service = Service(senders=anonymous(["prod"]))
+    service.inbox.gate = anyio.Event()
+    sent = request(body=EVENT.replace(b"theirs", b"prod"), token=None)
+    async with listening(service.application()) as connect, connect() as wire:
+        await wire.send(sent)
+        await service.inbox.entered.wait()
+        assert service.memory.used == len(sent.partition(b"\r\n\r\n")[2])
+        service.inbox.gate.set()
+        assert (await wire.reply()).status == 202
+        assert service.memory.used == 0
+
+
 @pytest.mark.parametrize(
     ("body", "status", "pointer"),
     [

@@ -19,6 +19,7 @@ AGAIN = f"{TABLES}::test_a_name_that_had_a_table_is_looked_at_again_where_a_repl
 NAMES = "tests/unit/test_gateway_naming.py"
 ANSWERS = "tests/integration/test_gateway_answers.py"
 CONNECTIONS = "tests/integration/test_gateway_connections.py"
+BODIES = "tests/unit/test_body_memory.py"
 WORKER = "tests/unit/test_worker_trouble.py"
 
 PUBLISHED = 'assert stage.is_published("a")'
@@ -169,7 +170,33 @@ GATEWAYS = (
     Mutant(
         "15-newest-body-makes-room",
         15,
-        "tests/unit/test_body_memory.py::test_the_oldest_incomplete_body_makes_room",
+        f"{BODIES}::test_the_oldest_incomplete_body_makes_room",
         "fast.add(8)",
+    ),
+    Mutant("15-empty-body-makes-room", 15, f"{BODIES}::test_a_body_that_holds_nothing_has_no_room_to_make", "False"),
+    Mutant("15-bodies-are-given-up-in-vain", 15, f"{BODIES}::test_nobody_is_given_up_in_vain", "slow.is_given_up"),
+    Mutant(
+        "15-place-goes-to-who-gave-up",
+        15,
+        "tests/unit/test_gateway_places.py::test_a_place_is_not_given_to_who_gives_up_in_the_same_turn",
+        "if not task.cancelled() and task.exception()] == []",
+    ),
+    Mutant(
+        "15-silence-counts-while-a-body-is-sent",
+        15,
+        f"{CONNECTIONS}::test_the_catalog_has_all_of_its_time_from_the_end_of_a_body_that_came_slowly",
+        "assert statuses == [200]",
+    ),
+    Mutant(
+        "15-idle-counts-from-the-client",
+        15,
+        f"{CONNECTIONS}::test_a_connection_is_idle_from_the_end_of_its_answer_and_not_from_when_the_client_took_it",
+        "assert seen.used == [0, 1]",
+    ),
+    Mutant(
+        "15-large-body-is-held-until-answered",
+        15,
+        f"{CONNECTIONS}::test_a_large_body_takes_no_memory_once_the_catalog_has_it",
+        "assert used == [0] * 4",
     ),
 )

@@ -17,6 +17,8 @@ from xml.sax.saxutils import escape
 
 from aiohttp import web
 
+from tests.unit.rest_server import served
+
 BUCKET: Final = "lake"
 MARK: Final = "x-amz-meta-sfn-write"
 _COMPRESSING: Final = {"gzip", "gzip, weak tags", "gzip, named in tags", "gzip, no tags", "deflate", "brotli"}
@@ -259,11 +261,5 @@ def error(status: int, code: str) -> web.Response:
 async def quirky_s3(*quirks: str) -> AsyncGenerator[QuirkyS3]:
     """A server with quirks that listens on the loopback interface."""
     server = QuirkyS3(frozenset(quirks))
-    runner = web.ServerRunner(web.Server(server.answer), shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with served(server.answer) as server.url:
         yield server
-    finally:
-        await runner.cleanup()

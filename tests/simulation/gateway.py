@@ -162,12 +162,10 @@ class Coming:
 
 
 def _scope(request: Request) -> MutableMapping[str, Any]:
-    path, _, query = request.target.partition("?")
     return {
         "type": "http",
         "method": request.method,
-        "raw_path": path.encode(),
-        "query_string": query.encode(),
+        "raw_target": request.target.encode(),
         "headers": [(b"host", b"gateway"), (b"content-length", b"%d" % len(request.body))],
         "client": (PEER, 1),
         "scheme": "http",

@@ -15,6 +15,7 @@ from sfn.google import Identity
 from sfn.store.gcs import GcsObjects, GcsTerms
 from sfn.store.objects import Refused
 from sfn.store.pool import Pool
+from tests.unit.rest_server import served
 
 KEY = "gs://lake/sales/metadata/_sfn/orders.ver"
 TAG = "1700000000000001"
@@ -94,14 +95,8 @@ class Server:
 async def running() -> AsyncGenerator[Server]:
     """A server that listens on the loopback interface."""
     server = Server()
-    runner = web.ServerRunner(web.Server(server.answer), shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with served(server.answer) as server.url:
         yield server
-    finally:
-        await runner.cleanup()
 
 
 @asynccontextmanager

@@ -66,18 +66,25 @@ class Open(Protocol):
 
 
 @asynccontextmanager
+async def served(
+    answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], certificate: ssl.SSLContext | None = None
+) -> AsyncGenerator[str]:
+    """A server on the loopback interface, over TLS where it has a certificate; its address."""
+    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate).start()
+        yield f"{'http' if certificate is None else 'https'}://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
 async def running(certificate: ssl.SSLContext | None = None) -> AsyncGenerator[Server]:
     """A server that listens, over TLS where it has a certificate."""
     server = Server()
-    runner = web.ServerRunner(web.Server(server.answer), shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate)
-        await site.start()
-        server.uri = f"{'http' if certificate is None else 'https'}://127.0.0.1:{runner.addresses[0][1]}"
+    async with served(server.answer, certificate) as server.uri:
         yield server
-    finally:
-        await runner.cleanup()
 
 
 @asynccontextmanager

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, suppress
+
 import anyio
 import anyio.lowlevel
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sfn.body_memory import BodyMemory, Late, NoRoom, within
+from sfn.body_memory import BodyMemory, HeldBody, Late, NoRoom, within
 
 
 def test_bodies_are_held_up_to_the_limit_and_released() -> None:
@@ -44,6 +48,45 @@ def test_a_body_that_finds_none_but_complete_ones_has_no_room() -> None:
         with memory.body() as late, pytest.raises(NoRoom):
             late.add(3)
         assert memory.used == 8
+
+
+def test_a_body_that_holds_nothing_has_no_room_to_make() -> None:
+    memory = BodyMemory(10)
+    with memory.body() as empty, memory.body() as slow, memory.body() as fast:
+        slow.add(6)
+        fast.add(6)
+        assert (empty.is_given_up, slow.is_given_up, memory.used) == (False, True, 6)
+        empty.add(4)
+
+
+def test_nobody_is_given_up_in_vain() -> None:
+    refused: list[None] = []
+    memory = BodyMemory(10, lambda: refused.append(None))
+    with memory.body() as done, memory.body() as slow, memory.body() as large, memory.body() as small:
+        done.add(6)
+        done.complete()
+        slow.add(2)
+        with pytest.raises(NoRoom):
+            large.add(5)
+        assert (slow.is_given_up, memory.used, len(refused)) == (False, 8, 1)
+        small.add(3)
+        assert (slow.is_given_up, memory.used, len(refused)) == (True, 9, 2)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=40))
+def test_whatever_bodies_come_no_more_is_held_than_the_limit(adds: list[tuple[int, int]]) -> None:
+    """And who is given up held something, or asked for more than there was."""
+    memory, held = BodyMemory(20), list[HeldBody]()
+    with ExitStack() as stack:
+        for which, size in adds:
+            while len(held) <= which:
+                held.append(stack.enter_context(memory.body()))
+            with suppress(NoRoom):
+                held[which].add(size)
+            if size == 0:
+                held[which].complete()
+            assert memory.used == sum(one.size for one in held) <= 20
+    assert memory.used == 0
 
 
 async def test_a_body_that_makes_room_is_not_waited_for_any_more() -> None:

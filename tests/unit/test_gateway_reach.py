@@ -67,12 +67,10 @@ class Stage:
         self._proxy = Proxy(self.catalog, commits, reach, Terms("http://catalog", None, 1 << 20), self)
 
     async def ask(self, target: str, method: str = "POST") -> None:
-        path, _, query = target.partition("?")
         scope: MutableMapping[str, Any] = {
             "type": "http",
             "method": method,
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
+            "raw_target": target.encode(),
             "headers": [(b"host", b"gateway"), (b"content-length", b"2")],
             "client": ("10.0.0.1", 1),
             "scheme": "http",

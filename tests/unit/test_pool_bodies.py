@@ -14,6 +14,7 @@ from sfn.aws import Identity, Keys
 from sfn.store.objects import Kind, Refused
 from sfn.store.pool import BODY_LIMIT, Pool, Reply
 from sfn.store.s3 import AddressBook, S3Objects, S3Terms
+from tests.unit.rest_server import served
 
 TEXT = b'{"state": "current"}' * 50
 BOMB = gzip.compress(bytes(64 * 2**20))
@@ -45,14 +46,9 @@ class Answering:
 @pytest.fixture
 async def server() -> AsyncIterator[Answering]:
     answering = Answering()
-    runner = web.ServerRunner(web.Server(answering.answer), shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        answering.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    async with served(answering.answer) as address:
+        answering.url = f"{address}/"
         yield answering
-    finally:
-        await runner.cleanup()
 
 
 @pytest.fixture

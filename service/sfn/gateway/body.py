@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import anyio
 
 from sfn.body_memory import HeldBody, Late, within
+from sfn.gateway.connection import AT_ONCE, slices
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -95,8 +96,9 @@ class Body:
             self._held.add(len(part))
             self._parts.append(part)
         self._held.complete()
-        if not self._more and len(self._parts) > 1:
+        if self._parts and not self._more:
             self._parts = [b"".join(self._parts)]
+            self._length = len(self._parts[0])
 
     @property
     def whole(self) -> bytes | None:
@@ -105,13 +107,22 @@ class Body:
 
     @property
     def length(self) -> int | None:
-        """Bytes of the body; None where that is not known before its end."""
+        """Bytes of the body; None where that is not known yet."""
         return self._length
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the body was read: nobody waits for the client any more."""
+        return not self._more
+
     def outgoing(self) -> bytes | AsyncIterator[bytes] | None:
-        """The body for the catalog: at once where all of it was read; None for none."""
+        """The body for the catalog, once; None for none. A large one takes memory until it is written and no longer,
+        however long the catalog then takes for its answer.
+        """
         if self._more:
             return self._coming()
+        if self._parts and len(self._parts[0]) > AT_ONCE:
+            return self._going()
         return self.whole if self._parts or self._length is not None else None
 
     def sent(self) -> None:
@@ -127,6 +138,11 @@ class Body:
         with anyio.move_on_after(0):
             return bool((await self._receive())["type"] != "http.request")
         return False
+
+    async def _going(self) -> AsyncIterator[bytes]:
+        async for part in slices(self._parts.pop()):
+            yield part
+        self._held.release()
 
     async def _coming(self) -> AsyncIterator[bytes]:
         parts, self._parts = self._parts, []

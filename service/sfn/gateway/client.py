@@ -62,8 +62,8 @@ def asked(scope: Scope, receive: Receive, root: str, public: Front | None, held:
     """The request of a scope.
 
     Args:
-        scope: ASGI's, of type `http`; with `raw_target`, the target as it stands in the request's line, where the
-            server says it (`sfn.receiver.server`): ASGI's own keys do not tell an origin form from others.
+        scope: ASGI's, of type `http`; with `raw_target`, the target as it stands in the request's line, which
+            `sfn.receiver.server` adds: ASGI's own keys do not tell an origin form from others.
         receive: ASGI's.
         root: the gateway's own path.
         public: how clients reach us, where that is configured.
@@ -73,9 +73,7 @@ def asked(scope: Scope, receive: Receive, root: str, public: Front | None, held:
         Rejected: 400; the target is in no origin form, or several hosts are named.
     """
     fields: Fields = scope["headers"]
-    raw = scope.get("raw_target")
-    if raw is None:
-        raw = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    raw: bytes = scope["raw_target"]
     if TARGET.fullmatch(raw) is None or not raw.startswith(root.encode()):
         raise Rejected("", status=400, expected="a path that begins with / as the target", found="another form")
     if sum(name == b"host" for name, _ in fields) > 1:

@@ -24,10 +24,15 @@ HEAD_LIMIT: Final = 262_144
 """Most bytes of an answer's status line and header fields, interim answers (1xx) included."""
 AHEAD: Final = 262_144
 """Bytes of an answer that are read ahead of a client that is slower than the catalog."""
+AT_ONCE: Final = 65_536
+"""Bytes of a body that are written without a look at how fast the catalog takes them: as many as asyncio's transports
+hold before they say that they are full."""
 
 _SMALLEST: Final = 200
 """The smallest status of a final answer."""
 _NO_CONTENT: Final = frozenset({204, 304})
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""What our server sends in no field's value."""
 _KEEP_ALIVE: Final = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _BEFORE_ITS_END: Final = 1.0
 """Seconds before the end that `Keep-Alive` names in which a connection is not used any more. Node's agents subtract as
@@ -151,15 +156,18 @@ class Connection(asyncio.Protocol):
         """
         self._reset(method)
         self._parser = httptools.HttpResponseParser(self)
+        # What other clients of HTTP take from servers. Nothing that says where an answer ends is among it.
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
         assert self._transport is not None, "a connection is made before it is used"  # noqa: S101 - for the type
-        if isinstance(body, bytes):
+        if isinstance(body, bytes) and len(body) <= AT_ONCE:
             self._sending = None
-            self._transport.write(head + body if len(body) <= AHEAD else head)
-            if len(body) > AHEAD:
-                self._transport.write(body)
+            self._transport.write(head + body)
         else:
             self._transport.write(head)
-            self._sending = self._loop.create_task(self._send(body, chunked=chunked))
+            parts = slices(body) if isinstance(body, bytes) else body
+            self._sending = self._loop.create_task(self._send(parts, chunked=chunked))
         while self._head is None:
             await self._more(until_sent=True)
         return self._head
@@ -214,6 +222,8 @@ class Connection(asyncio.Protocol):
                     await self._write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
             if chunked:
                 await self._write(b"0\r\n\r\n")
+            # From now on the catalog owes an answer.
+            self._wake()
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - raised again where the answer is waited for
@@ -225,6 +235,8 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             raise Lost("a connection that was closed", unanswered=not self._heard)
         self._transport.write(data)
+        # uvloop's transports say in the next turn only that they are full.
+        await asyncio.sleep(0)
         while self._drained is not None:
             timer = self._loop.call_later(self._silence, self._fail, Silent())
             try:
@@ -303,7 +315,7 @@ class Connection(asyncio.Protocol):
         """The connection ended: so does an answer that has no other end."""
         self._stays = False
         if self._to_end and self._head is not None and not self._is_over and exc is None:
-            self._is_over = True
+            self._end()
             self._wake()
         if self._sending is not None and self._head is None and not self._sending.done():
             self._sending.cancel()
@@ -313,6 +325,9 @@ class Connection(asyncio.Protocol):
         elif self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
             self._drained = None
+
+    def _end(self) -> None:
+        self._is_over, self.idle_since = True, self._loop.time()
 
     def _spoil(self, why: str) -> None:
         self._stays = False
@@ -335,7 +350,9 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field, of the header or behind the body: the latter are passed over."""
         if self._head is None:
-            self._fields.append((name, value))
+            # The parser knows a name by what stands before a space, and so must who reads the fields (RFC 9112,
+            # section 5.1).
+            self._fields.append((name.rstrip(), value))
 
     def on_headers_complete(self) -> None:
         """The head of an answer, or of an interim one."""
@@ -358,10 +375,12 @@ class Connection(asyncio.Protocol):
         is_old = self._parser.get_http_version() < "1.1"
         self._stays = not self._to_end and b"close" not in said and (not is_old or b"keep-alive" in said)
         self.kept_for = _kept_for(fields)
-        self._head = Head(status, fields)
+        # A field of several lines is one line by now; other control characters become spaces (RFC 9110, section 5.5).
+        self._head = Head(status, [(name, _CONTROL.sub(b" ", value)) for name, value in fields])
         if self._method == b"HEAD" or status in _NO_CONTENT:
             self._stays = b"close" not in said and not is_old
-            self._is_over, self._to_end = True, False
+            self._to_end = False
+            self._end()
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
@@ -375,12 +394,19 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """The end of an answer, or of an interim one."""
         if self._head is not None:
-            self._is_over, self._parser = True, None
+            self._end()
+            self._parser = None
 
     def on_message_begin(self) -> None:
         """Another answer: behind one that is over nobody asked for it."""
         if self._is_over:
             self._stays = False
+
+
+async def slices(body: bytes) -> AsyncIterator[bytes]:
+    """A body, so much at a time as is written at once."""
+    for start in range(0, len(body), AT_ONCE):
+        yield body[start : start + AT_ONCE]
 
 
 def _kept_for(fields: Sequence[tuple[bytes, bytes]]) -> float | None:

@@ -308,12 +308,15 @@ class Proxy:
         return found.body, [field for field in told if field[0].lower() not in _OF_ONE_BODY]
 
     async def _sent(self, request: Asked, header: Sequence[tuple[bytes, bytes]], *, change: bool) -> Incoming:
-        outgoing = Outgoing(request.method, request.target, header, request.body.outgoing(), request.body.length)
+        body = request.body
+        outgoing = Outgoing(
+            request.method, request.target, header, body.outgoing(), body.length, is_whole=body.is_whole
+        )
         began, status = time.perf_counter(), None
         try:
             incoming = await self._upstream.send(outgoing)
             status = incoming.status
-            request.body.sent()
+            body.sent()
         finally:
             self._counted.answered(change=change, status=status, seconds=time.perf_counter() - began)
         return incoming

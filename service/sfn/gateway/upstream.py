@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from bisect import insort
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ class Outgoing:
         fields: all header fields but `Host`, and those that say how long the body is.
         body: all of it, or its parts as they come; None for none.
         length: bytes of a body that comes in parts; None where that is not known.
+        is_whole: all parts of the body are here: none waits for a client.
     """
 
     method: str
@@ -109,6 +111,7 @@ class Outgoing:
     fields: Fields
     body: bytes | AsyncIterator[bytes] | None
     length: int | None = None
+    is_whole: bool = False
 
     def head(self, origin: Origin) -> bytes:
         """The request's line and its fields, with the empty line behind them.
@@ -213,6 +216,7 @@ class Upstream:
         self._waiting: deque[tuple[_Kind, asyncio.Future[None]]] = deque()
         self._pruning: asyncio.TimerHandle | None = None
         self._system: ssl.SSLContext | None = None
+        self._is_closed = False
 
     async def send(self, request: Outgoing) -> Incoming:
         """The answer to a request, once its header is here; whoever gets it ends it.
@@ -223,8 +227,8 @@ class Upstream:
             Unsure: it may have reached the catalog.
         """
         head = request.head(self._origin)
-        streams = not isinstance(request.body, bytes | None)
-        kind = _Kind(streams, repeatable=request.method in _REPEATABLE and not streams)
+        is_here = isinstance(request.body, bytes | None)
+        kind = _Kind(not (is_here or request.is_whole), repeatable=request.method in _REPEATABLE and is_here)
         pooled = await self._found(kind)
         try:
             try:
@@ -244,7 +248,8 @@ class Upstream:
         return Incoming(self._where, pooled[0], begun, partial(self._release, kind, pooled))
 
     async def close(self) -> None:
-        """Close all connections that are idle."""
+        """Close all connections that are idle, and each of the others once its request is over."""
+        self._is_closed = True
         if self._pruning is not None:
             self._pruning.cancel()
             self._pruning = None
@@ -279,7 +284,8 @@ class Upstream:
         self._taken -= 1
         self._streams -= kind.streams
         for waiting in self._waiting:
-            if self._has_room(waiting[0]):
+            # Who gives up is done at once, and still waits here until its task comes to run.
+            if self._has_room(waiting[0]) and not waiting[1].done():
                 self._waiting.remove(waiting)
                 self._enter(waiting[0])
                 waiting[1].set_result(None)
@@ -295,7 +301,7 @@ class Upstream:
         except BaseException as error:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-            elif not place.cancelled():
+            else:
                 # It was given the place at the very moment at which it gave up.
                 self._leave(kind)
             if isinstance(error, TimeoutError):
@@ -305,7 +311,7 @@ class Upstream:
     def _reused(self, kind: _Kind) -> _Pooled | None:
         now, context = asyncio.get_running_loop().time(), self._context()
         while self._idle:
-            # The one that was used last.
+            # The one whose last answer was complete last.
             connection, trusted = self._idle[-1]
             if trusted is context and now - connection.idle_since > self._good_for(connection, kind):
                 return None
@@ -356,17 +362,22 @@ class Upstream:
 
     def _release(self, kind: _Kind, pooled: _Pooled) -> None:
         """Let others have a connection, or its place."""
-        connection, context = pooled
-        loop = asyncio.get_running_loop()
-        is_good = connection.is_reusable and context is self._context() and self._good_for(connection) > 0
+        try:
+            self._keep(pooled)
+        finally:
+            self._leave(kind)
+
+    def _keep(self, pooled: _Pooled) -> None:
+        """Keep a connection for another request, or close it. What it was checked with matters once it is used."""
+        connection = pooled[0]
+        is_good = connection.is_reusable and self._good_for(connection) > 0 and not self._is_closed
         if is_good and self._taken + len(self._idle) <= self._terms.connections:
-            connection.idle_since, connection.used = loop.time(), True
-            self._idle.append(pooled)
+            connection.used = True
+            insort(self._idle, pooled, key=_idle_since)
             if self._pruning is None:
-                self._pruning = loop.call_later(self._kept, self._prune)
+                self._pruning = asyncio.get_running_loop().call_later(self._kept, self._prune)
         else:
             connection.close()
-        self._leave(kind)
 
     def _prune(self) -> None:
         """Close what nobody may use any more."""
@@ -382,10 +393,15 @@ class Upstream:
 
     async def _asked(self, pooled: _Pooled, request: Outgoing, head: bytes) -> Head:
         body = b"" if request.body is None else request.body
-        return await pooled[0].ask(request.method.encode(), head, body, chunked=request.length is None)
+        chunked = request.length is None and not isinstance(body, bytes)
+        return await pooled[0].ask(request.method.encode(), head, body, chunked=chunked)
 
     def _unreached(self, found: str) -> Transient:
         return Transient(self._where, scope=Scope.CATALOG, expected="a connection", found=found, retry_after=1.0)
+
+
+def _idle_since(pooled: _Pooled) -> float:
+    return pooled[0].idle_since
 
 
 def _lost(where: str, error: Lost) -> Unsure:

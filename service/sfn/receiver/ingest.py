@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 import structlog
 
-from sfn.body_memory import NO_ROOM, RETRY_AFTER, BodyMemory, NoRoom
+from sfn.body_memory import NO_ROOM, RETRY_AFTER, BodyMemory, HeldBody, NoRoom
 from sfn.dialects import POLARIS, Arrived, Sender, polaris
 from sfn.errors import Broken, Rejected, Transient
 from sfn.inbox import Intake
@@ -124,10 +125,11 @@ class Ingest:
         path = _sent_to(scope)
         if asked.encoding != b"identity":
             return await self._compressed(face, path, who)
-        content = await self._read(receive, asked.length, path, who)
-        if content is None:
-            return None
-        return face.taken(*await self._taking.take(Arrived(path, scope["headers"], content, who)))
+        with self._memory.body() if self._senders.need_not_show(who) else nullcontext() as held:
+            content = await self._read(receive, asked.length, path, who, held)
+            if content is None:
+                return None
+            return face.taken(*await self._taking.take(Arrived(path, scope["headers"], content, who)))
 
     async def _from_signer(
         self,
@@ -156,12 +158,11 @@ class Ingest:
         arrived = Arrived(_sent_to(scope), scope["headers"], content, proven.sender)
         return face.taken(*await self._taking.take(arrived, proven.message, is_signed=True))
 
-    async def _read(self, receive: body.Receive, length: int | None, path: str, sender: Sender) -> bytes | None:
+    async def _read(
+        self, receive: body.Receive, length: int | None, path: str, sender: Sender, held: HeldBody | None
+    ) -> bytes | None:
         try:
-            if not self._senders.need_not_show(sender):
-                return await body.read(receive, length, self._limits)
-            with self._memory.body() as held:
-                return await body.read(receive, length, self._limits, held)
+            return await body.read(receive, length, self._limits, held)
         except Rejected as refusal:
             tell(refusal, sender)
             if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:

@@ -22,7 +22,7 @@ class ListenerSettings(Section):
         body_limit: most bytes of a request's body.
         body_memory: most bytes of bodies that are held at once of clients that have not shown who they are: who signs,
             who needs no token, who asks an operator's route. Gateways, whose clients only the catalog knows, have as
-            much again. Never less than one of the largest bodies needs.
+            much again, and 64 KiB more for each of their connections. Never less than one of the largest bodies needs.
         drain: how long a shutdown waits for what is under way.
         queue_limit: how many hints may wait for the disk before events are answered with 503. What is
             kept of an event, 4 KiB at most, waits with its hint in memory: 40 MiB for 10,000.

@@ -16,6 +16,7 @@ from sfn.admin.operators import Followed, Operations, Operator, Process, Retirem
 from sfn.body_memory import BodyMemory
 from sfn.clock import Clock, SystemChance, SystemClock
 from sfn.errors import Broken, Transient, Trouble
+from sfn.gateway.connection import AT_ONCE
 from sfn.inbox import Intake
 from sfn.mounts import LOCAL_LOCKS, SHARE_LOCKS
 from sfn.receiver.app import Application, application
@@ -144,7 +145,7 @@ async def assembled(
             roles=frozenset() if roles == ALL else roles,
         )
         matters = concern(settings, retirement).matters
-        memory = BodyMemory(_room(settings), metering.metrics.bodies.of("gateways"))
+        memory = BodyMemory(_room_of_gateways(settings), metering.metrics.bodies.of("gateways"))
         gated = gates(
             settings if Role.GATEWAY in roles else None, inbox, matters, on_broken, metering.metrics.gateways, memory
         )
@@ -276,6 +277,11 @@ def _room(settings: Settings) -> int:
     gateways = [one.body_limit for one in settings.gateway.values()]
     # A gateway holds one part of a body more than its limit says.
     return max(settings.listener.body_memory, settings.listener.body_limit, 2 * max(gateways, default=0))
+
+
+def _room_of_gateways(settings: Settings) -> int:
+    """Bytes of the bodies of all gateways: those that are held until they are answered leave the others theirs."""
+    return _room(settings) + AT_ONCE * sum(one.connections for one in settings.gateway.values())
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:
