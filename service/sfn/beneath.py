@@ -48,7 +48,7 @@ def opened(root: str, names: Sequence[str], flags: int, *, plain: int = 0, other
         root: path of the folder, which may be a link.
         names: of the folders on the way, and of what is opened; none is empty or dotted.
         flags: of `os.open`; what is opened is never a link.
-        plain: of the last so many names none may be a link, wherever it leads.
+        plain: how many of the last names must not be links, wherever these lead.
         others: paths of other folders that links may lead into.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The memory that request bodies may take whose senders have not shown who they are: bounded over all connections."""
+"""A limit for the memory of request bodies from unidentified clients, over all connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEFAULT: Final = 32 << 20
 """Bytes."""
 RETRY_AFTER: Final = 1
 """Seconds after which a client whose body found no room may send it again."""
-NO_ROOM: Final = "there is no memory for another body of a client that has not shown who it is; send it again"
+NO_ROOM: Final = "no memory is left for bodies of unidentified clients; send the request again later"
 
 _T = TypeVar("_T")
 
@@ -24,7 +24,7 @@ class Late(Exception):
 
 
 class BodyMemory:
-    """A number of bytes for bodies that are held, whoever sends them.
+    """A limit, in bytes, for all bodies that are held.
 
     Over it the oldest body that is still incomplete is given up, of those that hold anything. A client that sends its
     body as fast as it can has no older one behind it; one that sends a byte now and then, to have others find no room,
@@ -92,7 +92,7 @@ class HeldBody:
         self.release()
 
     def add(self, size: int) -> None:
-        """So many more bytes are held.
+        """Count more bytes as held.
 
         Raises:
             NoRoom: they may not be, or those before may not be any more.

@@ -43,5 +43,5 @@ def raise_limit() -> int:
 
 
 def for_connections(listeners: int) -> int:
-    """How many connections each of so many listeners takes: half of all files stay for work."""
+    """Return how many connections each listener accepts; half of all files stay for work."""
     return max(LEAST, limit() // 2 // max(1, listeners))

@@ -183,7 +183,7 @@ S3: Final = (
         _LISTING,
         "does not say where",
     ),
-    Quirk("listings begin anew", _MADE_UP, _LISTING, "does not say where"),
+    Quirk("listings start over", _MADE_UP, _LISTING, "does not say where"),
 )
 OTHERS: Final = (
     Quirk("GCS: ifGenerationMatch=0 is ignored", _MADE_UP, _REFUSED, "may only create it", unsafe=True),

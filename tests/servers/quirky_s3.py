@@ -133,7 +133,7 @@ class QuirkyS3:
             keys.reverse()
         begin = int(query.get("continuation-token", "0"))
         size = 2 if "short pages" in self.quirks or "listings do not say where" in self.quirks else most
-        if "listings begin anew" in self.quirks:
+        if "listings start over" in self.quirks:
             begin, size = 0, 2
         page, more = keys[begin : begin + size], len(keys) > begin + size
         coded = "listings are not encoded" not in self.quirks

@@ -42,7 +42,7 @@ class Pace:
         self.left = STALLED
 
     def moved(self, size: int, seconds: float) -> None:
-        """The client moved so many bytes, and was waited for so long.
+        """Count bytes that the client moved, and the seconds spent waiting for it.
 
         Raises:
             Stalled: that is too slow.
@@ -85,7 +85,7 @@ class Body:
         self._pace = Pace()
 
     async def read(self, limit: int) -> None:
-        """Read the body, or its first bytes where it is longer than so many: no connection waits for it meanwhile.
+        """Read the body up to a limit, before a connection to the catalog is taken for it.
 
         Raises:
             Gone: the client went away, or stalled.

@@ -80,7 +80,7 @@ def asked(scope: Scope, receive: Receive, root: str, public: Front | None, held:
         raise Rejected("", status=400, expected="one Host field", found="several")
     coding = tokens(fields, b"transfer-encoding")
     if coding not in ([], [b"chunked"]):
-        # Passed on it would be a body of which nobody says any more how it is encoded.
+        # The gateway drops this field, and then the catalog could not know how the body is encoded.
         raise Rejected("", status=400, expected="no transfer coding but chunked", found="another one")
     target = raw[len(root) :]
     path, _, query = target.partition(b"?")

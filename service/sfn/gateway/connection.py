@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing came since the last answer: no end of the connection, and no byte that nobody asked for.
+        """Whether nothing came since the last answer: no end of the connection, and no unrequested byte.
 
         The socket itself is asked: the event loop may not have come to it yet.
         """
@@ -283,7 +283,7 @@ class Connection(asyncio.Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         if self._parser is None or self._is_over:
-            # Nobody asked for it: what answers an earlier request must not be taken for the answer to the next one.
+            # An unrequested answer, perhaps to an earlier request, must not be taken for the answer to the next one.
             self._stays = False
             self.close()
             return
@@ -369,7 +369,7 @@ class Connection(asyncio.Protocol):
         coding = tokens(fields, b"transfer-encoding")
         if coding not in ([], [b"chunked"]):
             # What has it is not what its length or its end says, and neither may a client be told so.
-            raise ValueError("a transfer coding that nobody asked for")
+            raise ValueError("a transfer coding that was not requested")
         self._to_end = not coding and b"content-length" not in names
         said = tokens(fields, b"connection")
         is_old = self._parser.get_http_version() < "1.1"
@@ -398,7 +398,7 @@ class Connection(asyncio.Protocol):
             self._parser = None
 
     def on_message_begin(self) -> None:
-        """Another answer: behind one that is over nobody asked for it."""
+        """Another answer begins; after a complete answer it is unrequested."""
         if self._is_over:
             self._stays = False
 

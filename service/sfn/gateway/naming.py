@@ -27,7 +27,7 @@ MOST_TABLES: Final = 1_000
 _MAYBE_BETWEEN: Final = re.compile("[!$&'()*+,;=:@|^~]|%(?!1F|20|2E)[0-7][0-9A-F]", re.IGNORECASE)
 """What a catalog of which that is not known may have between levels: a character of ASCII, but one that names have."""
 _PREFIXES: Final = 1_000
-"""Prefixes of which separators are remembered: a catalog may make one up for each warehouse that it is asked for."""
+"""How many prefixes have remembered separators: a catalog may create a prefix for each requested warehouse."""
 _SEPARATORS: Final = 8
 """Separators of one prefix that are remembered."""
 
@@ -36,7 +36,7 @@ class Separators:
     """What may stand between the levels of a namespace in a path, by the configurations that passed.
 
     One server may have several catalogs, each with a separator of its own; and while a catalog is upgraded its nodes
-    say different ones, of which clients keep the one that they were told at their start. So all are remembered.
+    give different ones, and each client keeps the one that it got at its start. So all are remembered.
     """
 
     def __init__(self) -> None:

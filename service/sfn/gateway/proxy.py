@@ -39,7 +39,7 @@ _NOT_COMPRESSED: Final = "have the catalog, or what stands before it, not compre
 _CONFIG_LIMIT: Final = 1 << 20
 """Bytes of a configuration that are read to be rewritten."""
 _LAST: Final = ((b"connection", b"close"),)
-"""Of what is answered to a request that is not read to its end: no next one could be told from it."""
+"""Field of an answer to a request that was not read to its end: the next request could not be recognised."""
 _LONG: Final = 1 << 20
 """Bytes of an answer from which on it is worth a look whether anybody still waits for it."""
 

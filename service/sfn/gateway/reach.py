@@ -46,7 +46,7 @@ class Reach:
 class Unmapped:
     """The prefixes of commits that passed and belong to no catalog of ours: each is reported once.
 
-    Clients may make prefixes up, so only so many are remembered.
+    Clients may invent prefixes, so the number of remembered ones is limited.
     """
 
     def __init__(self) -> None:

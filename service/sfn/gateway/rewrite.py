@@ -68,7 +68,7 @@ def is_readable(coding: str) -> bool:
 
 
 def opened(body: bytes, codings: Sequence[bytes], limit: int) -> bytes | None:
-    """A body without what it was encoded with; None where that can't be told, or is too long.
+    """Return a decoded body; None if the coding is unknown or the result is too long.
 
     Args:
         body: as it came.

@@ -1,7 +1,7 @@
 """Requests to the catalog behind a gateway, from a pool of connections to one address that no request can change.
 
-A connection that was idle may be closed by the catalog at the very moment at which a request is sent over it. Nobody
-can tell then whether the request was received, so what may change something is never sent twice. What is done instead:
+The catalog may close an idle connection just as a request is sent over it. Then it is unknown whether the catalog
+received the request, so a request that may change something is never sent twice. Instead:
 
 - `Keep-Alive: timeout=N` is heeded: a connection is not used in the last second of that time.
 - Where the catalog does not say it, a request that may not be repeated uses no connection that was idle for longer than
@@ -380,7 +380,7 @@ class Upstream:
             connection.close()
 
     def _prune(self) -> None:
-        """Close what nobody may use any more."""
+        """Close connections that no request may use any more."""
         loop = asyncio.get_running_loop()
         now, idle, self._idle = loop.time(), self._idle, []
         for pooled in idle:

@@ -189,7 +189,7 @@ class _Local(InputFile):
     """A file of this machine, opened where a reader may be led.
 
     Args:
-        location: a `file://` URL, of which no character has a meaning of its own.
+        location: a `file://` URL in which no character has a special meaning.
     """
 
     def __init__(self, location: str, files: LocalFiles) -> None:

@@ -28,7 +28,7 @@ _LOOK: Final = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 class LocalFiles:
     """The `Storage` of this machine. Its verbs never suspend, so `finish` can run what rests on them.
 
-    No symbolic link in `metadata` or `_sfn` leads out of a table's directory: whoever owns the directory could show
+    No symbolic link in `metadata` or `_sfn` leads out of a table's directory: the directory's owner could show
     another table in its place. Other links are followed, and with `allowed` only into what is allowed.
 
     Args:

@@ -438,7 +438,7 @@ def _membership(column: _Column, members: Collection[Literal[Any]]) -> _Node:
         return pc.if_else(pc.is_valid(array), pc.is_in(array, value_set=scalars), pa.scalar(None, pa.bool_()))
 
     own = {value.literal for value in found if value.literal is not None}
-    # As above; and whoever looks values up in a set tells one zero from the other.
+    # As above; and a lookup in a set takes 0.0 and -0.0 for two values.
     is_odd = isinstance(column.kind, (*_BYTES, *_FLOATING))
     is_pruned = len(own) == len({value.scalar for value in found}) and not is_odd
     pruning = iceberg.In(term=column.reference, values=own) if is_pruned else iceberg.AlwaysTrue()

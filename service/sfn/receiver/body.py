@@ -32,7 +32,7 @@ async def read(receive: Receive, declared: int | None, limits: Limits, held: Hel
         receive: ASGI's.
         declared: `Content-Length`: enough to refuse a body at once, never to believe in one.
         limits: what it may cost.
-        held: the memory that it takes, where nobody knows whose it is; None for a sender that showed who it is.
+        held: the memory that it takes if the sender is unidentified; None for an identified sender.
 
     Raises:
         Rejected: 413 too large; nothing beyond the limit is kept. 408 too slow.

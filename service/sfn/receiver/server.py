@@ -79,7 +79,7 @@ class Entered(Protocol):
 
 
 class Room:
-    """The connections of one server, so many at most: each takes a file descriptor, and work needs some too.
+    """The connections of one server, limited in number: each takes a file descriptor, and work needs some too.
 
     Where there is no room for one more, a connection without a request in hand is closed: the oldest that never sent
     one, else the one whose last was answered longest ago. So who opens many connections and sends nothing loses their
@@ -219,7 +219,7 @@ class Connection(HttpToolsProtocol):
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Behind a body in chunks there may be more fields (RFC 9110, section 6.5): whoever reads the header by then, a
+        # Behind a body in chunks there may be more fields (RFC 9110, section 6.5): code that reads the header then, a
         # gateway that passes it on above all, must not find them in it.
         if self._has_begun:
             super().on_header(name, value)

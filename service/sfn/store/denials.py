@@ -107,7 +107,7 @@ class Denials:
         """Note that a verb was refused.
 
         Returns:
-            Keys in other folders where the verb was carried out before, the latest first. Whether it still is tells
+            Keys in other folders where the verb was carried out before, the latest first. Whether it still is shows
             how far the refusal reaches.
         """
         what, folder, now = _what(verb, key), _folder(key), self._seconds()

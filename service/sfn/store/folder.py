@@ -58,7 +58,7 @@ class Folder:
     this one during an upgrade. The other is an `flock` on a regular file in the folder: on NFS the server holds it for
     all hosts, while the lock of a folder is the host's own. The kernel drops the locks with their holder. The holder
     deletes the file before it gives the locks back, so only a holder that died leaves the file, empty, to the next one.
-    A content is prepared under the locks and removed before they are given back. Hence whoever holds the locks and
+    A content is prepared under the locks and removed before they are given back. So a process that holds the locks and
     finds a prepared file knows that its writer is dead, and removes it; no age needs to be guessed.
 
     Other programs that write here do not know the lock. Against them a creation is still atomic, a replacement is not.

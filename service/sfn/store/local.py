@@ -55,7 +55,7 @@ class LocalFiles:
     """The verbs of a store as blocking calls. None of them waits for another process, but all for the file system.
 
     A key is `file://` and an absolute path in UTF-8; a percent sign is a character of the file's name. Below a table's
-    location nothing may be a symbolic link, for whoever owns the table could have us write into another's with it, and
+    location nothing may be a symbolic link, as the table's owner could make us write into another table with it, and
     every file is a regular one. Above it links are followed as far as they stay in the folder that the table belongs
     to.
 

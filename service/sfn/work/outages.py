@@ -74,7 +74,7 @@ class Outages:
         """The trouble of an attempt that ended because this process lacks something.
 
         Returns:
-            The same; or one of scope table, where others were seen through since the table's attempt before. One table
+            The same; or one of scope table, where other attempts succeeded since the table's last one. One table
             that alone takes too much must not hold up all the others.
         """
         self._attempts.denied(_ATTEMPT, _place(subject))
@@ -88,7 +88,7 @@ class Outages:
         """The lane's catalog answered, and its store where it was asked.
 
         Args:
-            subject: what was seen through.
+            subject: the table or catalog of the attempt.
             stored: the store was asked.
         """
         now = self._clock.now()

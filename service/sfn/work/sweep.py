@@ -56,7 +56,7 @@ class Sweep:
 
     What differs becomes a hint as it is found. Absences become hints only after every table was looked at, all of them
     marked `held` when they are more than the brake allows. A table that was found under another name is told of as
-    renamed: until that name's row has settled nobody else knows. What the catalog withholds counts as present. A hint
+    renamed: until that name's row has settled no other part knows. What the catalog withholds counts as present. A hint
     of a held table that is there again ends the hold.
 
     Attributes:

@@ -278,7 +278,7 @@ class Worker:
         if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
             reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
             dead = self._refused(reason, str(trouble), source)
-            # A permission may come back for many tables at once, and nobody sends an event for each.
+            # A permission may come back for many tables at once, without an event for each of them.
             return replace(dead, look_at=now + self._terms.retry.cap) if isinstance(trouble, DeniedHere) else dead
         return self._retry(claim, str(trouble), source, trouble.retry_after, Cause.TABLE)
 
