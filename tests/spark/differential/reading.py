@@ -30,6 +30,8 @@ from tests.unit.directory import Directory
 
 Rows: TypeAlias = Sequence[dict[str, Any]]
 IDENTIFIER: Final = "odd.table"
+READ: Final = sfn.spark.read
+"""Each look-up of the name checks the versions of packages, which takes 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def oracle(spark: SparkSession, table: OddTable, schema: Schema) -> Rows:
             return _generic(spark, table, schema)
     if table.has_milliseconds:
         raise ValueError("no library that reads milliseconds right")
-    return of_arrow(sfn.spark.read(spark, f"{table.location}", engine="iceberg").toArrow(), schema)
+    return of_arrow(READ(spark, f"{table.location}", engine="iceberg").toArrow(), schema)
 
 
 def _generic(spark: SparkSession, table: OddTable, schema: Schema) -> Rows:
@@ -183,7 +185,7 @@ def by_spark(
     frames: list[DataFrame] = []
     for number, one in enumerate(asked):
         try:
-            frame = sfn.spark.read(
+            frame = READ(
                 spark, f"{table.location}", engine=one.engine, row_filter=one.which.text if one.which else None
             )
         except SfnError as refusal:

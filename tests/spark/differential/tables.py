@@ -45,15 +45,11 @@ _FILES: Final = [
     "{}%41",
     "{}.gz",
     "{}._COPYING_",
+    "{}#1",
+    "{}?1",
 ]
-LATER_PATHS: Final = ("{}#1", "{}?1")
-"""Names of files that a reader is to read or to refuse with a typed error: not yet so."""
-PATHS: Sequence[str] = ()
-"""Set this to `LATER_PATHS` once readers do that."""
-LATER_REFERENCES: Final = ("dangling head", "heads that disagree")
-"""What metadata may say of its current snapshot that readers do not notice yet."""
-REFERENCES: Sequence[str] = ()
-"""Set this to `LATER_REFERENCES` once they do."""
+REFERENCES: Final = ("dangling head", "heads that disagree")
+"""Faults of the reference to the current snapshot: it is not in `snapshots`, or not that of the branch `main`."""
 _PREFIXES: Final = ["", "file:", "file://"]
 _DEFAULTS: Final = {
     "int": "7",
@@ -92,7 +88,7 @@ class OddTable:
         trace: what was done to it.
         is_mapped: it has files without field ids.
         has_milliseconds: Iceberg's own library may take such times for microseconds, on Spark.
-        reference: which of `LATER_REFERENCES` its metadata has; empty where its references are right.
+        reference: which of `REFERENCES` its metadata has; empty where its references are right.
         edited: the metadata file that was changed by hand, if one was.
     """
 
@@ -160,8 +156,8 @@ class Maker:
         for number, step in enumerate(steps):
             if self._most is None or number < self._most:
                 step()
-        if REFERENCES and Random(f"references {self._folder.name}").random() < 0.1:
-            self._refer(Random(f"references {self._folder.name}").choice(REFERENCES))
+        if self._rng.random() < 0.1:
+            self._refer(self._rng.choice(REFERENCES))
         return self._table
 
     def _refer(self, kind: str) -> None:
@@ -169,7 +165,7 @@ class Maker:
         path = Path(self._table.metadata_location.removeprefix("file:"))
         metadata = json.loads(path.read_text())
         ids = [one["snapshot-id"] for one in metadata.get("snapshots", [])]
-        if kind == LATER_REFERENCES[0]:
+        if kind == REFERENCES[0]:
             metadata["current-snapshot-id"] = 1
             metadata.setdefault("refs", {})["main"] = {"snapshot-id": 1, "type": "branch"}
         elif len(ids) > 1:
@@ -337,7 +333,7 @@ class Maker:
         self._files += files
 
     def _path(self, kind: str) -> Path:
-        name = self._rng.choice([*_FILES, *PATHS]).format(f"{next(self._numbers)}")
+        name = self._rng.choice(_FILES).format(f"{next(self._numbers)}")
         path = self._folder / self._rng.choice(_FOLDERS) / f"{name}.{kind}"
         path.parent.mkdir(parents=True, exist_ok=True)
         return path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.differential.__main__ import QUICK
+from tests.spark.differential.batches import QUICK
 from tests.spark.differential.comparison import compared
 from tests.spark.telling import told
 
