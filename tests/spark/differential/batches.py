@@ -49,12 +49,18 @@ def session() -> Iterator[tuple[SparkSession, Path]]:
             yield spark, folder
 
 
-def in_batches(seeds: Sequence[int], processes: int, add: Callable[[Report], None]) -> None:
+def in_batches(
+    seeds: Sequence[int],
+    processes: int,
+    add: Callable[[Report], None],
+    compare: Callable[[Sequence[int], Connection], None] | None = None,
+) -> None:
     """Compare the tables of some seeds.
 
     Args:
         processes: how many run at the same time.
         add: gets each report, from several threads.
+        compare: runs in each process, and sends what `_compare` sends.
 
     Raises:
         RuntimeError: Spark does not start.
@@ -62,16 +68,18 @@ def in_batches(seeds: Sequence[int], processes: int, add: Callable[[Report], Non
     size = min(_MOST, -(-len(seeds) // processes))
     batches = [seeds[start : start + size] for start in range(0, len(seeds), size)]
     with ThreadPoolExecutor(processes) as pool:
-        for done in [pool.submit(_batch, batch, add) for batch in batches]:
+        for done in [pool.submit(_batch, batch, add, compare or _compare) for batch in batches]:
             done.result()
 
 
-def _batch(seeds: Sequence[int], add: Callable[[Report], None]) -> None:
+def _batch(
+    seeds: Sequence[int], add: Callable[[Report], None], compare: Callable[[Sequence[int], Connection], None]
+) -> None:
     """Compare the tables of a batch in one process, and in another one after a seed that ended the process."""
     context = get_context("spawn")
     while seeds:
         here, there = context.Pipe(duplex=False)
-        process = context.Process(target=_compare, args=(seeds, there))
+        process = context.Process(target=compare, args=(seeds, there))
         process.start()
         there.close()
         is_started = False
@@ -99,11 +107,11 @@ def _compare(seeds: Sequence[int], reports: Connection) -> None:
 def _compared(spark: SparkSession, folder: Path, seed: int) -> Report:
     try:
         return compared(spark, folder, seed)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - Java's, of what the generator tried
         jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no name of its own for it
         try:
             jvm.java.lang.System.nanoTime()
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever PySpark raises without a JVM
             last = (folder / "spark.log").read_text(errors="replace").splitlines()[-_LAST_LINES:]
             print(f"the JVM ended at seed {seed}:", *last, sep="\n", flush=True)
             raise error from None

@@ -14,6 +14,7 @@ from pyiceberg import types
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
+from sfn.pointer.naming import MAIN
 from tests.spark.differential.filters import Filter, some_filter
 from tests.spark.differential.reading import (
     Asked,
@@ -28,13 +29,14 @@ from tests.spark.differential.reading import (
     publish,
     schema_of,
 )
-from tests.spark.differential.tables import Maker, OddTable
+from tests.spark.differential.tables import DANGLING_BRANCH, OTHER, Maker, OddTable
 
 FILTERS = 4
 """Of each table."""
 
-KNOWN = ["Type not recognized: decimal_"]
-"""What PyIceberg refuses: an Avro file that has a type of decimals twice."""
+KNOWN = ["Type not recognized: decimal_", "ResidualEvaluator$ResidualVisitor.startsWith("]
+"""What PyIceberg refuses: an Avro file that has a type of decimals twice. Where Iceberg's own library fails: `like`, in
+an `or` with another column, for a file of which the partition is NULL."""
 PLAIN = ("equality deletes", "a partition by values of type fixed")
 """What `sfn.read` refuses."""
 
@@ -80,7 +82,9 @@ def _compare(spark: SparkSession, folder: Path, report: Report, most: int | None
     filters = [some_filter(rng, schema) for _ in range(FILTERS)]
     if table.reference:
         _refer(spark, table, schema, report)
-        return
+    if table.reference != DANGLING_BRANCH:
+        table.edited = None
+        publish(table)
     try:
         rows = oracle(spark, table, schema)
     except Exception as error:  # noqa: BLE001 - Java's
@@ -94,15 +98,16 @@ def _compare(spark: SparkSession, folder: Path, report: Report, most: int | None
 def _refer(spark: SparkSession, table: OddTable, schema: Schema, report: Report) -> None:
     """Compare what readers make of references that are wrong: every engine refuses the metadata."""
     names = [one.name for one in schema.fields]
+    ref = OTHER if table.reference == DANGLING_BRANCH else MAIN
     found = {
-        "read": attempted(partial(by_python, table, schema, None, names)),
-        "source": attempted(partial(by_source, table, schema)),
+        "read": attempted(partial(by_python, table, schema, None, names, ref)),
+        "source": attempted(partial(by_source, table, schema, ref=ref)),
     }
     for engine in ("files", "iceberg"):
         try:
-            (found[engine],) = by_spark(spark, table, schema, [Asked(engine, None)])
+            (found[engine],) = by_spark(spark, table, schema, [Asked(engine, None, ref)])
         except Exception as error:  # noqa: BLE001 - Iceberg's own library has its own
-            found[engine] = Refused(type(error).__name__, _cause(f"{error.__class__}"))
+            found[engine] = Refused(type(error).__name__, _cause(f"{error}"))
     report.counts[table.reference] += 1
     for engine, one in found.items():
         if not isinstance(one, Refused) or one.kind != "MalformedMetadata":
@@ -142,7 +147,8 @@ class _Comparison:
             if isinstance(one.field_type, types.UUIDType) or one.initial_default is not None
         }
         asked = [Asked("files", which) for which in (None, *filters)]
-        if not self._table.has_milliseconds:
+        # Iceberg's own library refuses metadata for any reference that is wrong.
+        if not self._table.has_milliseconds and self._table.edited is None:
             asked += [Asked("iceberg", which) for which in (None, *filters) if which is None or not which.columns & odd]
         try:
             founds = by_spark(self._spark, self._table, self._schema, asked)
@@ -169,8 +175,9 @@ class _Comparison:
 
 
 def _cause(text: str) -> str:
-    """Return the innermost of Java's exceptions, or what there is."""
-    return text.rpartition("Caused by: ")[2].partition("\n\tat")[0][:600]
+    """Return the innermost of Java's exceptions and where it was raised, or what there is."""
+    found, _, raised = text.rpartition("Caused by: ")[2].partition("\n\tat")
+    return f"{found[:600]}{raised.partition(chr(10))[0]}"
 
 
 def _judge(report: Report, what: str, found: Counter[str] | Refused, right: Counter[str]) -> None:

@@ -22,6 +22,7 @@ import sfn
 import sfn.spark
 from sfn.errors import NotSupported, SfnError
 from sfn.pointer.document import render
+from sfn.pointer.naming import MAIN
 from tests.spark.differential.filters import Filter
 from tests.spark.differential.tables import OddTable
 from tests.spark.differential.values import from_arrow, from_json
@@ -122,17 +123,19 @@ def attempted(read: Callable[[], Counter[str]]) -> Counter[str] | Refused:
         return Refused(type(refusal).__name__, f"{refusal}")
 
 
-def by_python(table: OddTable, schema: Schema, which: Filter | None, names: Sequence[str]) -> Counter[str]:
+def by_python(
+    table: OddTable, schema: Schema, which: Filter | None, names: Sequence[str], ref: str = MAIN
+) -> Counter[str]:
     """Return what `sfn.read` reads of some columns."""
-    found = sfn.read(table.location, row_filter=which.text if which else None, selected_fields=names)
+    found = sfn.read(table.location, ref=ref, row_filter=which.text if which else None, selected_fields=names)
     assert found.column_names == [one.name for one in schema.fields if one.name in names]
     return counted(of_arrow(found, schema), names)
 
 
-def by_source(table: OddTable, schema: Schema, which: Filter | None = None) -> Counter[str]:
+def by_source(table: OddTable, schema: Schema, which: Filter | None = None, ref: str = MAIN) -> Counter[str]:
     """Return what the data source `sfn` gives Spark, which it offers a filter to; Spark leaves out rows afterwards."""
     offered = [] if which is None or which.pushed is None else [_offered(*which.pushed)]
-    rows = rows_read(f"{table.location}", offered)
+    rows = rows_read(f"{table.location}", offered, ref=ref)
     read = [{one.name: from_arrow(row[one.name], one.field_type) for one in schema.fields} for row in rows]
     return counted(
         (row for row in read if which is None or which.holds(row) is True), [one.name for one in schema.fields]
@@ -170,6 +173,7 @@ class Asked:
 
     engine: str
     which: Filter | None
+    ref: str = MAIN
 
     @property
     def what(self) -> str:
@@ -186,7 +190,11 @@ def by_spark(
     for number, one in enumerate(asked):
         try:
             frame = READ(
-                spark, f"{table.location}", engine=one.engine, row_filter=one.which.text if one.which else None
+                spark,
+                f"{table.location}",
+                ref=one.ref,
+                engine=one.engine,
+                row_filter=one.which.text if one.which else None,
             )
         except SfnError as refusal:
             found.append(Refused(type(refusal).__name__, getattr(refusal, "found", f"{refusal}")))
