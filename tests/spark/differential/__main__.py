@@ -40,7 +40,8 @@ def _many(seeds: Sequence[int], processes: int) -> int:
     def add(report: Report) -> None:
         reports.append(report)
         if report.counts["oracle failed"]:
-            print(f"--show {report.seed}: {report.trace[-1][:300]}", flush=True)
+            failed = next(one for one in report.trace if one.startswith("oracle: "))
+            print(f"--show {report.seed}: {failed[:300]}", flush=True)
         for difference in report.bad[:1]:
             print(f"--show {report.seed}: {difference[:2000]}", flush=True)
         if len(reports) % 100 == 0:
