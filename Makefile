@@ -108,7 +108,7 @@ simulate: venv ## N random histories of the simulator (make simulate N=200)
 fuzz: venv ## inputs that a fuzzer makes up, ten minutes for each target (SFN_FUZZ_SECONDS for less)
 	@$(BIN)/python -m tests.fuzz --seconds "$${SFN_FUZZ_SECONDS:-600}"
 
-fuzz-readers: jars spark ## N odd tables, read in every way and compared with Iceberg's own library (make fuzz-readers N=2000)
+fuzz-readers: jars spark ## N odd tables, read in every way and compared with Iceberg's own library (make fuzz-readers N='2000 --from 5000')
 	@$(BIN)/python -m tests.spark.differential $(N)
 
 faults: jars servers ## the tests that kill, pause, starve and cut off real processes: twenty minutes (SFN_FAULT_ROUNDS for less)

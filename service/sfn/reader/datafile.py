@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 
@@ -27,6 +28,9 @@ _FORMATS: Final = {
     FileFormat.PARQUET: ds.ParquetFileFormat(pre_buffer=True, buffer_size=8 << 20, coerce_int96_timestamp_unit="us"),
     FileFormat.ORC: ds.OrcFileFormat(),
 }
+
+_FIELD_ID: Final = (b"PARQUET:field_id", b"iceberg.id")
+"""Where Arrow has the field ids of Parquet and of ORC."""
 
 _NAMES: Final = {"PARQUET": "Parquet", "ORC": "ORC", "AVRO": "Avro", "PUFFIN": "Puffin"}
 
@@ -49,9 +53,10 @@ def batches(
     deleted = _deleted(task, io)
     with io.new_input(task.file.file_path).open() as stream:
         fragment = _FORMATS[task.file.file_format].make_fragment(stream)
+        mapping = metadata.name_mapping()
         file = pyarrow_to_schema(
-            fragment.physical_schema,
-            metadata.name_mapping(),
+            _known(fragment.physical_schema, mapping),
+            mapping,
             downcast_ns_timestamp_to_us=True,
             format_version=metadata.format_version,
         )
@@ -64,6 +69,58 @@ def batches(
         for batch in _without(deleted, scanner.to_batches()):
             if batch.num_rows:
                 yield projection.project(batch)
+
+
+def _known(physical: pa.Schema, mapping: NameMapping | None) -> pa.Schema:
+    """Return the columns of a file that belong to its table. PyIceberg refuses files with others.
+
+    The rule is that of Iceberg's own library. If anything in the file has a field id, what has none is ignored. If
+    nothing has, the name mapping decides, and what it does not name is ignored.
+    """
+    if any(_has_ids(field) for field in physical):
+        return pa.schema(_fields(physical, None))
+    return physical if mapping is None else pa.schema(_fields(physical, mapping.root))
+
+
+def _has_ids(field: pa.Field) -> bool:
+    inner = [field.type.field(number) for number in range(field.type.num_fields)]
+    return _is_numbered(field) or any(_has_ids(one) for one in inner)
+
+
+def _is_numbered(field: pa.Field) -> bool:
+    return any(key in _FIELD_ID for key in field.metadata or ())
+
+
+def _fields(fields: Iterable[pa.Field], mapped: Sequence[MappedField] | None) -> list[pa.Field]:
+    """Return the known ones of the columns of a file, or of the parts of a column.
+
+    Args:
+        mapped: their names and ids; None where field ids decide.
+    """
+    return [known for field in fields if (known := _field(field, field.name, mapped)) is not None]
+
+
+def _field(field: pa.Field, name: str, mapped: Sequence[MappedField] | None) -> pa.Field | None:
+    if mapped is None:
+        kind = _type(field.type, None) if _is_numbered(field) else None
+    else:
+        of = next((one for one in mapped if name in one.names and one.field_id is not None), None)
+        kind = None if of is None else _type(field.type, of.fields)
+    return None if kind is None else field.with_type(kind)
+
+
+def _type(kind: pa.DataType, mapped: Sequence[MappedField] | None) -> pa.DataType | None:
+    """Return a type without the parts that are not known; None for a list or map of such parts."""
+    if pa.types.is_struct(kind):
+        return pa.struct(_fields(kind, mapped))
+    if pa.types.is_map(kind):
+        key, item = _field(kind.key_field, "key", mapped), _field(kind.item_field, "value", mapped)
+        return None if key is None or item is None else pa.map_(key, item)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        element = _field(kind.value_field, "element", mapped)
+        made = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return None if element is None else made(element)
+    return kind
 
 
 def _without(deleted: pa.Array, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -23,13 +23,15 @@ import sfn.spark
 from sfn.errors import NotSupported, SfnError
 from sfn.pointer.document import render
 from tests.spark.differential.filters import Filter
-from tests.spark.differential.tables import OddTable
+from tests.spark.differential.tables import TAG, OddTable
 from tests.spark.differential.values import from_arrow, from_json
 from tests.spark.rows_read import rows_read
 from tests.unit.directory import Directory
 
 Rows: TypeAlias = Sequence[dict[str, Any]]
 IDENTIFIER: Final = "odd.table"
+READ: Final = sfn.spark.read
+"""Each look-up of the name checks the versions of packages, which takes 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,15 @@ def publish(table: OddTable) -> None:
 
 
 def schema_of(spark: SparkSession, table: OddTable) -> Schema:
-    """Return the current schema."""
+    """Return the schema that is read: of a tag that of its snapshot, of a branch the current one."""
     jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no name of its own for it
-    return Schema.model_validate_json(jvm.org.apache.iceberg.SchemaParser.toJson(table.java.schema()))
+    return Schema.model_validate_json(jvm.org.apache.iceberg.SchemaParser.toJson(_java_schema(jvm, table)))
+
+
+def _java_schema(jvm: Any, table: OddTable) -> Any:  # noqa: ANN401 - Java's
+    if table.ref == TAG:
+        return jvm.org.apache.iceberg.util.SnapshotUtil.schemaFor(table.java, table.snapshot)
+    return table.java.schema()
 
 
 def oracle(spark: SparkSession, table: OddTable, schema: Schema) -> Rows:
@@ -69,13 +77,16 @@ def oracle(spark: SparkSession, table: OddTable, schema: Schema) -> Rows:
             return _generic(spark, table, schema)
     if table.has_milliseconds:
         raise ValueError("no library that reads milliseconds right")
-    return of_arrow(sfn.spark.read(spark, f"{table.location}", engine="iceberg").toArrow(), schema)
+    return of_arrow(READ(spark, f"{table.location}", ref=table.ref, engine="iceberg").toArrow(), schema)
 
 
 def _generic(spark: SparkSession, table: OddTable, schema: Schema) -> Rows:
     jvm: Any = spark._jvm  # noqa: SLF001 - as above
     iceberg = jvm.org.apache.iceberg
-    found = iceberg.data.IcebergGenerics.read(table.java).build()
+    builder = iceberg.data.IcebergGenerics.read(table.java)
+    if table.snapshot is not None:
+        builder = builder.useSnapshot(table.snapshot).project(_java_schema(jvm, table))
+    found = builder.build()
     rows = []
     records = found.iterator()
     while records.hasNext():
@@ -122,7 +133,7 @@ def attempted(read: Callable[[], Counter[str]]) -> Counter[str] | Refused:
 
 def by_python(table: OddTable, schema: Schema, which: Filter | None, names: Sequence[str]) -> Counter[str]:
     """Return what `sfn.read` reads of some columns."""
-    found = sfn.read(table.location, row_filter=which.text if which else None, selected_fields=names)
+    found = sfn.read(table.location, ref=table.ref, row_filter=which.text if which else None, selected_fields=names)
     assert found.column_names == [one.name for one in schema.fields if one.name in names]
     return counted(of_arrow(found, schema), names)
 
@@ -130,7 +141,7 @@ def by_python(table: OddTable, schema: Schema, which: Filter | None, names: Sequ
 def by_source(table: OddTable, schema: Schema, which: Filter | None = None) -> Counter[str]:
     """Return what the data source `sfn` gives Spark, which it offers a filter to; Spark leaves out rows afterwards."""
     offered = [] if which is None or which.pushed is None else [_offered(*which.pushed)]
-    rows = rows_read(f"{table.location}", offered)
+    rows = rows_read(f"{table.location}", offered, ref=table.ref)
     read = [{one.name: from_arrow(row[one.name], one.field_type) for one in schema.fields} for row in rows]
     return counted(
         (row for row in read if which is None or which.holds(row) is True), [one.name for one in schema.fields]
@@ -183,8 +194,12 @@ def by_spark(
     frames: list[DataFrame] = []
     for number, one in enumerate(asked):
         try:
-            frame = sfn.spark.read(
-                spark, f"{table.location}", engine=one.engine, row_filter=one.which.text if one.which else None
+            frame = READ(
+                spark,
+                f"{table.location}",
+                ref=table.ref,
+                engine=one.engine,
+                row_filter=one.which.text if one.which else None,
             )
         except SfnError as refusal:
             found.append(Refused(type(refusal).__name__, getattr(refusal, "found", f"{refusal}")))
