@@ -188,6 +188,12 @@ TABLE = (
         "publishes and no end",
     ),
     Mutant(
+        "07-a-rename-under-another-spelling-is-no-rename",
+        7,
+        f"{SPELLED}::test_a_rename_that_only_another_spelling_was_told_of_is_no_drop",
+        '== ("renamed", "current")',
+    ),
+    Mutant(
         "07-new-spelling-waits-for-no-listing",
         7,
         f"{SPELLED}::test_a_name_whose_namespace_can_not_be_listed_for_now_waits_once",

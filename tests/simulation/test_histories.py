@@ -59,7 +59,7 @@ def test_every_request_is_made_and_done() -> None:
 
     async def history() -> None:
         world.start()
-        await life_of(world, 0).run(80)
+        await life_of(world, 0).run(120)
 
     world.play(history())
     world.loop.close()

@@ -237,6 +237,16 @@ async def test_a_rename_under_other_spellings_leads_to_the_listed_name() -> None
     assert key_of(spelled, AT) not in line.store.files
 
 
+async def test_a_rename_that_only_another_spelling_was_told_of_is_no_drop() -> None:
+    line = AnyCase()
+    line.catalog.create(LISTED)
+    await line.hear(Hint(LISTED), Hint(OTHER), seconds=60)
+    new = replace(LISTED, name="sold")
+    line.catalog.rename(LISTED, new)
+    await line.hear(Hint(OTHER, renamed_to=replace(OTHER, name="SOLD")), seconds=60)
+    assert (line.document(LISTED, AT)["state"], line.document(new, AT)["state"]) == ("renamed", "current")
+
+
 async def test_a_rename_to_another_spelling_is_followed() -> None:
     """A catalog that keeps the spelling of a rename lists the new one, and still takes the old one."""
     line = AnyCase()

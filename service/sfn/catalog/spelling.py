@@ -63,7 +63,7 @@ class Unlisted(Exception):
     """A listing that could not be had.
 
     Attributes:
-        for_now: it may be had later; else the catalog refuses it.
+        for_now: it may be had soon; else the catalog refuses it, or failed the time before too.
     """
 
     def __init__(self, *, for_now: bool) -> None:
@@ -73,10 +73,19 @@ class Unlisted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Listing(Generic[T]):
-    """A listing as it was when somebody asked for it, by what its names have in common, or why it was not to be had."""
+    """A listing as it was when somebody asked for it.
+
+    Attributes:
+        asked: when that was.
+        names: by what they have in common; or why they were not to be had.
+        is_outage: it failed, and did not fail the time before.
+        took: how long it took.
+        size: how much memory it takes, in names.
+    """
 
     asked: datetime
     names: Mapping[str, Sequence[T]] | Trouble
+    is_outage: bool = False
     took: timedelta = timedelta()
     size: int = 1
 
@@ -123,7 +132,7 @@ class _Listings(Generic[T]):
 
         def matches(listing: _Listing[T]) -> Sequence[T]:
             if isinstance(listing.names, Trouble):
-                raise Unlisted(for_now=isinstance(listing.names, Transient))
+                raise Unlisted(for_now=listing.is_outage)
             return listing.names.get(folded(part), ())
 
         now, known = self._clock.now(), self._known.get(below)
@@ -153,9 +162,11 @@ class _Listings(Generic[T]):
                     size += 1
         except Trouble as trouble:
             _log.debug("spellings not compared", below=".".join(below) or "(all)", why=str(trouble))
-            listing: _Listing[T] = _Listing(asked, trouble)
+            before = self._known.get(below)
+            is_new = before is None or not isinstance(before.names, Trouble)
+            listing: _Listing[T] = _Listing(asked, trouble, is_outage=is_new and isinstance(trouble, Transient))
         else:
-            listing = _Listing(asked, dict(names), self._clock.now() - asked, size)
+            listing = _Listing(asked, dict(names), took=self._clock.now() - asked, size=size)
         self._known.pop(below, None)
         self._known[below] = listing
         while len(self._known) > 1 and sum(one.size for one in self._known.values()) > MOST:

@@ -100,7 +100,7 @@ def asked(row: Row | None, ask: Ask, seq: int, now: datetime, cap: timedelta) ->
         cap: as for `hinted`.
     """
     if ask.has_news:
-        hint = Hint(ask.table, floor=ask.floor, drop=ask.drop, purge=ask.purge)
+        hint = Hint(ask.table, floor=ask.floor, drop=ask.drop, purge=ask.purge, renamed_to=ask.renamed_to)
         return replace(hinted(row, hint, seq, now, cap), told_seq=told_by(row) if row is not None else 0)
     if ask.location is not None:
         if row is not None and ask.location in row.locations:

@@ -70,7 +70,7 @@ def _decide(claim: Claim, facts: Facts, policy: Policy, now: datetime, jitter: f
     listed = claim.story.listed_as if isinstance(look.found, Missing) else None
     if table is not None and table.left_alone is None and policy.interest.covers(name) and not policy.retired:
         listed = listed_as(claim, facts, policy, name, table, refresh=refresh)
-        if listed is None and (unlisted := await_listing(claim, facts, policy, name)) is not None:
+        if listed is None and (unlisted := await_listing(claim, facts, name)) is not None:
             return unlisted
         if listed not in {None, name}:
             table = place = site = None

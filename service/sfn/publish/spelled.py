@@ -8,6 +8,8 @@ under both names, list one of them and not the other.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Final
 
 from sfn.catalog.spelling import is_alike
 from sfn.publish.changes import Draft
@@ -15,6 +17,9 @@ from sfn.publish.facts import Facts
 from sfn.publish.policy import Policy
 from sfn.publish.scene import Scene
 from sfn.words import Ask, Claim, Findings, Later, Table, TableName, Wish
+
+SOON: Final = timedelta(seconds=2)
+"""After what time a listing that failed is asked for again: longer than one is remembered that failed."""
 
 
 def listed_as(
@@ -54,13 +59,15 @@ def listed_name(facts: Facts, policy: Policy, name: TableName, table: Table, *, 
     return same[0] if len(same) == 1 else None
 
 
-def await_listing(claim: Claim, facts: Facts, policy: Policy, name: TableName) -> Later | None:
-    """Look at a new name once more, where its listing failed: of two spellings that come first both would write."""
-    if name not in facts.unlisted or claim.wish.looked_again or claim.story.live is not None:
+def await_listing(claim: Claim, facts: Facts, name: TableName) -> Later | None:
+    """Look at a new name once more, where its listing failed: of two spellings that come first both would write.
+
+    Once, whatever events come meanwhile.
+    """
+    if name not in facts.unlisted or claim.story.visited or claim.story.live is not None:
         return None
     why = "its namespace could not be listed: it may be another spelling of a name that has the files"
-    wish = replace(claim.wish, looked_again=True)
-    return Later(facts.look(name).answered + policy.pause, why, wish, Findings(claim.story))
+    return Later(facts.look(name).answered + SOON, why, claim.wish, Findings(replace(claim.story, visited=True)))
 
 
 def _known_as(claim: Claim, facts: Facts, policy: Policy, name: TableName, table: Table) -> TableName | None:
@@ -96,4 +103,5 @@ def wake_listed(scene: Scene, draft: Draft) -> None:
     is_news = wish != Wish() or scene.claim.story.listed_as != scene.listed_as
     if scene.other_name is not None and is_news:
         floor = found.metadata_location if isinstance(found, Table) else wish.floor
-        draft.ask([Ask(scene.other_name, floor=floor, drop=wish.drop, purge=wish.purge)])
+        ask = Ask(scene.other_name, floor=floor, drop=wish.drop, purge=wish.purge, renamed_to=wish.renamed_to)
+        draft.ask([ask])

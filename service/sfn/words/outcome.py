@@ -83,7 +83,7 @@ class Ask:
         table: whose row; it is made where there is none.
         location: the text of the site where a file under that name was seen, to be remembered.
         floor: the catalog's pointer of the table, as it answered under another spelling of the name.
-        drop, purge: an event of a drop named another spelling of the name, see `Hint`.
+        drop, purge, renamed_to: an event of a drop or a rename had another spelling of the name, see `Hint`.
     """
 
     table: TableName
@@ -91,11 +91,12 @@ class Ask:
     floor: str | None = None
     drop: bool = False
     purge: bool = False
+    renamed_to: TableName | None = None
 
     @property
     def has_news(self) -> bool:
         """Whether it has to be followed like an event of the table."""
-        return self.floor is not None or self.drop
+        return self.floor is not None or self.drop or self.renamed_to is not None
 
 
 @dataclass(frozen=True, slots=True)
