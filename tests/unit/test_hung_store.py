@@ -31,6 +31,8 @@ READ = Step("openat2")
 """As a file is opened by its path, and a folder: for what is changed there, and once more when it is locked."""
 PREPARE = Step("openat", argument=(2, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC))
 FOLDER = READ
+LOCK = Step("flock")
+"""Of the folder, and once more of the file in it."""
 
 
 @pytest.fixture(name="key")
@@ -85,7 +87,7 @@ def test_a_look_that_is_not_answered_may_be_tried_again(key: str, step: Step) ->
 
 CHANGES = [
     ("create", FOLDER),
-    ("create", Step("flock")),
+    ("create", LOCK),
     ("create", Step("write")),
     ("create", Step("linkat")),
     ("replace", Step("renameat")),
@@ -151,7 +153,7 @@ async def one_given_up(hang: Hang, change: Callable[[], Awaitable[object]]) -> A
     await all_finished()
 
 
-EARLY = [(verb, step) for verb in ("create", "replace", "delete") for step in (FOLDER, Step("flock"))]
+EARLY = [(verb, step) for verb in ("create", "replace", "delete") for step in (FOLDER, LOCK)]
 EARLY += [(verb, step) for verb in ("create", "replace") for step in (PREPARE, Step("write"), Step("fsync"))]
 
 
@@ -161,7 +163,8 @@ def test_a_change_that_was_given_up_before_it_was_made_is_not_made_later(key: st
 
     async def act(hang: Hang) -> None:
         async with one_given_up(hang, change(verb, key, held)):
-            if step is FOLDER:
+            if step in {FOLDER, LOCK}:
+                # It is made twice.
                 hang.let_go()
 
     hanging(step, act)
