@@ -6,7 +6,6 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import anyio
@@ -175,30 +174,6 @@ async def test_who_does_not_finish_the_handshake_is_let_go(
             async with connected(connect.port) as silent:
                 await silent.send(sent)
                 assert await silent.rest() == b""
-
-
-async def test_connections_whose_handshake_is_not_done_are_counted_with_the_others(
-    service: Service, files: Files, authority: Authority
-) -> None:
-    certificate = Certificate(files.chain, files.key)
-    async with (
-        listening(service.application(), certificate, authority.trust(), most=3) as connect,
-        AsyncExitStack() as all_of,
-    ):
-        kept = await all_of.enter_async_context(connect())
-        await kept.send(request(body=EVENT))
-        assert (await kept.reply()).status == 202
-        silent = [await all_of.enter_async_context(connected(connect.port)) for _ in range(6)]
-        with anyio.fail_after(5):
-            for one in silent[:4]:
-                # Sooner than its handshake would have to be done.
-                with suppress(anyio.BrokenResourceError):
-                    assert await one.rest() == b""
-            async with connect() as wire:
-                await wire.send(request(body=EVENT))
-                assert (await wire.reply()).status == 202
-            await kept.send(request(body=EVENT))
-            assert (await kept.reply()).status == 202
 
 
 async def test_who_is_slow_after_the_handshake_is_told_and_let_go(

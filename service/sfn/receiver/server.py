@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
 from http import HTTPStatus
 from itertools import chain
-from typing import Any, ClassVar, Final, Protocol, cast
+from typing import Any, ClassVar, Final
 
 import anyio
 import httptools
@@ -72,12 +71,6 @@ class Joined:
             self._size = 0
 
 
-class Entered(Protocol):
-    """What a `Room` counts."""
-
-    transport: asyncio.Transport
-
-
 class Room:
     """The connections of one server, limited in number: each takes a file descriptor, and work needs some too.
 
@@ -91,11 +84,11 @@ class Room:
 
     def __init__(self, most: int) -> None:
         self._most, self._count = most, 0
-        self._new: dict[Entered, None] = {}
-        self._idle: dict[Entered, None] = {}
+        self._new: dict[Connection, None] = {}
+        self._idle: dict[Connection, None] = {}
         self._seldom = Seldom()
 
-    def enter(self, connection: Entered) -> None:
+    def enter(self, connection: Connection) -> None:
         """Take a new connection, and close one where there are too many."""
         self._count += 1
         if self._count > self._most:
@@ -112,16 +105,16 @@ class Room:
                 )
         self._new[connection] = None
 
-    def begin(self, connection: Entered) -> None:
+    def begin(self, connection: Connection) -> None:
         """The connection has a request in hand."""
         self._new.pop(connection, None)
         self._idle.pop(connection, None)
 
-    def end(self, connection: Entered) -> None:
+    def end(self, connection: Connection) -> None:
         """The connection has none any more."""
         self._idle[connection] = None
 
-    def leave(self, connection: Entered) -> None:
+    def leave(self, connection: Connection) -> None:
         """The connection is closed."""
         self._count -= 1
         self.begin(connection)
@@ -302,71 +295,6 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-class Greeting(asyncio.Protocol):
-    """A connection until its TLS handshake is done: it takes a file descriptor as any other does.
-
-    Args:
-        connection: goes on with it.
-        context: of TLS.
-        room: counts it.
-    """
-
-    transport: asyncio.Transport
-
-    def __init__(self, connection: Connection, context: ssl.SSLContext, room: Room) -> None:
-        self._connection, self._context, self._room = connection, context, room
-        self._early: list[bytes] = []
-        self._is_lost = False
-        self._task: asyncio.Task[None] | None = None
-
-    @override
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        # Its first bytes are TLS's.
-        self.transport.pause_reading()
-        self._room.enter(self)
-        if not self.transport.is_closing():
-            self._task = asyncio.get_running_loop().create_task(self._greet())
-
-    @override
-    def data_received(self, data: bytes) -> None:
-        # It came with the end of the handshake.
-        self._early.append(data)
-
-    @override
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._is_lost = True
-        if self._task is None:
-            self._room.leave(self)
-
-    async def _greet(self) -> None:
-        secured: asyncio.Transport | None = None
-        try:
-            if self.transport.is_closing():
-                return
-            secured = await asyncio.get_running_loop().start_tls(
-                self.transport,
-                self,
-                self._context,
-                server_side=True,
-                ssl_handshake_timeout=Server.handshake,
-                ssl_shutdown_timeout=Server.farewell,
-            )
-        except OSError:
-            # `Handshake` has told of it.
-            return
-        finally:
-            self._room.leave(self)
-            if secured is None:
-                self.transport.abort()
-        if secured is None or self._is_lost:
-            return
-        secured.set_protocol(self._connection)
-        self._connection.connection_made(secured)
-        for data in self._early:
-            self._connection.data_received(data)
-
-
 class Server(uvicorn.Server):
     """uvicorn's server without its signal handlers, and with deadlines for TLS.
 
@@ -426,10 +354,14 @@ class Server(uvicorn.Server):
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        # uvicorn has no settings for the deadlines of TLS, and does not count its handshakes.
+        # uvicorn has no settings for the deadlines of TLS.
         loop = asyncio.get_running_loop()
-        made, backlog = self._connection if self._certificate is None else self._greeting, self.config.backlog
-        self.servers = [await loop.create_server(made, sock=sock, backlog=backlog) for sock in sockets or ()]
+        options: dict[str, Any] = {"backlog": self.config.backlog}
+        if self._certificate is not None:
+            options["ssl"] = self._certificate.context
+            options["ssl_handshake_timeout"] = self.handshake
+            options["ssl_shutdown_timeout"] = self.farewell
+        self.servers = [await loop.create_server(self._connection, sock=sock, **options) for sock in sockets or ()]
         self.started = True
         self.up.set()
 
@@ -437,10 +369,6 @@ class Server(uvicorn.Server):
         connection = Connection(self.config, self.server_state, self.lifespan.state)
         connection.last, connection.room = self._is_draining, self._room
         return connection
-
-    def _greeting(self) -> Greeting:
-        assert self._certificate is not None, "without one there is no handshake"  # noqa: S101 - for the type
-        return Greeting(self._connection(), self._certificate.context, self._room)
 
     @override
     @contextmanager
