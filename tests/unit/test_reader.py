@@ -153,6 +153,21 @@ def test_it_is_refused_with_the_name_that_the_table_has_by_now(place: Directory)
         sfn.resolve(place.path, "sales.orders")
 
 
+def test_it_is_refused_where_only_a_later_file_of_the_name_says_so(place: Directory) -> None:
+    """Its files were called otherwise by earlier settings: the first one leads to the one that was renamed."""
+    place.renamed("sales.orders", "sales.archive", name_now=place.link("sales.orders"), minutes=1)
+    place.write("sales.archive", minutes=2)
+    first = next(place.path.glob("metadata/_sfn/*orders*"))
+    second = first.rename(first.with_name("orders_before.ver"))
+    said = json.loads(second.read_text())
+    link = said["moved_to"] | {"table_identifier": "sales.orders", "name": "orders", "sfn_file_path": str(second)}
+    first.write_text(
+        json.dumps({key: said[key] for key in said if key != "name_now"} | {"state": "moved", "moved_to": link})
+    )
+    with pytest.raises(NameTaken, match=r"it is now sales\.archive, and that another table is sales\.orders"):
+        sfn.resolve(place.path, "sales.orders")
+
+
 def test_a_table_that_came_back_to_its_name_is_found_by_it(place: Directory) -> None:
     there = Directory(place.path.parent / "there")
     place.renamed("sales.orders", "sales.archive", name_now=there.link("sales.orders"))

@@ -49,6 +49,8 @@ class Wanted:
     def check(self, start: Found, last: Found) -> None:
         """Refuse a name that another table has now.
 
+        Any document of that name on the way may say so: after other settings one file of a name leads to the next.
+
         Args:
             start: the document that was found by it.
             last: where that one led.
@@ -56,12 +58,14 @@ class Wanted:
         Raises:
             NameTaken: another has.
         """
-        doc, now = start.doc, named(last.doc) if last.doc.live else called(start.doc.moved_to)
-        if self.table is None or doc.name_now is None or self.is_meant_by(last.doc):
+        if self.table is None or self.is_meant_by(last.doc):
             return
-        raise NameTaken(
-            start.key,
-            expected=f"the table that was called {named(doc)} here",
-            found=f"that it is now {now}, and that another table is {named(doc)}",
-            remedy=f"name the one you mean: {now}, or read {doc.name_now.sfn_file_path}",
-        )
+        for doc in reversed((start.doc, *last.former)):
+            if doc.name_now is not None and (*doc.namespace, doc.name) == self.table:
+                now = named(last.doc) if last.doc.live else called(doc.moved_to)
+                raise NameTaken(
+                    start.key,
+                    expected=f"the table that was called {named(doc)} here",
+                    found=f"that it is now {now}, and that another table is {named(doc)}",
+                    remedy=f"name the one you mean: {now}, or read {doc.name_now.sfn_file_path}",
+                )
