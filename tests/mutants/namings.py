@@ -176,6 +176,12 @@ NAMINGS = (
         "assert store.hints[key_of(B)] in {None, hintfile.content(first)}",
     ),
     Mutant(
+        "13-old-place-is-the-newest",
+        13,
+        "tests/unit/test_publish_commits.py::test_a_table_that_moved_has_no_commit_twice_once_its_log_is_cut",
+        "assert pointers == [*last.metadata_log, last.metadata_location][-len(pointers) :]",
+    ),
+    Mutant(
         "09-first-place-is-where-it-lives",
         9,
         "tests/unit/test_publish_beside.py::test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another",

@@ -7,16 +7,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
-from sfn.errors import Transient
+from sfn.errors import Scope, Transient
 from sfn.pointer.document import render_ordinal
-from sfn.pointer.naming import commit_of
+from sfn.pointer.naming import ORDINAL, Whose, commit_of
+from sfn.pointer.site import Site
 from sfn.publish.decide import Verdict, decide
 from sfn.publish.policy import MOST_COMMITS, OnDrop
 from sfn.store import Moved
 from sfn.words import Held, Hint, Later
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import EVERYTHING, A, TornStore
+from tests.unit.publishing import AT, EVERYTHING, A, CountingStore, TornStore
 from tests.unit.timeline import HEAD, SITE, Timeline
 
 pytestmark = pytest.mark.anyio
@@ -90,6 +92,39 @@ async def test_so_is_what_no_log_names_any_more() -> None:
     await line.hear(Hint(A), seconds=20)
     assert line.pointers == [first.metadata_location, *last.metadata_log[-3:], last.metadata_location]
     assert [body.get("gap", 0) for body in line.commits] == [0, 5, 0, 0, 0]
+
+
+async def test_a_table_that_moved_has_no_commit_twice_once_its_log_is_cut() -> None:
+    """The file where it was leads on with a greater Ordinal, and names a pointer that the log lacks by then."""
+
+    class Failing(CountingStore):
+        broken = ""
+
+        @override
+        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+            if key == self.broken:
+                raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
+            return await super().write(key, body, replacing)
+
+    line = Timeline()
+    line.store = store = Failing()
+    old = "file:///warehouse/n/old"
+    store.files[line.catalog.create(A, old).metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=60)
+    store.files[line.catalog.commit(A, AT).metadata_location] = b"{}"
+    store.broken = Site(old, ORDINAL).keys(Whose(A.namespace, A.name))[0]
+    with pytest.raises(Transient):
+        await line.hear(Hint(A))
+    store.broken = ""
+    line.clock.turn(TERMS.lease.total_seconds())
+    await line.hear(Hint(A), seconds=60)
+    last = line.commit(2)
+    line.catalog.amend(A, replace(last, metadata_log=last.metadata_log[1:], log_times=last.log_times[1:]))
+    await line.hear(Hint(A), seconds=60)
+    keys = sorted(key for key in line.store.files if key.startswith(SITE.folder) and commit_of(key) is not None)
+    pointers = [line.read(key)["metadata_file_path"] for key in keys]
+    assert pointers == [*last.metadata_log, last.metadata_location][-len(pointers) :]
+    assert pointers[-3:] == [*last.metadata_log[-2:], last.metadata_location]
 
 
 async def test_ordinals_rise_whatever_the_clocks_say() -> None:

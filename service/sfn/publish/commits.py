@@ -221,7 +221,8 @@ def _known(timeline: _Timeline, table: Table) -> str | None:
     scene = timeline.scene
     mine = [doc for doc in scene.documents if doc.guid == table.uuid]
     if mine:
-        return max(mine, key=lambda doc: doc.ordinal).metadata_file_path
+        # What leads on from where the table was has a greater Ordinal, and names what was current there.
+        return max(mine, key=lambda doc: (doc.live, doc.ordinal)).metadata_file_path
     others = scene.facts.others_with(table.uuid, scene.name) if table.uuid is not None else []
     return max(others, key=lambda other: other[1].written_at)[1].pointer if others else None
 

@@ -332,6 +332,8 @@ class Server(uvicorn.Server):
                 server_header=False,
             )
         )
+        # uvicorn has it from its start on only.
+        self.servers = []
         self.up = anyio.Event()
         self._certificate = certificate
         self._room = Room(for_connections(1) if most is None else most)
@@ -349,7 +351,12 @@ class Server(uvicorn.Server):
         async with anyio.create_task_group() as tasks:
             if self._certificate is not None:
                 tasks.start_soon(self._certificate.watch)
-            await super().serve(sockets)
+            try:
+                await super().serve(sockets)
+            finally:
+                # uvicorn leaves them open where it is cancelled.
+                for server in self.servers:
+                    server.close()
             tasks.cancel_scope.cancel()
 
     @override
