@@ -33,9 +33,9 @@ FAILED: Final = timedelta(seconds=1)
 MOST: Final = 100_000
 """Names of listings that are remembered together."""
 LONG: Final = timedelta(seconds=1)
-"""A listing that took so long is not asked for again for each new name."""
+"""A listing that took at least this long is not asked for again for each new name."""
 SHARE: Final = 20
-"""Such a listing is used again for so many times as long as it took: listings take a twentieth of the time."""
+"""Such a listing is used again for 20 times as long as it took: then listings take 5 % of the time at most."""
 
 _QUOTES: Final = "\"'`[]"
 Levels: TypeAlias = tuple[str, ...]
