@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
+from functools import partial
 
 import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.receiver.server import HEAD_LIMIT, Connection
+from sfn.receiver.server import HEAD_LIMIT, Connection, Server
 from tests.integration.listening import (
     CHUNKED,
     EVENT,
@@ -277,3 +279,18 @@ async def test_where_all_have_asked_the_one_that_is_idle_for_longest_is_closed(c
             for wire in (first, third, new):
                 await wire.send(PLAIN)
                 assert (await wire.reply()).status == 202
+
+
+async def test_a_server_that_is_cancelled_closes_its_listening_sockets(service: Service) -> None:
+    # An event loop of uvloop does not close while one is open.
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    server = Server(service.application())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(server.serve, sockets=[listener]))
+        await server.up.wait()
+        tasks.cancel_scope.cancel()
+    assert server.servers
+    assert not any(listening.is_serving() for listening in server.servers)
+    with pytest.raises(OSError, match="All connection attempts failed"):
+        await anyio.connect_tcp("127.0.0.1", port)

@@ -271,7 +271,7 @@ async def test_whole_bodies_have_all_of_the_connections() -> None:
 
 @asynccontextmanager
 async def taking(pauses: float, *, all_of_it: bool = True) -> AsyncGenerator[Upstream]:
-    """A pool of a catalog that pauses after the begin of a long body, and before its answer.
+    """A pool of a catalog that pauses after the begin of a long body, and before its answer; 1.5 s are too long.
 
     Args:
         pauses: seconds, each.
@@ -295,7 +295,7 @@ async def taking(pauses: float, *, all_of_it: bool = True) -> AsyncGenerator[Ups
     done = asyncio.Event()
     ended = asyncio.Event()
     server = await asyncio.start_server(take, "127.0.0.1", 0)
-    pool = Upstream("prod", Terms(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 0.6, 4), lambda: True)
+    pool = Upstream("prod", Terms(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 1.5, 4), lambda: True)
     try:
         yield pool
     finally:
@@ -306,7 +306,7 @@ async def taking(pauses: float, *, all_of_it: bool = True) -> AsyncGenerator[Ups
 
 
 async def test_it_has_so_from_the_end_of_a_body_that_it_takes_slowly() -> None:
-    async with taking(0.4) as pool:
+    async with taking(0.9) as pool:
         answer = await pool.send(Outgoing("POST", b"/v1/x", [], b"x" * MANY))
         assert answer.status == 200
         answer.end()

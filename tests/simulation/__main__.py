@@ -37,6 +37,8 @@ def main() -> int:
         reports = []
         for report in pool.imap(partial(history_in_brief, kind=chosen.kind), seeds, chunksize=CHUNK):
             reports.append(report)
+            if report.bad:
+                print(f"\n{_brief(report, chosen.kind)}", file=sys.stderr, flush=True)
             _tell(reports, len(seeds))
     return _print(reports, time.perf_counter() - began, chosen.kind)
 
@@ -62,9 +64,13 @@ def _print(reports: list[Report], seconds: float, kind: str | None) -> int:
     for broken, count in kinds.most_common():
         print(f"  {count:4d} {broken}")
     for report in bad:
-        what, detail = report.bad[0]
-        print(f"  --show {report.seed} ({kind or kind_of(report.seed)}): {what}: {detail[:300]}")
+        print(_brief(report, kind))
     return bool(bad)
+
+
+def _brief(report: Report, kind: str | None) -> str:
+    what, detail = report.bad[0]
+    return f"  --show {report.seed} ({kind or kind_of(report.seed)}): {what}: {detail[:300]}"
 
 
 if __name__ == "__main__":

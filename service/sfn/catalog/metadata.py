@@ -153,8 +153,8 @@ def _branches(refs: Mapping[str, _Ref]) -> tuple[tuple[str, int], ...]:
 
 
 def _updated_ms(metadata: Metadata) -> int:
-    # It makes an Ordinal, of which only the order counts: nonsense is no reason to refuse a table. But a clamped one
-    # would be the greatest Ordinal, and the table's for ever.
+    # Only the order of Ordinals counts, so a nonsense time is no reason to refuse a table. It is not clamped to the
+    # last millisecond: that would be the table's greatest Ordinal for ever.
     updated = metadata.last_updated_ms
     return updated if 0 <= updated <= LAST_MILLISECOND else 0
 

@@ -112,7 +112,7 @@ class Body:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the body was read: nobody waits for the client any more."""
+        """Whether all of the body was read, so that nothing waits for the client."""
         return not self._more
 
     def outgoing(self) -> bytes | AsyncIterator[bytes] | None:

@@ -15,8 +15,8 @@ NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 VALUE: Final = re.compile(rb"[^\x00\r\n]*")
 """What a field's value may hold without ending the field. Bytes above 7F are somebody's text and pass as they are."""
 TARGET: Final = re.compile(rb"/[!-\"$-~]*")
-"""A request's target in origin form (RFC 9112, section 3.2.1), the only form that passes: it names no host. What stands
-behind its slash is the catalog's to read, be it `@`, a backslash or a second slash."""
+"""A request's target in origin form (RFC 9112, section 3.2.1), the only form that passes: it names no host. The
+catalog reads what stands behind its slash: `@`, a backslash and a second slash may stand there too."""
 
 HOP_BY_HOP: Final = frozenset(
     {

@@ -266,7 +266,7 @@ class Proxy:
             incoming.end()
 
     def _led(self, told: Sequence[_Field], url: str) -> Sequence[_Field]:
-        """An answer's fields, of which none leads past us to the catalog."""
+        """An answer's fields. Their locations lead to this gateway, not past it to the catalog."""
         if all(name.lower() != b"location" for name, _ in told):
             return told
         return [
