@@ -182,6 +182,13 @@ NAMINGS = (
         "assert pointers == [*last.metadata_log, last.metadata_location][-len(pointers) :]",
     ),
     Mutant(
+        "09-newest-file-of-a-gone-table-goes-first",
+        9,
+        "tests/unit/test_publish_sites.py::test_of_two_files_of_a_table_that_is_gone_the_older_one_goes_first"
+        "[asyncio-ordinal-identifier-tombstone]",
+        "assert {first.metadata_location} not in store.live[since:]",
+    ),
+    Mutant(
         "09-first-place-is-where-it-lives",
         9,
         "tests/unit/test_publish_beside.py::test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another",

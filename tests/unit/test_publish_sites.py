@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
+from sfn.errors import Transient
 from sfn.pointer import hintfile
 from sfn.pointer.naming import IDENTIFIER, NAMINGS, ORDINAL, UUID, Naming, Whose
 from sfn.pointer.site import Placement, Site, below_root
-from sfn.publish.policy import Policy
-from sfn.words import Hint, Table
-from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line
+from sfn.publish.policy import OnDrop, Policy
+from sfn.store import Gone, Moved
+from sfn.words import Held, Hint, Table
+from tests.promises.inboxes import TERMS
+from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore
 
 pytestmark = pytest.mark.anyio
 ROOT = "file:///sfn"
@@ -95,6 +100,58 @@ async def test_another_naming_leads_on_from_the_files_of_the_old_one(before: Nam
     assert stays <= kept
     assert all(json.loads(line.store.files[key])["state"] == "current" for key in kept)
     assert line.hint() == hintfile.content(table)
+
+
+class Watched(TornStore):
+    """Notes after each change which metadata files live documents name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live: list[set[str]] = []
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        try:
+            return await super().write(key, body, replacing)
+        finally:
+            self.live.append(self.named())
+
+    @override
+    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+        gone = await super().delete(key, expected)
+        self.live.append(self.named())
+        return gone
+
+    def named(self) -> set[str]:
+        """The metadata files that live leading documents name."""
+        docs = [json.loads(held) for key, held in self.files.items() if key.endswith(("_main.ver", "_head.ver"))]
+        return {doc["metadata_file_path"] for doc in docs if doc["state"] == "current"}
+
+
+@pytest.mark.parametrize("on_drop", [OnDrop.TOMBSTONE, OnDrop.DELETE])
+@pytest.mark.parametrize(("before", "after"), list(itertools.permutations(NAMINGS, 2)))
+async def test_of_two_files_of_a_table_that_is_gone_the_older_one_goes_first(
+    before: str, after: str, on_drop: OnDrop
+) -> None:
+    """Else a reader of the directory would go back to it between the two."""
+    line = line_of(NAMINGS[before], Placement.INSIDE)
+    line.policy = replace(line.policy, on_drop=on_drop)
+    line.store = store = Watched()
+    first = laid(line, line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    line.policy = replace(line.policy, naming=NAMINGS[after])
+    second = laid(line, line.catalog.commit(A))
+    store.torn = True
+    with pytest.raises(Transient):
+        await line.hear(Hint(A))
+    store.torn = False
+    assert store.named() == {first.metadata_location, second.metadata_location}
+    since = len(store.live)
+    line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=600)
+    assert store.named() == set()
+    assert {first.metadata_location} not in store.live[since:]
 
 
 @pytest.mark.parametrize("after", [Placement.ALONGSIDE, Placement.ROOT])

@@ -116,7 +116,7 @@ def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:
 def _brake_allows(scene: Scene, uuid: str, owns: list[Own]) -> bool:
     if scene.is_answered or scene.claim.story.waived:
         return True
-    doc = owns[0].doc
+    doc = owns[-1].doc
     pointer = doc.metadata_file_path if doc is not None else ""
     return scene.facts.holds(MayStep(Step(Backward.DROP, uuid, pointer)))
 

@@ -3,7 +3,7 @@
 Order: what an earlier publish left undone; the file that points; those of commits, the oldest first; those of other
 branches; then the version hint; then hints that must not speak any more; then what another file of the same name
 supersedes; then `renamed`, `moved` and `dropped`; then what is deleted. For a table that is gone the hint goes before
-its document says so.
+its document says so, and the newest of its files goes last.
 """
 
 from __future__ import annotations

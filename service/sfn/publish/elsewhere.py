@@ -26,14 +26,15 @@ def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draf
     Those of a table whose new location is refused stay as they are: a wrong setting, or a catalog that answers wrong
     locations, would else give up every table at once.
 
+    Older files first: a table has several where a publish died on its way to new settings, and a reader of the
+    directory must not meet an older one once the newest is live no more.
+
     Returns:
-        By table uuid: the live files whose table is nowhere any more.
+        By table uuid: the live files whose table is nowhere any more, the newest last.
     """
     nowhere: dict[str, list[Own]] = {}
-    for own in scene.owns:
-        doc = own.doc
-        if doc is None or scene.is_here(own):
-            continue
+    held = [(own, own.doc) for own in scene.owns if own.doc is not None and not scene.is_here(own)]
+    for own, doc in sorted(held, key=lambda one: one[1].as_of):
         if scene.table is not None and doc.guid == scene.table.uuid:
             _settle_moved(scene, own, doc, draft)
         elif doc.guid is not None and doc.guid in heirs and may_lead_on(scene, doc):
