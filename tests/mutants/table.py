@@ -200,6 +200,12 @@ TABLE = (
         "assert line.files() == {}",
     ),
     Mutant(
+        "07-two-spellings-give-way-to-each-other",
+        7,
+        f"{SPELLED}::test_two_spellings_that_are_published_at_once_do_not_give_way_to_each_other",
+        'assert ("current", f"{number:05d}") in line.files().values()',
+    ),
+    Mutant(
         "07-names-that-are-alike-are-one-table",
         7,
         f"{SPELLED}::test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_listed_yet",

@@ -7,17 +7,21 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 from typing_extensions import override
 
 from sfn.catalog.spelling import REMEMBERED, Spellings, folded
 from sfn.errors import Scope, Transient
 from sfn.inbox.memory import MemoryInbox
+from sfn.pointer import hintfile
 from sfn.pointer.naming import UUID
 from sfn.publish.policy import Interest, Policy
-from sfn.words import Dead, Hint, Reason, TableName
+from sfn.store import Moved
+from sfn.words import Dead, Held, Hint, Reason, TableName
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import EVERYTHING, LAG, CountingCatalog, Line, key_of
+from tests.unit.publishing import EVERYTHING, LAG, CountingCatalog, CountingStore, Line, key_of
 
 LISTED = TableName("prod", ("sales",), "orders")
 OTHER = TableName("prod", ("SALES",), "ORDERS")
@@ -322,6 +326,40 @@ async def test_while_nothing_is_listed_the_name_that_has_the_files_keeps_them(wa
     line.catalog.commit(LISTED)
     await line.hear(Hint(OTHER), seconds=1)
     assert line.files() == of(1)
+
+
+class Interleaved(CountingStore):
+    """Lets others go on wherever a request to a store takes time."""
+
+    @override
+    async def read(self, key: str) -> Held | None:
+        await anyio.lowlevel.checkpoint()
+        return await super().read(key)
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        await anyio.lowlevel.checkpoint()
+        held = await super().write(key, body, replacing)
+        await anyio.lowlevel.checkpoint()
+        return held
+
+
+async def test_two_spellings_that_are_published_at_once_do_not_give_way_to_each_other() -> None:
+    """Neither would have a live file, and while nothing is listed no commit would be followed."""
+    line = AnyCase()
+    line.store = Interleaved()
+    line.spellings = Spellings(None, line.clock)
+    table = line.catalog.create(LISTED)
+    for number in range(4):
+        await line.inbox.put([Hint(LISTED), Hint(OTHER)])
+        async with anyio.create_task_group() as tasks:
+            for claim in (await line.inbox.claim(EVERYTHING)).claims:
+                tasks.start_soon(line.publish, claim)
+        assert ("current", f"{number:05d}") in line.files().values()
+        await line.work(60)
+        assert line.hint(AT) == hintfile.content(table)
+        table = line.catalog.commit(LISTED)
+    assert sorted(state for state, _ in line.files().values()) == ["current", "renamed"]
 
 
 @pytest.mark.parametrize("failures", [1, 1000])

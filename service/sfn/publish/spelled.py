@@ -73,11 +73,18 @@ def await_listing(claim: Claim, facts: Facts, name: TableName) -> Later | None:
 def _known_as(claim: Claim, facts: Facts, policy: Policy, name: TableName, table: Table) -> TableName | None:
     """Return the name that has the table's files as far as we know, where no listing tells.
 
-    Two names that both write would tell readers of the directory an older answer after a newer one.
+    Two names that both write would tell readers of the directory an older answer after a newer one. Where both have
+    files the first of the names in the order of the alphabet keeps them: two that gave way to each other would leave
+    none.
     """
-    known = [claim.story.listed_as] if claim.story.listed_as is not None else []
-    if table.uuid is not None:
-        known += [row.table for row, _ in facts.others_with(table.uuid, name) if is_alike(row.table, name)]
+    live, before = claim.story.live, claim.story.listed_as
+    has_file = live is not None and live.uuid == table.uuid
+    others = facts.others_with(table.uuid, name) if table.uuid is not None else []
+    alike = [row.table for row, _ in others if is_alike(row.table, name)]
+    known = [other for other in alike if not has_file or str(other) < str(name)]
+    # What was listed once, and has no file yet, may be a name that gives way to this one meanwhile.
+    if before is not None and not has_file and (table.uuid is None or str(before) < str(name)):
+        known.append(before)
     for other in known:
         if policy.interest.covers(other) and _is_same(facts, other, table):
             return other
