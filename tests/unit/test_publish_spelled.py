@@ -356,10 +356,11 @@ async def test_two_spellings_that_are_published_at_once_do_not_give_way_to_each_
             for claim in (await line.inbox.claim(EVERYTHING)).claims:
                 tasks.start_soon(line.publish, claim)
         assert ("current", f"{number:05d}") in line.files().values()
-        await line.work(60)
-        assert line.hint(AT) == hintfile.content(table)
+        line.clock.turn(60)
         table = line.catalog.commit(LISTED)
-    assert sorted(state for state, _ in line.files().values()) == ["current", "renamed"]
+    await line.hear(Hint(LISTED), seconds=600)
+    assert sorted(line.files().values()) == [("current", "00004"), ("renamed", "00000")]
+    assert line.hint(AT) == hintfile.content(table)
 
 
 @pytest.mark.parametrize("failures", [1, 1000])
