@@ -163,6 +163,33 @@ NAMINGS = (
         'assert [line.of(table)["state"] for table in (first, second)] == ["current", "current"]',
     ),
     Mutant(
+        "09-older-of-a-row-that-went-on-is-forgotten",
+        9,
+        "tests/unit/test_publish_order.py"
+        "::test_an_older_one_is_waited_for_also_once_its_row_has_published_another_table[asyncio]",
+        'assert (line.document(A)["state"], line.document(B, there)["guid"]) == ("current", gone.uuid)',
+    ),
+    Mutant(
+        "09-name-of-another-catalog-is-waited-for",
+        9,
+        "tests/unit/test_publish_by_uuid.py"
+        "::test_a_rename_waits_for_no_file_of_another_catalog_that_has_the_name_too[asyncio]",
+        'assert (body["state"], body["table_identifier"]) == ("current", name.identifier)',
+    ),
+    Mutant(
+        "09-tombstone-elsewhere-is-not-woken",
+        9,
+        f"{FOUND_AGAIN}"
+        "::test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of[asyncio]",
+        'assert line.document(A)["state"] == "renamed"',
+    ),
+    Mutant(
+        "07-broken-lead-stays",
+        7,
+        f"{FOUND_AGAIN}::test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_another_name[asyncio]",
+        'assert (line.document(A)["state"], line.document(A)["moved_to"]["name"]) == ("renamed", "c")',
+    ),
+    Mutant(
         "09-older-elsewhere-is-overlooked",
         9,
         "tests/unit/test_publish_order.py"

@@ -207,6 +207,24 @@ async def test_the_newest_file_of_a_name_ends_only_after_the_older_ones() -> Non
     assert [line.of(table)["state"] for table in (first, second)] == ["dropped", "dropped"]
 
 
+async def test_a_rename_waits_for_no_file_of_another_catalog_that_has_the_name_too() -> None:
+    """Nobody here may end it."""
+    line = ByUuid()
+    table = line.laid(line.catalog.create(A))
+    await line.hear(Hint(A), seconds=20)
+    other = "99999999-0000-0000-0000-000000000000"
+    older = {
+        "catalog_id": "c2",
+        "guid": other,
+        "asked_at": "2020-01-01T00:00:00Z",
+        "written_at": "2020-01-01T00:00:00Z",
+    }
+    line.store.files[HERE.keys(Whose((), "", other))[0]] = json.dumps(line.of(table) | older).encode()
+    line.catalog.rename(A, B)
+    await line.hear(Hint(A, renamed_to=B), Hint(B), seconds=60)
+    line.says(table, B, table)
+
+
 async def test_a_file_that_is_called_by_another_spelling_of_the_uuid_makes_room_for_the_right_one() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))

@@ -10,9 +10,10 @@ from sfn.pointer.naming import NAMINGS, Naming, Whose
 from sfn.pointer.site import Site
 from sfn.publish.policy import Policy
 from sfn.words import Hint, Later
-from tests.unit.publishing import AT, LAG, A, B, Line
+from tests.unit.publishing import AT, LAG, A, B, Line, named
 
 pytestmark = pytest.mark.anyio
+C = named("c")
 ELSEWHERE = "file:///warehouse/n/other"
 LONG = 700
 """Seconds after which a table counts as dropped of which no drop was told."""
@@ -99,6 +100,38 @@ async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(lin
     await line.hear(Hint(A), seconds=60)
     assert line.document(A)["moved_to"]["sfn_file_path"].startswith(ELSEWHERE)
     assert (line.document(A)["state"], line.document(A, ELSEWHERE)["state"]) == ("moved", "current")
+
+
+async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of(line: Line) -> None:
+    """The table's log says where it was before."""
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Hint(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+    pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"
+    log = (table.metadata_location, "no location\0", f"{AT}/elsewhere/00000-x.metadata.json")
+    line.catalog.register(B, replace(table, location=ELSEWHERE, metadata_location=pointer, metadata_log=log))
+    await line.hear(Hint(B), seconds=60)
+    assert line.document(A)["state"] == "renamed"
+    assert line.document(A)["moved_to"]["name"] == "b"
+
+
+async def test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_another_name(line: Line) -> None:
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    await line.hear(Hint(A, renamed_to=B), Hint(B), seconds=60)
+    assert line.document(A)["moved_to"]["name"] == "b"
+    line.catalog.commit(B, left_alone="it is switched off")
+    await line.hear(Hint(B), seconds=60)
+    assert line.document(B) == {}
+    line.catalog.commit(B)
+    line.catalog.rename(B, C)
+    await line.hear(Hint(C), seconds=60)
+    assert (line.document(A)["state"], line.document(A)["moved_to"]["name"]) == ("renamed", "c")
 
 
 async def test_a_tombstone_that_leads_on_expires_all_the_same(line: Line) -> None:

@@ -108,6 +108,32 @@ async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_
     assert (line.document(A)["state"], line.document(B, there)["state"]) == ("dropped", "dropped")
 
 
+async def test_an_older_one_is_waited_for_also_once_its_row_has_published_another_table() -> None:
+    """By its row it has none any more, and it lies at a place where the newest file's name never had one."""
+    line, there = Line(), "file:///warehouse/n/there"
+    gone = line.catalog.create(A)
+    line.store.files[gone.metadata_location] = b"{}"
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    line.catalog.commit(B, location=there)
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
+    line.catalog.drop(B)
+    new = line.catalog.create(B, there)
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    line.catalog.create(A, "file:///warehouse/n/new")
+    line.clock.turn(TERMS.lease.total_seconds())
+    await line.work(only=lambda table: table == A)
+    assert (line.document(A)["state"], line.document(A, "file:///warehouse/n/new")["state"]) == ("current", "current")
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    assert (line.document(A)["state"], line.document(B, there)["guid"]) == ("current", gone.uuid)
+    await line.work(3600)
+    assert (line.document(A)["state"], line.document(B, there)["guid"]) == ("dropped", new.uuid)
+
+
 async def moved_and_its_old_file_live(line: Line) -> None:
     """B, which was A, is elsewhere, and the store took its file there and no more: A leads on to that, and B's old one
     is still live. At the old place there is a new table A now.

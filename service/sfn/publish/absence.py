@@ -44,8 +44,7 @@ def _is_certain(scene: Scene, uuid: str, owns: list[Own], draft: Draft) -> bool:
     written = written_at(owns)
     older = older_files(scene, uuid, owns) if uuid else []
     if older:
-        draft.ask(older)
-        draft.look_again(*older_first(scene))
+        draft.wait_for(older, *older_first(scene))
         return False
     if _hides_older(scene, owns, draft):
         draft.look_again(*older_first(scene))

@@ -88,6 +88,11 @@ class Plan:
     unchanged: tuple[str, ...] = ()
 
 
+def places_of(asks: Iterable[Ask]) -> frozenset[str]:
+    """Where rows that should look are known to have a file, as `Story.older_at`."""
+    return frozenset(ask.location for ask in asks if ask.location is not None)
+
+
 @dataclass(slots=True)
 class Draft:
     """A plan in the making.
@@ -102,7 +107,7 @@ class Draft:
         echo: an event told of nothing that the answer shows; it gets one more look.
         unheard: what was told and means nothing yet, so stays told.
         lost: a dead letter for what of it is not waited for any more; all else goes on.
-        foreign_hint: see `Story`.
+        foreign_hint, older_at: see `Story`.
         unchanged: see `Plan`.
     """
 
@@ -117,6 +122,7 @@ class Draft:
     lost: Dead | None = None
     unchanged: tuple[str, ...] = ()
     foreign_hint: str | None = None
+    older_at: frozenset[str] = frozenset()
 
     def put(self, stage: Stage, key: str, body: bytes, replacing: Held | None) -> None:
         """Write a file."""
@@ -133,6 +139,12 @@ class Draft:
     def ask(self, asks: Iterable[Ask]) -> None:
         """Have other rows look."""
         self.asks.update(dict.fromkeys(asks))
+
+    def wait_for(self, older: Iterable[Ask], at: datetime, why: str) -> None:
+        """Have rows with older files look, and come back to it."""
+        self.ask(older)
+        self.older_at |= places_of(older)
+        self.look_again(at, why)
 
     def ordered(self) -> tuple[Change, ...]:
         """The changes in the order that keeps every prefix right."""

@@ -103,8 +103,7 @@ def _give_up(
     """Drop what has no successor, once older files of the table went."""
     older = older_files(scene, doc.guid, [own]) if doc.guid is not None else []
     if older:
-        draft.ask(older)
-        draft.look_again(*older_first(scene))
+        draft.wait_for(older, *older_first(scene))
     else:
         drop(scene, own, draft, delete=delete, stage=stage)
 

@@ -8,6 +8,7 @@ from sfn.errors import LocationRefused
 from sfn.pointer.document import Document, State
 from sfn.pointer.location import checked
 from sfn.publish.changes import Draft
+from sfn.publish.inventory import readable
 from sfn.publish.scene import Scene
 from sfn.publish.spelled import listed_name
 from sfn.words import Ask, Table, TableName
@@ -68,8 +69,25 @@ def heir_of(scene: Scene, name: TableName, table: Table) -> Heir | None:
 
 
 def may_lead_on(scene: Scene, doc: Document) -> bool:
-    """Whether a document becomes `renamed` once its table has another name."""
-    return doc.live or (doc.state is State.DROPPED and not is_over(scene, doc))
+    """Whether a document becomes `renamed` once its table has another name.
+
+    One that is `renamed` already stays as it is, unless the file that it leads to is gone or another table's.
+    """
+    if doc.live or is_over(scene, doc):
+        return doc.live
+    return doc.state is State.DROPPED or (doc.state is State.RENAMED and _leads_nowhere(scene, doc))
+
+
+def _leads_nowhere(scene: Scene, doc: Document) -> bool:
+    """Whether a document leads to a file beside it that is not the table's; of other places that is not known.
+
+    A place that can't be read must not keep a table from being published whose name had another table before.
+    """
+    key = doc.moved_to.sfn_file_path if doc.moved_to is not None else ""
+    if not key.startswith(tuple(own.site.folder for own in scene.owns)):
+        return False
+    target = readable(scene.facts.file(key))
+    return target is None or target.guid != doc.guid
 
 
 def is_over(scene: Scene, doc: Document) -> bool:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sfn.pointer.document import Document
 from sfn.pointer.naming import MAIN
+from sfn.pointer.site import Site
 from sfn.publish.heirs import heir_of
 from sfn.publish.inventory import beside
 from sfn.publish.own import Own
@@ -19,9 +20,10 @@ from sfn.words import Ask, Table, TableName
 def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
     """Rows whose file names an older pointer of the table; none where files of dropped tables stay.
 
-    Those that have settled are known; one that died before it could is found by its file. Who knows of its file is not
-    woken: it looks of its own accord, and two that wake one another never rest. A branch's file goes with its leading
-    one, however old it is.
+    Those that have settled are known; one that died before it could is found by its file. So is one that was known
+    before, and has published another table elsewhere since (`Story.older_at`). Who knows of its file is not woken: it
+    looks of its own accord, and two that wake one another never rest. A branch's file goes with its leading one,
+    however old it is.
 
     Args:
         uuid: a table that these live files of ours name.
@@ -29,21 +31,29 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
     if scene.policy.on_drop is OnDrop.KEEP:
         return []
     written = written_at(owns)
-    others = scene.facts.others_with(uuid, scene.name)
-    known = [Ask(row.table, live.location) for row, live in others if live.written_at < written and not row.is_stuck]
+    older = {
+        Ask(row.table, scene.policy.site(row.table, live.location).text): None
+        for row, live in scene.facts.others_with(uuid, scene.name)
+        if live.written_at < written and not row.is_stuck
+    }
     newest = max((own.doc for own in owns if own.doc is not None), key=lambda doc: doc.as_of)
     # Also where the table was before: from there our file leads to the newest, and would lead there no more.
     sites = {own.site: None for own in scene.owns if own in owns or (own.doc is not None and own.doc.guid == uuid)}
-    found = [
-        Ask(TableName(scene.name.catalog, doc.namespace, doc.name), site.text)
-        for site in sites
-        for doc in beside(scene.inventory, site)
-        if doc.live
-        and doc.ref == MAIN
-        and (doc.guid, doc.catalog_id) == (uuid, newest.catalog_id)
-        and doc.as_of < newest.as_of
-    ]
-    return list(dict.fromkeys([*known, *found]))
+    before = {site: None for site in map(Site.of, sorted(scene.claim.story.older_at)) if site not in sites}
+    for site in (*sites, *before):
+        for doc in beside(scene.inventory, site):
+            name = TableName(scene.name.catalog, doc.namespace, doc.name)
+            is_of_the_table = doc.live and doc.ref == MAIN and (doc.guid, doc.catalog_id) == (uuid, newest.catalog_id)
+            if is_of_the_table and doc.as_of < newest.as_of and not (site in before and _is_stuck(scene, name)):
+                older[Ask(name, site.text)] = None
+    return list(older)
+
+
+def _is_stuck(scene: Scene, name: TableName) -> bool:
+    """Whether a row is stuck that may have published another table meanwhile."""
+    table = scene.facts.look(name).found
+    others = scene.facts.others_with(table.uuid, scene.name) if isinstance(table, Table) and table.uuid else []
+    return any(row.table == name and row.is_stuck for row, _ in others)
 
 
 def left_behind(scene: Scene, own: Own) -> list[Ask]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sfn.pointer.lineage import Relation, reaches, relate
 from sfn.pointer.location import canonical
 from sfn.pointer.naming import MAIN
-from sfn.publish.changes import Draft
+from sfn.publish.changes import Draft, places_of
 from sfn.publish.facts import MayStep
 from sfn.publish.inventory import beside, is_named
 from sfn.publish.older import left_behind, older_files, older_first
@@ -31,7 +31,8 @@ def hindrance(scene: Scene, table: Table, draft: Draft) -> Later | Dead | None:
         return _seeming_twin(scene, table)
     older = _older_than_replaced(scene, table) + _older_of_the_name(scene, scene.here)
     if older:
-        return Later(*older_first(scene), claim.wish, Findings(_as_seen(scene), asks=older))
+        story = replace(_as_seen(scene), older_at=places_of(older))
+        return Later(*older_first(scene), claim.wish, Findings(story, asks=older))
     if is_turned(scene, table):
         draft.look_again(look.answered + policy.replica_lag, "the order of the pointers is unknown or turned")
     # What nobody can ask is made of all that was told by now: no event is ahead of it.
@@ -115,10 +116,14 @@ def _older_of_the_name(scene: Scene, here: Own) -> tuple[Ask, ...]:
     name = TableName(scene.name.catalog, doc.namespace, doc.name)
     stuck = [row.table for row, _ in scene.facts.others_with(doc.guid or "", scene.name) if row.is_stuck]
     older = (
-        other.live and other.ref == MAIN and is_named(other, name) and other.as_of < doc.as_of
+        other.live
+        and other.ref == MAIN
+        and is_named(other, name)
+        and other.catalog_id == doc.catalog_id
+        and other.as_of < doc.as_of
         for other in beside(scene.inventory, here.site)
     )
-    return (Ask(name),) if name not in stuck and any(older) else ()
+    return (Ask(name, here.site.text),) if name not in stuck and any(older) else ()
 
 
 def _seeming_twin(scene: Scene, table: Table) -> Later | None:

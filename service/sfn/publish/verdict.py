@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sfn.pointer import hearsay, hintfile
 from sfn.pointer.document import Document, State, parse
+from sfn.pointer.location import canonical
 from sfn.pointer.retention import is_short_lived
 from sfn.pointer.site import Site, location_of
 from sfn.publish.aliases import known_twice, tried
@@ -153,6 +154,7 @@ def _story(
         foreign_id=_foreign_id(scene),
         listed_as=scene.listed_as,
         short_lived=is_short_lived(scene.table) if scene.table is not None else before.short_lived,
+        older_at=draft.older_at,
     )
 
 
@@ -240,12 +242,24 @@ def _left_or_joined(scene: Scene, story: Story) -> set[str]:
 
     Where nothing is remembered the last publish did not settle, if there was one, and may have changed any of them.
     """
-    if scene.claim.memo == Memo():
-        return {own.site.location for own in scene.owns}
     before, now = scene.claim.story.live, story.live
     was = (before.uuid, before.location) if before is not None else None
     is_now = (now.uuid, now.location) if now is not None else None
-    return set() if was == is_now else {place[1] for place in (was, is_now) if place is not None}
+    if scene.claim.memo == Memo():
+        places = {own.site.location for own in scene.owns}
+    else:
+        places = {place[1] for place in (was, is_now) if place is not None and was != is_now}
+    if now is None or (before is not None and before.uuid == now.uuid):
+        return places
+    return places | _places_before(scene)
+
+
+def _places_before(scene: Scene) -> set[str]:
+    """Where the table was by its log: under another name it may have left a file there that says it is gone."""
+    log = scene.table.metadata_log if scene.table is not None else ()
+    # No file of ours is in a folder that is called otherwise; NUL is no text to PostgreSQL.
+    folders = {entry.rpartition("/")[0] for entry in log if entry.isprintable()}
+    return {canonical(folder.removesuffix("/metadata")) for folder in folders if folder.endswith("/metadata")}
 
 
 def _unheard_of(scene: Scene) -> list[Ask]:

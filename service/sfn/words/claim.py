@@ -185,6 +185,8 @@ class Story:
         short_lived: its metadata files are soon deleted (`sfn.pointer.retention`).
         listed_as: the name under which the catalog listed the table when that was last asked: the row's own, or another
             spelling of that. None where it is not known.
+        older_at: texts of sites where other rows had older files of what the row is to replace or to drop; those go
+            first, also once their rows have published another table elsewhere.
     """
 
     live: Published | None = None
@@ -201,6 +203,7 @@ class Story:
     foreign_id: str | None = None
     short_lived: bool = False
     listed_as: TableName | None = None
+    older_at: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
