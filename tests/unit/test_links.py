@@ -169,6 +169,15 @@ def test_what_lies_in_the_lock_files_place_is_not_waited_for(lake: Path, kind: s
     assert not (folder / "new.ver").exists()
 
 
+def test_the_lock_files_mode_is_not_given_to_another_file_that_has_its_name_too(lake: Path) -> None:
+    """A hard link that the table's owner made, to a file of the service's own."""
+    folder, secret = lake / "a" / "orders" / "metadata" / "_sfn", lake / "secret"
+    secret.touch(0o600)
+    (folder / LOCK).hardlink_to(secret)
+    files_of(lake).write(f"file://{folder}/new.ver", b"2", None)
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_lock_that_a_dead_writer_left_is_taken_and_nothing_stays(lake: Path) -> None:
     folder = lake / "a" / "orders" / "metadata" / "_sfn"
     (folder / LOCK).touch()

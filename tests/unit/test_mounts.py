@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 import pytest
 
 from sfn.mounts import Mount, mount_of, mounts
+from sfn.settings import Settings
+from sfn.wiring import assembly
 from sfn.wiring.places import local_locks
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -111,3 +115,34 @@ def test_a_start_learns_of_every_mount_of_a_store_that_locks_on_one_host(ground:
         ("lake", "/lake/old ones", "nolock"),
         ("lake", os.fsdecode(b"/lake/\xff"), "local_lock=flock"),
     ]
+
+
+def test_a_store_whose_links_lead_in_a_circle_keeps_no_other_from_starting(
+    ground: Ground, table: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    settings = ground.load(
+        f'{CATALOG}[stores.circle]\nprefix = "{tmp_path}/circle"\n[stores.old]\nprefix = "/lake/old ones"\n'
+    )
+    assert list(local_locks(settings, table)) == [("old", "/lake/old ones", "nolock")]
+
+
+@pytest.mark.anyio
+async def test_a_mount_that_never_answers_is_left_behind(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the start waits for it, nor the end of the process."""
+    answers, asked = threading.Event(), threading.Event()
+
+    def hanging(_: Settings) -> Iterator[tuple[str, str, str]]:
+        asked.set()
+        answers.wait()
+        yield from ()
+
+    monkeypatch.setattr(assembly, "local_locks", hanging)
+    monkeypatch.setattr(assembly, "_MOUNTS_ANSWER_WITHIN", 0.01)
+    before = set(threading.enumerate())
+    await assembly._warn_of_local_locks(ground.load(CATALOG))  # noqa: SLF001 - the start itself takes a database
+    left = set(threading.enumerate()) - before
+    answers.set()
+    assert asked.is_set()
+    assert left
+    assert all(thread.daemon for thread in left)

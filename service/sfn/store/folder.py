@@ -143,8 +143,8 @@ class Folder:
     def _lock_file(self) -> tuple[int, OSError | None]:
         """Open the lock file, or make it.
 
-        A file that another user made may refuse to be written, and in a sticky folder the kernel may refuse to open it
-        with `O_CREAT`. Then it is opened as it is: local file systems lock a file that is open for reading, too.
+        A file that another user made may refuse to be written. Then it is opened as it is: local file systems lock a
+        file that is open for reading, too.
 
         Returns:
             a descriptor, and why the file is not open for writing; None if it is.
@@ -152,18 +152,23 @@ class Folder:
         for left in reversed(range(_LOCK_OPENINGS)):
             try:
                 return self._made_lock_file(), None
-            except PermissionError as error:
-                for flags in (_LOCKED, _LOCKED & ~os.O_RDWR | os.O_RDONLY):
+            except (FileExistsError, PermissionError):
+                try:
+                    return os.open(LOCK, _LOCKED, dir_fd=self._descriptor), None
+                except PermissionError as denied:
                     with suppress(PermissionError, FileNotFoundError):
-                        lock = os.open(LOCK, flags, dir_fd=self._descriptor)
-                        return lock, None if flags == _LOCKED else error
+                        return os.open(LOCK, _LOCKED & ~os.O_RDWR | os.O_RDONLY, dir_fd=self._descriptor), denied
+                    if not left:
+                        raise
+                except FileNotFoundError:
+                    pass
                 if not left:
                     raise
         raise AssertionError("unreachable")
 
     def _made_lock_file(self) -> int:
-        lock = os.open(LOCK, _LOCKED | os.O_CREAT, _LOCK_MODE, dir_fd=self._descriptor)
-        # Only its owner may change the mode.
+        """Make the lock file, which all users may lock. A file that is there keeps its mode: it may be a link's."""
+        lock = os.open(LOCK, _LOCKED | os.O_CREAT | os.O_EXCL, _LOCK_MODE, dir_fd=self._descriptor)
         with suppress(OSError):
             os.fchmod(lock, _LOCK_MODE)
         return lock

@@ -31,6 +31,7 @@ from sfn.settings.roles import ALL, Role
 from sfn.store import PointerStore, Stores
 from sfn.store.router import Router
 from sfn.telemetry.metrics import Metrics
+from sfn.threads import Late, Threads
 from sfn.wiring import inboxes
 from sfn.wiring.admission import Admission, admission, certificate
 from sfn.wiring.events import concern, understood
@@ -179,11 +180,11 @@ async def assembled(
 
 async def _warn_of_local_locks(settings: Settings) -> None:
     """Log mounts of stores on which the processes of other hosts do not see our locks."""
-    # A mount whose server is gone may never answer.
-    with anyio.move_on_after(_MOUNTS_ANSWER_WITHIN):
-        found = await anyio.to_thread.run_sync(lambda: list(local_locks(settings)), abandon_on_cancel=True)
-        for name, point, option in found:
-            _log.warning("locks of one host", store=name, found=f"{point}: {option}: {LOCAL_LOCKS}", remedy=SHARE_LOCKS)
+    # A mount whose server is gone may never answer, and must not keep the process from its end either.
+    threads = Threads(1, _MOUNTS_ANSWER_WITHIN, only_looks=True)
+    found = await threads.run("look for mounts of stores", lambda _: list(local_locks(settings)))
+    for name, point, option in () if isinstance(found, Late) else found:
+        _log.warning("locks of one host", store=name, found=f"{point}: {option}: {LOCAL_LOCKS}", remedy=SHARE_LOCKS)
 
 
 async def _retired(inbox: inboxes.Inbox) -> frozenset[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from sfn.mounts import MOUNTS, mounts, mounts_of
 from sfn.settings import Settings, StoreSettings
@@ -53,7 +54,8 @@ def local_locks(settings: Settings, table: Path = MOUNTS) -> Iterator[tuple[str,
     known = mounts(table)
     for name, one in settings.stores.items():
         if one.scheme == "file":
-            folder = Path(one.prefix.removeprefix("file://") or "/").resolve()
+            # Unlike `Path.resolve`, no error where links lead in a circle.
+            folder = PurePath(os.path.realpath(one.prefix.removeprefix("file://") or "/"))
             for mount in mounts_of(folder, known):
                 if mount.local_locks is not None:
                     yield name, mount.point, mount.local_locks
