@@ -246,6 +246,13 @@ async def test_a_redirect_to_the_catalog_itself_leads_to_the_gateway() -> None:
             assert answer.value(b"location") == b"http://gate.example:8085/catalog/prod/v1/x/"
 
 
+@pytest.mark.parametrize("name", ["Content-Length x", "Transfer-Encoding\ty", "X{"])
+async def test_a_field_whose_name_is_no_name_is_refused(name: str) -> None:
+    """A client that cuts it would see another end of the answer."""
+    answer = await told(f"HTTP/1.1 200 OK\r\n{name}: 3\r\nContent-Length: 6\r\n\r\nabcdef".encode())
+    assert answer.status == 502
+
+
 @pytest.mark.parametrize("status", [204, 304])
 async def test_a_configuration_that_is_none_has_no_length(status: int) -> None:
     answer = await told(b"HTTP/1.1 %d -\r\n\r\n" % status, target="/v1/config")

@@ -48,6 +48,8 @@ def test_a_change_is_known_behind_any_prefix(
         "/v1/p/namespaces/%6E/tables/t",
         "/v1/p/namespaces/n/t%61ble%73/%74",
         "/v1/./p/namespaces/n/./tables//./t",
+        "/v1/p/namespaces/n/tables/t/.",
+        "/v1/p/namespaces/n/tables/t/.//./.",
     ],
 )
 def test_a_path_that_means_the_same_is_the_same_commit(path: str) -> None:

@@ -18,7 +18,7 @@ from typing import Final, cast
 import httptools
 from typing_extensions import override
 
-from sfn.gateway.fields import Fields, tokens
+from sfn.gateway.fields import NAME, Fields, tokens
 
 HEAD_LIMIT: Final = 262_144
 """Most bytes of an answer's status line and header fields, interim answers (1xx) included."""
@@ -352,7 +352,10 @@ class Connection(asyncio.Protocol):
         if self._head is None:
             # The parser knows a name by what stands before a space, and so must who reads the fields (RFC 9112,
             # section 5.1).
-            self._fields.append((name.rstrip(), value))
+            name = name.rstrip()
+            if NAME.fullmatch(name) is None:
+                raise ValueError("a field whose name is no name")
+            self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head of an answer, or of an interim one."""

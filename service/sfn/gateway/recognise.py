@@ -90,8 +90,8 @@ _DELETED: Final = tuple(
 )
 _PATTERNS: Final = {"POST": _POSTED, "DELETE": _DELETED}
 
-_SLASHES: Final = re.compile(r"/(?:\.?/)+")
-"""Empty segments, and those that mean the path so far (RFC 3986, section 5.2.4)."""
+_SLASHES: Final = re.compile(r"/(?:\.?/)+(?:\.$)?|/\.$")
+"""Empty segments, and those that mean the path so far (RFC 3986, section 5.2.4). An encoded dot is a name."""
 _UNRESERVED: Final = re.compile(r"%(2D|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
 """Characters that mean the same encoded or not (RFC 3986, section 2.3). A dot may not: it divides some namespaces."""
 _PURGE: Final = re.compile(r"(?:^|&)purgeRequested=true(?:&|$)", re.IGNORECASE)
