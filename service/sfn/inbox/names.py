@@ -45,6 +45,8 @@ def without_old_names(found: Iterable[NamedTable]) -> list[NamedTable]:
     A name that stands for several tables, as after a swap of names, stands for none of them alone.
     """
     names = list(found)
+    if not any(one.renamed for one in names):
+        return names
     uuids: defaultdict[Subject, set[str | None]] = defaultdict(set)
     for one in names:
         uuids[one.name].add(one.uuid)
