@@ -74,9 +74,12 @@ async def test_a_sweep_tells_how_far_it_is(operator: httpx.AsyncClient, office: 
     assert (sweep["state"], sweep["tables"], sweep["known"], sweep["ended_at"]) == ("running", 120, 500, None)
     assert (sweep["differed"], sweep["differed_total"]) == ([{"table": "sales.orders", "kind": "changed"}], 1)
     assert sweep["failed"] == ["sales.stock"]
+    report.before = SweepReport(office.clock.now(), withheld=["hidden"])
+    sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
+    assert (sweep["withheld"], sweep["before"]["withheld"]) == ([], ["hidden"])
     report.end(Course.FAILED, office.clock.turn(9), "the catalog went away")
     sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
-    assert (sweep["state"], sweep["error"]) == ("failed", "the catalog went away")
+    assert (sweep["state"], sweep["error"], sweep["before"]) == ("failed", "the catalog went away", None)
 
 
 async def test_one_tables_whole_story(operator: httpx.AsyncClient, office: Office) -> None:

@@ -99,6 +99,11 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
             "sfn check",
         ),
         (swept(failed=list("abcd")), "prod: could not look at 4 tables: a, b, c, …", "sfn check"),
+        (
+            swept(state="running", ended_at=None, before=msgspec.structs.replace(ENDED, withheld=["a"])),
+            "prod: may not list 1 namespace: a",
+            "sfn check",
+        ),
     ],
 )
 def test_what_needs_somebody_comes_with_the_command_that_helps(status: Status, what: str, command: str) -> None:

@@ -8,7 +8,10 @@ from datetime import timedelta
 import pytest
 
 from sfn.publish.policy import Interest, OnDrop
-from sfn.words import Dead, Findings, Hint, Reason, Retry
+from sfn.words import CatalogName, Dead, Findings, Hint, Reason, Retry
+from sfn.work.report import SweepReport
+from sfn.work.sweep import Sweep, SweepPorts
+from sfn.work.sweeps import Sweeps
 from tests.unit.sweeping import POLICY, World
 
 
@@ -264,3 +267,18 @@ async def test_a_renamed_table_that_is_missing_under_both_names_is_one_absence(
     world.catalog.drop(old)
     assert (await world.swept()).calm is calm
     assert [hint.held for hint in world.inbox.noted] == [not calm] * 2
+
+
+async def test_while_a_sweep_runs_the_report_of_the_one_before_is_kept(world: World) -> None:
+    """What that found wrong may come last in this one."""
+    seen: list[SweepReport | None] = []
+    sweeps, ports = Sweeps(world.clock), SweepPorts(world.catalog, world.inbox, world.inbox, world.inbox, world.clock)
+    world.create("orders")
+    world.catalog.before_load = lambda: seen.append(sweeps.latest["prod"].before)
+    reports = []
+    for _ in range(3):
+        sweep = Sweep(CatalogName("prod"), ports, POLICY)
+        await sweeps.run(sweep, 0.5)
+        reports.append(sweep.report)
+    assert seen == [None, *reports[:2]]
+    assert [report.before for report in reports] == [None] * 3

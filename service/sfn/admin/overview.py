@@ -60,6 +60,7 @@ class Sweep(Answer):
     failed: Sequence[str] = Field(description="the first 1,000 tables that could not be looked at")
     error: str | None
     missing: int = Field(default=0, description="tables with a live file that the catalog does not show any more")
+    before: Sweep | None = Field(default=None, description="while it runs, the sweep before it")
 
     @classmethod
     def of(cls, report: SweepReport) -> Sweep:
@@ -78,6 +79,7 @@ class Sweep(Answer):
             failed=[table.identifier for table in report.failed],
             error=report.error,
             missing=report.missing,
+            before=cls.of(report.before) if report.before is not None else None,
         )
 
 

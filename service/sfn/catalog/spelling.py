@@ -36,6 +36,8 @@ LONG: Final = timedelta(seconds=1)
 """A listing that took at least this long is not asked for again for each new name."""
 SHARE: Final = 20
 """Such a listing is used again for 20 times as long as it took: then listings take 5 % of the time at most."""
+LONGEST: Final = timedelta(hours=1)
+"""No listing is used again for longer, however long it took; the wall clock may have been set meanwhile."""
 
 _QUOTES: Final = "\"'`[]"
 Levels: TypeAlias = tuple[str, ...]
@@ -97,7 +99,7 @@ class _Listing(Generic[T]):
             complete: it must have all names that there are, as far as that costs little.
         """
         is_dear = self.took >= LONG
-        good_for = max(REMEMBERED, SHARE * self.took) if is_dear else REMEMBERED
+        good_for = min(max(REMEMBERED, SHARE * self.took), LONGEST) if is_dear else REMEMBERED
         if isinstance(self.names, Transient):
             good_for = FAILED
         return now - self.asked < good_for and (is_dear or not complete)

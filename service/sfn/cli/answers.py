@@ -55,6 +55,7 @@ class Sweep(Struct, frozen=True):
     withheld_reason: str | None = None
     listing_failed: list[str] = []
     missing: int = 0
+    before: Sweep | None = None
 
     @property
     def running(self) -> bool:

@@ -170,6 +170,9 @@ def _retired(catalog: Catalog, *, away: bool) -> str:
 
 
 def _of_sweep(name: str, sweep: Sweep) -> Iterator[Attention]:
+    if sweep.running and sweep.before is not None:
+        # What it finds wrong may come last.
+        sweep = sweep.before
     if sweep.state == "failed":
         yield Attention(f"{name}: the last sweep failed: {safe(sweep.error or 'no reason told')}", "sfn check")
     if sweep.listing_failed:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from sfn.catalog.spelling import is_alike
 from sfn.errors import Malformed
 from sfn.pointer import document, naming
 from sfn.pointer.document import Document
@@ -151,7 +152,7 @@ class Inventory:
         if not isinstance(found, Table) or found.uuid != guid:
             return True
         # Written under another spelling of our name, while the catalog listed nothing.
-        return self.name in self.facts.listed_alike(other, fresh=False)
+        return is_alike(other, self.name) and self.name in self.facts.listed_alike(other, fresh=False)
 
     def _file(self, key: str) -> File | None:
         held = self.facts.file(key)

@@ -54,6 +54,7 @@ class SweepReport:
         failed_count: how many could not.
         error: why it failed.
         missing: tables with a live file that the catalog does not show any more, under whatever name.
+        before: while it runs, the sweep before it, if this process made one: what that found wrong still holds.
     """
 
     began_at: datetime
@@ -70,6 +71,7 @@ class SweepReport:
     failed_count: int = 0
     error: str | None = None
     missing: int = 0
+    before: SweepReport | None = None
 
     def differs(self, table: TableName, how: Difference) -> None:
         """A table differs."""
@@ -93,4 +95,4 @@ class SweepReport:
 
     def end(self, course: Course, at: datetime, error: str | None = None) -> None:
         """It runs no more."""
-        self.course, self.ended_at, self.error = course, at, error
+        self.course, self.ended_at, self.error, self.before = course, at, error, None

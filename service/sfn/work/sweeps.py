@@ -34,7 +34,9 @@ class Sweeps:
 
     async def run(self, sweep: Sweep, jitter: float) -> Swept | None:
         """As `Sweep.run`; None where a stop ended it."""
-        report = self.latest[sweep.subject.catalog] = sweep.report
+        report, catalog = sweep.report, sweep.subject.catalog
+        report.before = self.latest.get(catalog)
+        self.latest[catalog] = report
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
             # Its claim may have been on its way when the stop came.
