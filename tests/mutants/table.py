@@ -200,6 +200,12 @@ TABLE = (
         "assert line.files() == {}",
     ),
     Mutant(
+        "07-what-a-spelling-told-is-told-back",
+        7,
+        f"{SPELLED}::test_two_spellings_of_a_table_that_is_gone_do_not_pass_its_drop_on_without_end",
+        "publishes and no end",
+    ),
+    Mutant(
         "07-two-spellings-give-way-to-each-other",
         7,
         f"{SPELLED}::test_two_spellings_that_are_published_at_once_do_not_give_way_to_each_other",

@@ -17,6 +17,8 @@ from tests.simulation.times import DAY
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+UNLISTED: Final = 0.7
+"""Of the histories in which that may happen: the catalog does not let itself be listed for a while."""
 OPERATED: Final = 0.3
 """Of the histories: somebody replays dead letters."""
 
@@ -58,6 +60,11 @@ class Disasters:
             self.world.loop.call_later(start + 1, self._tell_of_everything)
         elif outage == "emptied":
             self.world.losses.plan()
+        elif outage == "unlisted":
+            if self.world.rng.random() < UNLISTED:
+                truth.unlisted.append((start * self.world.rng.choice([0, 1]), start + length))
+                # Two spellings that nobody has heard of before may then both write, each what another replica says.
+                self.world.checker.strict = False
         elif outage:
             truth.down.append((start, start + length))
 

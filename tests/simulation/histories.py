@@ -46,8 +46,8 @@ KINDS = {
     "catalogs": Setting(CATALOGS, names=3, places=3, catalogs=2),
     "blank": Setting(_only("create", "commit", "rename", "drop", "recreate"), outage="blank", max_drops=3),
     "emptied": Setting(GROWING, names=10, places=10, outage="emptied", max_drops=None, steps=(6, 24)),
-    "any-case": Setting(any_case=True),
-    "any-case-uuid": Setting(LOST, any_case=True, inbox_lost=True, policies=(BY_UUID_NAMED,)),
+    "any-case": Setting(any_case=True, outage="unlisted"),
+    "any-case-uuid": Setting(LOST, any_case=True, outage="unlisted", inbox_lost=True, policies=(BY_UUID_NAMED,)),
     "down": Setting(outage="down", store_outage=True),
     "read-only": Setting(read_only=True, busy=900.0),
     "uuid-down": Setting(OPERATIONS | BRANCHES, outage="down", store_outage=True, policies=(BY_UUID_NAMED | BRANCHED,)),
@@ -102,7 +102,7 @@ KINDS |= {
     "replicas-told": replace(REPLICAS, operations=CONVERGING, told=BY_UUID, replicas=3),
     "replicas-swept": replace(REPLICAS, lost=0.8, replicas=3),
     "replicas-blank": replace(REPLICAS, operations=KINDS["blank"].operations, outage="blank", max_drops=3, replicas=3),
-    "replicas-any-case": replace(REPLICAS, operations=CATALOGS, any_case=True),
+    "replicas-any-case": replace(REPLICAS, operations=CATALOGS, any_case=True, outage="unlisted"),
     "replicas-emptied": replace(
         REPLICAS, operations=GROWING, names=10, places=10, outage="emptied", max_drops=None, steps=(6, 24), busy=200
     ),

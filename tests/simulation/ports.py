@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from sfn.catalog import Skip, Withheld
-from sfn.errors import Scope, Transient, Trouble, Unsure
+from sfn.errors import Permanent, Scope, Transient, Trouble, Unsure
 from sfn.inbox import Claimed
 from sfn.inbox.letters import RELEASED, Order
 from sfn.inbox.sqlite.ledger import Ledger
@@ -140,6 +140,8 @@ class SimulatedCatalog:
             yield name
 
     async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
+        self._refuse_unlisted()
+
         def listing(_: float) -> list[tuple[str, ...]]:
             known = {name.namespace[:depth] for name in self._truth.history for depth in range(1, 3)}
             return sorted(space for space in known if len(space) == len(parent) + 1 and space[:-1] == parent)
@@ -148,12 +150,18 @@ class SimulatedCatalog:
             yield space
 
     async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        self._refuse_unlisted()
+
         def listing(at: float) -> list[TableName]:
             names = [name for name in sorted(self._truth.history) if name.namespace == namespace]
             return [name for name in names if isinstance(self._truth.get(name, at), Table)]
 
         for name in await self._answer(f"within {namespace}", listing):
             yield name
+
+    def _refuse_unlisted(self) -> None:
+        if self._truth.is_unlisted():
+            raise Permanent(self._truth.name, scope=Scope.TABLE, expected="a listing", found="status 403")
 
     async def _answer(self, call: str, ask: Callable[[float], T]) -> T:
         node = self._node

@@ -22,7 +22,8 @@ class Setting:
         places: how many locations.
         catalogs: a second one registers tables of the first.
         outage: the catalog is away for a while; "blank" answers 404 to everything; "emptied" loses all
-            tables or half, at once or one by one, until its database is restored or they turn out to be dropped.
+            tables or half, at once or one by one, until its database is restored or they turn out to be dropped;
+            "unlisted" lets nobody list its namespaces, in most histories.
         inbox_lost: once.
         max_drops: drops and steps back an hour that pass; None for what passes without a setting.
         crashes: leases that may run out in a row before a table counts as poison.

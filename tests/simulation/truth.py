@@ -54,6 +54,7 @@ class CatalogTruth:
         history: by name, its answers, each with since when.
         blank: spells in which it finds nothing.
         down: spells in which it does not answer.
+        unlisted: spells in which nobody may list a namespace by itself.
         any_case: it takes a name in any case, and lists one spelling.
         lost: by table, the spell in which it is not found, as the catalog lost it: until its database is restored.
     """
@@ -65,6 +66,7 @@ class CatalogTruth:
         self.history: dict[TableName, list[tuple[float, Table | Missing | Unwritten]]] = defaultdict(list)
         self.blank: list[tuple[float, float]] = []
         self.down: list[tuple[float, float]] = []
+        self.unlisted: list[tuple[float, float]] = []
         self.lost: dict[TableName, tuple[float, float]] = {}
         self.any_case = False
 
@@ -101,6 +103,10 @@ class CatalogTruth:
     def is_down(self) -> bool:
         """Whether it answers nothing at all."""
         return any(start <= self._now() < end for start, end in self.down)
+
+    def is_unlisted(self) -> bool:
+        """Whether it lists no namespace by itself."""
+        return any(start <= self._now() < end for start, end in self.unlisted)
 
     def there_since(self, name: TableName, is_there: Callable[[Table], bool]) -> float | None:
         """Since when all answers for a name are one table of which something is so; None if the last one is not."""

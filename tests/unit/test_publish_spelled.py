@@ -421,6 +421,26 @@ async def test_two_spellings_do_not_wake_one_another_without_end() -> None:
     assert len(line.outcomes) < 20
 
 
+async def test_two_spellings_of_a_table_that_is_gone_do_not_pass_its_drop_on_without_end() -> None:
+    """One gave way while nothing was listed, the other where the catalog's answers were older: each calls the other."""
+    line = AnyCase()
+    line.spellings = Spellings(None, line.clock)
+    line.catalog.create(LISTED)
+    await line.hear(Hint(OTHER), seconds=60)
+    await line.hear(Hint(LISTED), seconds=60)
+    line.spellings = Spellings(line.catalog, line.clock)
+    line.clock.turn(600)
+    line.store.files.clear()
+    line.catalog.commit(LISTED)
+    await line.inbox.put([Hint(OTHER)])
+    await line.work(60, only=lambda table: table == OTHER)
+    line.catalog.drop(LISTED)
+    line.outcomes.clear()
+    line.clock.turn(TERMS.lease.total_seconds())
+    await line.hear(Hint(LISTED, drop=True), Hint(OTHER, drop=True), seconds=300)
+    assert len(line.outcomes) < 20
+
+
 async def test_a_listing_that_takes_long_is_not_asked_for_with_each_new_table() -> None:
     """Fifty thousand names come in many pages: who creates tables must not have them listed all the time."""
 

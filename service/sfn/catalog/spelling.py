@@ -36,7 +36,7 @@ LONG: Final = timedelta(seconds=1)
 """A listing that took at least this long is not asked for again for each new name."""
 SHARE: Final = 20
 """Such a listing is used again for 20 times as long as it took: then listings take 5 % of the time at most."""
-LONGEST: Final = timedelta(hours=1)
+LONGEST: Final = timedelta(minutes=5)
 """No listing is used again for longer, however long it took; the wall clock may have been set meanwhile."""
 
 _QUOTES: Final = "\"'`[]"

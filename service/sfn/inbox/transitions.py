@@ -101,7 +101,10 @@ def asked(row: Row | None, ask: Ask, seq: int, now: datetime, cap: timedelta) ->
     """
     if ask.has_news:
         hint = Hint(ask.table, floor=ask.floor, drop=ask.drop, purge=ask.purge, renamed_to=ask.renamed_to)
-        return replace(hinted(row, hint, seq, now, cap), told_seq=told_by(row) if row is not None else 0)
+        relayed = row is None or row.wish.relayed or row.wish == Wish()
+        after = hinted(row, hint, seq, now, cap)
+        wish = dataclasses.replace(after.wish, relayed=relayed)
+        return replace(after, wish=wish, told_seq=told_by(row) if row is not None else 0)
     if ask.location is not None:
         if row is not None and ask.location in row.locations:
             return None

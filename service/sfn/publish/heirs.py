@@ -45,7 +45,8 @@ def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir | None]:
         for candidate in _candidates(scene, uuid):
             found = scene.facts.look(candidate.table).found
             if not isinstance(found, Table):
-                draft.ask([candidate])
+                # Another spelling of our name is told by `wake_listed`.
+                draft.ask([candidate] if candidate.table != scene.other_name else [])
             elif found.uuid == uuid and found.left_alone is None:
                 heirs[uuid] = heir_of(scene, _as_listed(scene, candidate.table, found), found)
                 break

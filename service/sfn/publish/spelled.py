@@ -104,10 +104,10 @@ def wake_listed(scene: Scene, draft: Draft) -> None:
     """Have the row of the listed name follow the events of another spelling of it.
 
     The pointer goes along that the catalog answered here: an answer that is older is looked at again there. Where there
-    is no event it is not woken: it may be that one which had this row look.
+    is no event it is not woken: it may be that one which had this row look. Nor is it told what it told this row.
     """
     wish, found = scene.claim.wish, scene.look.found
-    is_news = wish != Wish() or scene.claim.story.listed_as != scene.listed_as
+    is_news = (wish != Wish() and not wish.relayed) or scene.claim.story.listed_as != scene.listed_as
     if scene.other_name is not None and is_news:
         floor = found.metadata_location if isinstance(found, Table) else wish.floor
         ask = Ask(scene.other_name, floor=floor, drop=wish.drop, purge=wish.purge, renamed_to=wish.renamed_to)

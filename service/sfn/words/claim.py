@@ -127,6 +127,7 @@ class Wish:
         anew: nothing remembered may be trusted.
         adopts: files of that `catalog_id` under the row's identifier count as the row's own.
         guessed: every hint was `Hint.guessed`.
+        relayed: every hint came from another spelling of the name, which must not have it back.
         tellings: of a catalog that can't be asked: what the events said, at most `sfn.inbox.tellings.KEPT`.
     """
 
@@ -139,6 +140,7 @@ class Wish:
     anew: bool = False
     adopts: str | None = None
     guessed: bool = False
+    relayed: bool = False
     tellings: tuple[Telling, ...] = ()
 
 
