@@ -169,7 +169,7 @@ class _Numbered(BooleanExpressionVisitor[iceberg.BooleanExpression]):
 
     def _written(self, literal: Literal[Any]) -> Literal[Any]:
         if isinstance(literal, literals.DecimalLiteral):
-            raise TypeError(f"a number: {literal}")
+            raise TypeError(f"a number with nothing right behind it: {literal}")
         if not isinstance(literal, literals.LongLiteral):
             return literal
         written, is_negative = self._numbers[abs(literal.value) - 1], literal.value < 0
