@@ -220,22 +220,28 @@ def test_part_of_a_struct_that_the_file_lacks_is_that_of_its_partition(
     partition: tuple[int, object],
     expected: Any,  # noqa: ANN401 - of any type
 ) -> None:
-    fields = [column("id", LONG, 1), column("p", kind, 2)]
-    rows = pa.table([range(len(values)), pa.array(values, kind)], schema=pa.schema(fields))
-    directory = table(rows, None, DEEP, partition)
+    schema = pa.schema([column("id", LONG, 1), column("p", kind, 2)])
+    directory = table(pa.table([range(len(values)), pa.array(values, kind)], schema=schema), None, DEEP, partition)
     found = sfn.read(directory)
     assert found["p"].to_pylist() == expected
-    name, part = {3: ("p.c", lambda p: p["c"]), 6: ("p.q.c", lambda p: p["q"]["c"])}[partition[0]]
-    parts = [None if p is None else part(p) for p in expected]
-    assert sfn.read(directory, row_filter=f"{name} is null")["id"].to_pylist() == [
-        place for place, value in enumerate(parts) if value is None
-    ]
-    which = f"{name} = '{parts[0]}'" if parts[0] is not None else f"{name} = '0'"
-    ids = [place for place, value in enumerate(parts) if value is not None]
-    if parts[0] == partition[1]:
-        assert sfn.read(directory, row_filter=which, selected_fields=("id",))["id"].to_pylist() == ids
-        assert sfn.read(directory, row_filter=which, selected_fields=("p.d", "id"))["id"].to_pylist() == ids
+    name = {3: "p.c", 6: "p.q.c"}[partition[0]]
+    parts = [_at(row, name) for row in found.to_pylist()]
+    is_null, others = f"{name} is null", f"{name} = '{parts[0]}'"
+    nulls = [place for place, value in enumerate(parts) if value is None]
+    places = [place for place, value in enumerate(parts) if value is not None]
+    assert sfn.read(directory, row_filter=is_null)["id"].to_pylist() == nulls
+    if parts[0] == partition[1] is not None:
+        for fields in (("id",), ("p.d", "id")):
+            assert sfn.read(directory, row_filter=others, selected_fields=fields)["id"].to_pylist() == places
     assert sfn.read(directory, selected_fields=(name,)).num_rows == len(values)
+
+
+def _at(row: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - of any type
+    """Return a part of a struct."""
+    value: Any = row
+    for part in name.split("."):
+        value = None if value is None else value[part]
+    return value
 
 
 def test_part_of_a_partition_is_known_of_any_batch(table: Callable[..., str]) -> None:

@@ -207,7 +207,8 @@ def _number(rng: Random, kind: types.IcebergType, value: Any) -> tuple[str, Any]
     if isinstance(kind, types.DecimalType):
         small = [Decimal("-0.15"), Decimal("0.01"), Decimal("0.15"), Decimal("1.5"), Decimal("0.155")]
         # Those of the column, which may have more digits than a double, and what lies beside them.
-        value = rng.choice([*small, *pool(kind), *(one + rng.choice([-1, 1]) * _BESIDE for one in pool(kind))])
+        own = rng.choice(pool(kind))
+        value = rng.choice([rng.choice(small), own, own, own + _BESIDE, own - _BESIDE])
         return (f"{value:f}" if rng.random() < 0.7 else f"{value:E}"), value
     if rng.random() < 0.3:
         value = rng.choice([Decimal("1.5"), Decimal("-0.5"), Decimal("2.0"), Decimal(99_999_999_999), value + _BESIDE])

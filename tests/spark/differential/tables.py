@@ -26,8 +26,8 @@ from tests.spark.differential.values import TIMES, some, to_arrow, to_json
 
 NAMES: Final = ["a", "b", "c", "a b", "ü", "_x", "x-y", "1st", "p.q", "group", "order", "sfn_row"]
 _PRIMITIVES: Final = [
-    *("boolean", "int", "long", "float", "double", "decimal(9, 2)", "decimal(20, 4)", "date", "timestamp"),
-    *("timestamptz", "string", "string", "uuid", "fixed[4]", "binary"),
+    *("boolean", "int", "long", "float", "double", "decimal(9, 2)", "date", "timestamp"),
+    *("decimal(20, 4)", "decimal(20, 4)", "timestamptz", "string", "string", "uuid", "fixed[4]", "binary"),
 ]
 _PROMOTIONS: Final = {"int": "long", "float": "double", "decimal(9, 2)": "decimal(18, 2)"}
 _NESTED: Final = ["struct", "list", "map", "list of structs"]
@@ -146,7 +146,7 @@ class Maker:
         fields = [{"id": 1, "name": "id", "required": True, "type": "long"}]
         names = self._rng.sample(NAMES, self._rng.randrange(2, 6))
         for number, name in enumerate(names, 2):
-            kind = self._type(100 * number)
+            kind = self._struct(100 * number) if number == 2 and self._rng.random() < 0.2 else self._type(100 * number)
             required = isinstance(kind, str) and self._rng.random() < 0.15
             fields.append({"id": number, "name": name, "required": required, "type": kind})
         schema = self._iceberg.SchemaParser.fromJson(json.dumps({"type": "struct", "schema-id": 0, "fields": fields}))
@@ -219,21 +219,24 @@ class Maker:
         rng = self._rng
         if rng.random() < 0.8:
             return rng.choice(_PRIMITIVES)
-        inner = [
-            {"id": number + one, "name": name, "required": False, "type": rng.choice(["int", "string", "double"])}
-            for one, name in enumerate(("x", "y"), 1)
-        ]
+        struct = self._struct(number)
         match rng.choice(_NESTED):
             case "struct":
-                return {"type": "struct", "fields": inner}
+                return struct
             case "list":
                 return {"type": "list", "element-id": number, "element": "double", "element-required": False}
             case "map":
                 ids = {"key-id": number, "value-id": number + 1, "value-required": False}
                 return {"type": "map", "key": "string", "value": "int"} | ids
             case _:
-                element = {"type": "struct", "fields": inner}
-                return {"type": "list", "element-id": number, "element": element, "element-required": False}
+                return {"type": "list", "element-id": number, "element": struct, "element-required": False}
+
+    def _struct(self, number: int) -> dict[str, Any]:
+        inner = [
+            {"id": number + one, "name": name, "required": False, "type": self._rng.choice(["int", "string", "double"])}
+            for one, name in enumerate(("x", "y"), 1)
+        ]
+        return {"type": "struct", "fields": inner}
 
     # Schema and partitions.
 
