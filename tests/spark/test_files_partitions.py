@@ -5,7 +5,7 @@ Each of these was a fault once, or was found by `tests.spark.differential`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -42,14 +42,17 @@ def schema_of(kind: types.IcebergType, *, required: bool = False) -> Schema:
 
 @pytest.fixture(name="made")
 def fixture_made(tmp_path: Path) -> Iterator[Callable[[Schema, Files], str]]:
-    """Makes a table of some files that is partitioned by `s`; its directory."""
+    """Makes a table of some files that is partitioned by `s`, or by another source; its directory.
+
+    Fields of structs may be lacking in all files.
+    """
     with closing(SqlCatalog("own", uri=f"sqlite:///{tmp_path}/own.db", warehouse=f"file://{tmp_path}")) as catalog:
         catalog.create_namespace("n")
 
-        def made(schema: Schema, files: Files) -> str:
-            spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "s"))
+        def made(schema: Schema, files: Files, lacking: Collection[int] = (), source: int = 2) -> str:
+            spec = PartitionSpec(PartitionField(source, 1000, IdentityTransform(), "of"))
             table = catalog.create_table("n.t", schema, partition_spec=spec)
-            arrow = schema_to_pyarrow(table.schema())
+            arrow = schema_to_pyarrow(_without(table.schema(), lacking))
             with table.transaction() as change, change.update_snapshot().fast_append() as append:
                 for name, (columns, value, said) in files.items():
                     path = Path(table.location().removeprefix("file://")) / "data" / name
@@ -70,6 +73,21 @@ def fixture_made(tmp_path: Path) -> Iterator[Callable[[Schema, Files], str]]:
             return beside(table, "n.t")
 
         yield made
+
+
+def _without(schema: Schema, lacking: Collection[int]) -> Schema:
+    """The schema with other structs."""
+
+    def kept(fields: Iterable[NestedField]) -> list[NestedField]:
+        return [
+            NestedField(field.field_id, field.name, types.StructType(*kept(field.field_type.fields)))
+            if isinstance(field.field_type, types.StructType)
+            else field
+            for field in fields
+            if field.field_id not in lacking
+        ]
+
+    return Schema(*kept(schema.fields))
 
 
 def read(spark: SparkSession, directory: str, row_filter: str | None = None) -> DataFrame:
@@ -132,6 +150,49 @@ def test_a_required_column_that_a_file_may_lack_is_refused(
     directory = made(schema_of(StringType(), required=True), {"1.parquet": ({"id": [1]}, "a", {})})
     with pytest.raises(NotSupported, match=r"may lack the required column 's'.*engine='iceberg'"):
         read(spark, directory)
+
+
+def test_a_part_of_a_struct_that_a_file_lacks_is_that_of_its_partition(
+    spark: SparkSession, made: Callable[..., str]
+) -> None:
+    """Of other engines than `files`, which refuses such a file."""
+    inner = types.StructType(NestedField(5, "c", StringType()), NestedField(6, "e", StringType()))
+    place = types.StructType(NestedField(3, "d", StringType()), NestedField(4, "q", inner))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", place))
+    rows: Mapping[str, Sequence[Any]] = {
+        "id": [1, 2, 3],
+        "p": [{"d": "x", "q": {"e": "y"}}, {"d": "x", "q": None}, {"d": None, "q": None}],
+    }
+    files: Files = {
+        "1.parquet": (rows, "a", {}),
+        "2.parquet": ({"id": [4], "p": [{"d": "z", "q": {"e": "y"}}]}, "b", {}),
+    }
+    directory = made(schema, files, {5}, 5)
+    expected = [(1, ("x", ("a", "y"))), (2, ("x", ("a", None))), (3, (None, ("a", None))), (4, ("z", ("b", "y")))]
+    filters: Mapping[str | None, Sequence[int]] = {
+        None: [1, 2, 3, 4],
+        "p.q.c = 'a'": [1, 2, 3],
+        "p.q.c is null": [],
+        "p.q.c <> 'a'": [4],
+    }
+    for engine in ("iceberg", "sfn"):
+        for which, ids in filters.items():
+            found = shown(sfn.spark.read(spark, directory, engine=engine, row_filter=which))
+            assert found == [expected[number - 1] for number in ids], (engine, which)
+    with pytest.raises(NotSupported, match=r"may lack 'p\.q\.c'.*engine='iceberg'"):
+        read(spark, directory)
+
+
+def test_a_part_of_a_struct_that_a_file_has_is_its_own(spark: SparkSession, made: Callable[..., str]) -> None:
+    place = types.StructType(NestedField(3, "c", StringType()))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", place))
+    files: Files = {
+        "1.parquet": ({"id": [1], "p": [{"c": "a"}]}, "a", {"column_sizes": {1: 40, 3: 40}}),
+        "2.parquet": ({"id": [2, 3], "p": [{"c": None}, None]}, None, {}),
+    }
+    directory = made(schema, files, (), 3)
+    assert shown(read(spark, directory)) == [(1, ("a",)), (2, (None,)), (3, None)]
+    assert shown(read(spark, directory, row_filter="p.c = 'a'")) == [(1, ("a",))]
 
 
 @pytest.mark.parametrize("name", ["_a.parquet", ".a.parquet", "s=a/_b.parquet"])

@@ -8,6 +8,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+import sfn
 import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
 from sfn.spark.reading import ENGINES
@@ -92,6 +93,64 @@ def test_files_without_such_rows_are_not_opened(spark: SparkSession, catalog: Re
     first.unlink()
     rows = sfn.spark.read(spark, directory, engine="files", row_filter="id = 2")
     assert [row.id for row in rows.collect()] == [2]
+
+
+@pytest.mark.parametrize("row_filter", ["id = 'a'", "id in (1, true)", "amount < true"])
+def test_a_number_is_compared_with_numbers(spark: SparkSession, numbers: str, row_filter: str) -> None:
+    with pytest.raises(ValueError, match="row_filter"):
+        sfn.spark.read(spark, numbers, engine="files", row_filter=row_filter)
+
+
+@pytest.fixture(name="numbers", scope="module")
+def fixture_numbers(spark: SparkSession, catalog: RestCatalogServer) -> str:
+    """A table of numbers that have more digits than a double."""
+    spark.sql(
+        "CREATE TABLE lake.filtered.numbers (id BIGINT, amount DECIMAL(38, 2), share DECIMAL(20, 19)) USING iceberg"
+    )
+    for row in (
+        "(1, 12345678901234567890.12BD, 0.1234567890123456789BD)",
+        "(2, 12345678901234567890.11BD, 0.1234567890123456788BD)",
+        "(9007199254740993, 999999999999999999999999999999999999.99BD, -9BD)",
+        "(9007199254740994, -0.01BD, NULL)",
+    ):
+        spark.sql(f"INSERT INTO lake.filtered.numbers VALUES {row}")
+    with catalog.client() as client:
+        return published(client, "filtered.numbers")
+
+
+LARGE = 9007199254740993
+NUMBERS = {
+    "amount = 12345678901234567890.12": [1],
+    "amount = '12345678901234567890.12'": [1],
+    "amount > 12345678901234567890.11": [1, LARGE],
+    "amount <= 12345678901234567890.11": [2, LARGE + 1],
+    "amount > 12345678901234567890.115": [1, LARGE],
+    "amount in (12345678901234567890.12, 1, 1.555)": [1],
+    "amount not in (12345678901234567890.12, -1e-2)": [2, LARGE],
+    "amount between 12345678901234567890.105 and 12345678901234567890.12": [1, 2],
+    # Spark alone would cast both to a type that has no room for the third.
+    "amount > 0.000000000000000000000000000001": [1, 2, LARGE],
+    "amount < 1.000001": [LARGE + 1],
+    "amount > 1e36 or amount = 0.001": [],
+    "not (amount >= 1e99)": [1, 2, LARGE, LARGE + 1],
+    "share = 0.1234567890123456789": [1],
+    "share < 0.12345678901234567885": [2, LARGE],
+    "share < 12345678901234567890.12": [1, 2, LARGE],
+    f"id > {LARGE}.5": [LARGE + 1],
+    f"id = {LARGE}.0": [LARGE],
+    "id = 1.0000000000000000000000000000000000000000001": [],
+    "id < 9.007199254740993E15": [1, 2],
+}
+
+
+@pytest.mark.parametrize("row_filter", NUMBERS)
+def test_numbers_are_compared_by_all_of_their_digits(spark: SparkSession, numbers: str, row_filter: str) -> None:
+    found = {}
+    for engine in ENGINES:
+        rows = sfn.spark.read(spark, numbers, engine=engine.name, row_filter=row_filter)
+        found[engine.name] = sorted(row.id for row in rows.collect())
+    assert found == dict.fromkeys(found, NUMBERS[row_filter])
+    assert sorted(sfn.read(numbers, row_filter=row_filter)["id"].to_pylist()) == NUMBERS[row_filter]
 
 
 @pytest.mark.parametrize("row_filter", ["id >", "nope = 1", "place.nope = 1"])

@@ -20,6 +20,7 @@ from pyiceberg import types
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, Reference
 from pyiceberg.expressions.literals import literal
+from pyiceberg.expressions.parser import parse
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -39,6 +40,13 @@ FLOATS = [-INF, -1.5, -0.0, 0.0, 0.1, 2.0, INF, NAN, None]
 DAYS = [date(1969, 12, 31), date(2026, 11, 2), None]
 TIMES = [-1, 0, 1_793_620_800_000_000, None]
 UUIDS = [UUID(int=1 << 127), UUID(int=1), None]
+# More digits than a double has.
+MANY = [
+    Decimal(one)
+    for one in ("12345678901234567890.12", "12345678901234567890.11", "12345678901234567000.00", "-0.01", "0.01")
+]
+FINE = [Decimal(one) for one in ("0.1234567890123456789", "0.1234567890123456788", "-9.0000000000000000000")]
+WIDE = types.DecimalType(38, 2)
 
 
 def column(kind: types.IcebergType, number: int = 1, name: str = "x", *, required: bool = False) -> NestedField:
@@ -94,6 +102,35 @@ def selected(kind: types.IcebergType, values: Sequence[Any], which: str | Boolea
         (types.DecimalType(9, 2), [Decimal("0.10"), Decimal("0.15"), None], "x = 0.1", [Decimal("0.10")]),
         (types.DecimalType(9, 2), [Decimal("0.15"), Decimal("0.16")], "x > 0.155", [Decimal("0.16")]),
         (types.DecimalType(3, 2), [Decimal("9.99"), None], "x < 1000", [Decimal("9.99")]),
+        (WIDE, MANY, "x = 12345678901234567890.12", MANY[:1]),
+        (WIDE, MANY, "12345678901234567890.12 = x", MANY[:1]),
+        (WIDE, MANY, "x <> 12345678901234567890.12", MANY[1:]),
+        (WIDE, MANY, "x > 12345678901234567890.11", MANY[:1]),
+        (WIDE, MANY, "x <= 12345678901234567890.11", MANY[1:]),
+        (WIDE, MANY, "x > 12345678901234567890.115", MANY[:1]),
+        (WIDE, MANY, "x in (12345678901234567890.12, 1.5)", MANY[:1]),
+        (WIDE, MANY, "x in (1, 12345678901234567890.12, 1.2345678901234567E+19)", [MANY[0], MANY[2]]),
+        (WIDE, MANY, "x not in (12345678901234567890.12, 1)", MANY[1:]),
+        (WIDE, MANY, "x between 12345678901234567000 and 12345678901234567890.11", MANY[1:3]),
+        (WIDE, [-one for one in MANY], "x = -12345678901234567890.12", [-MANY[0]]),
+        (WIDE, [-one for one in MANY], "x < -12345678901234567890.11", [-MANY[0]]),
+        (WIDE, MANY, "x = +12345678901234567890.12", MANY[:1]),
+        (WIDE, MANY, "x >= 1234567890123456789012E-2", MANY[:1]),
+        (WIDE, MANY, "x > 1e25", []),
+        (WIDE, MANY, "x < 1e999999999 and x > -1e999999999", MANY),
+        (WIDE, MANY, "x > 1e-999999999", [*MANY[:3], MANY[4]]),
+        (WIDE, MANY, "x >= -1e-999999999", [*MANY[:3], MANY[4]]),
+        (WIDE, MANY, f"x < {10**400} and x < {10**400}.5", MANY),
+        (types.DecimalType(20, 19), FINE, "x = 0.1234567890123456789", FINE[:1]),
+        (types.DecimalType(20, 19), FINE, "x < .1234567890123456789", FINE[1:]),
+        (types.DecimalType(20, 19), FINE, "x in (-9., 1234567890123456788e-19)", FINE[1:]),
+        (types.DecimalType(20, 19), FINE, f"x < 0.{'1234567890123456789' * 3}", FINE),
+        (types.LongType(), [(1 << 53) + 1, (1 << 53) + 2], f"x > {(1 << 53) + 1}.5", [(1 << 53) + 2]),
+        (types.LongType(), [(1 << 53) + 1, (1 << 53) + 2], f"x = {(1 << 53) + 1}.0", [(1 << 53) + 1]),
+        (types.LongType(), [1500, 1501, -1], "x = 1.5E3", [1500]),
+        (types.DoubleType(), FLOATS, "x in (1e-1, 2)", [0.1, 2.0]),
+        (types.DoubleType(), FLOATS, f"x > 1e400 or x < -{10**400}", [NAN]),
+        (types.FloatType(), [0.1, None], "x = 0.10000000000000000000001", [0.1]),
         (types.DateType(), DAYS, "x = '2026-11-02'", [DAYS[1]]),
         (types.DateType(), DAYS, of(iceberg.LessThan, datetime(2026, 11, 2, 12, tzinfo=UTC)), DAYS[:2]),
         (types.DateType(), DAYS, of(iceberg.EqualTo, datetime(2026, 11, 2, 12, tzinfo=UTC)), []),
@@ -107,6 +144,10 @@ def selected(kind: types.IcebergType, values: Sequence[Any], which: str | Boolea
         (types.StringType(), ["a%b", "ab", None], "x like 'a%'", ["a%b", "ab"]),
         (types.StringType(), ["a%b", "ab", None], "x not like 'ab%'", ["a%b"]),
         (types.StringType(), ["it's", None], "x = 'it''s'", ["it's"]),
+        (types.StringType(), ["it's 1.5", "1"], "x = 'it''s 1.5'", ["it's 1.5"]),
+        (types.StringType(), ["a\\'1", "1.5"], "x in ('a\\'1', '2.5')", ["a\\'1"]),
+        (types.StringType(), ["1.5\t2", "1.5 2"], "x = '1.5\t2'", ["1.5\t2"]),
+        (types.StringType(), ["1.5\t2", "1.5 2"], "x\tlike '1.5\t%'", ["1.5\t2"]),
         (types.UUIDType(), [one and one.bytes for one in UUIDS], f"x > '{UUIDS[1]}'", [UUIDS[0].bytes]),  # type: ignore[union-attr] # the last alone is None
         (types.BinaryType(), [b"", b"\xff", None], of(iceberg.GreaterThan, b"\x00"), [b"\xff"]),
         (
@@ -191,8 +232,62 @@ def test_files_are_ruled_out_by_the_value_that_is_compared() -> None:
 
 def test_numbers_of_a_text_have_its_digits() -> None:
     assert parsed("x = 0.1") == of(iceberg.EqualTo, Decimal("0.1"))
-    with pytest.raises(ValueError, match="a row_filter such as"):
-        parsed("x >")
+    assert parsed('"a 1 5".b2 = -1.50') == of(iceberg.EqualTo, Decimal("-1.50"), "a 1 5.b2")
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        *(
+            "x >",
+            "x = 1.2.3",
+            "x = 1..2",
+            "x = 5.and x = 6",
+            "x = 1_000",
+            "x = 1.5e",
+            "x = 1e5e5",
+            "x .5 = 1",
+            "x.5 = 1",
+        ),
+        *(
+            "x5.5 = 1",
+            "x in (1.5, 'a')",
+            "x like 5",
+            "x = - 5",
+            "x = --5",
+            "x = 1.5x",
+            "x = 0x10",
+            "x = 'a' 1.5",
+            "5x = 1",
+        ),
+        *("x = 1.5'a'", "x = '1.5", 'x = "1.5"', "x = 1e99999999999999999999"),
+    ],
+)
+def test_what_is_no_filter_is_quoted(which: str) -> None:
+    with pytest.raises(ValueError, match="a row_filter such as") as raised:
+        parsed(which)
+    assert repr(which) in f"{raised.value}"
+
+
+LITERALS = st.sampled_from(["5", "-12", "+7", "1.5", "-.25", "7.", "'a''1.5'", "'\\'2'", "'\"'", "true"])
+COLUMNS = st.sampled_from(["x", "x5", "$x", "_1.y2", '"a 1.5"', '"it\'s 5".x', "x . y"])
+TESTS = st.one_of(
+    st.builds("{} {} {}".format, COLUMNS, st.sampled_from(["=", "<=", "!=", "in", "like", "not like"]), LITERALS),
+    st.builds("{} {}{}".format, LITERALS, st.sampled_from(["<", ">=", "<>"]), COLUMNS),
+    st.builds("{} between {} and {}".format, COLUMNS, LITERALS, LITERALS),
+    st.builds("{} in({}, {},{})".format, COLUMNS, LITERALS, LITERALS, LITERALS),
+)
+
+
+@given(st.lists(TESTS, min_size=1, max_size=3).map(" and ".join), st.integers(0, 40))
+def test_a_text_means_what_it_means_to_pyiceberg(text: str, gone: int) -> None:
+    """Also where a character is missing; numbers are none here that a double has no room for."""
+    for one in (text, text[:gone] + text[gone + 1 :]):
+        try:
+            expected = parse(one)
+        except Exception:  # noqa: BLE001, S112 - of no family; with exponents and mixed lists more is taken here
+            continue
+        assert parsed(one) == expected
 
 
 @pytest.fixture(name="catalog")

@@ -21,6 +21,7 @@ from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 
+from sfn.errors import NotSupported
 from sfn.reader.project import Projection
 
 _FORMATS: Final = {
@@ -68,7 +69,19 @@ def batches(
         scanner = ds.Scanner.from_fragment(fragment, schema=fragment.physical_schema, columns=names, filter=where)
         for batch in _without(deleted, scanner.to_batches()):
             if batch.num_rows:
-                yield projection.project(batch)
+                yield _projected(projection, batch, task.file)
+
+
+def _projected(projection: Projection, batch: pa.RecordBatch, file: DataFile) -> pa.RecordBatch:
+    try:
+        return projection.project(batch)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise NotSupported(
+            file.file_path,
+            expected="columns of the table's types, or of types that PyArrow casts to them",
+            found=f"{error}"[:500],
+            remedy="read it with PySpark: sfn.spark.read(…, engine='iceberg'), if Iceberg's own library can",
+        ) from error
 
 
 def _known(physical: pa.Schema, mapping: NameMapping | None) -> pa.Schema:
@@ -117,10 +130,22 @@ def _type(kind: pa.DataType, mapped: Sequence[MappedField] | None) -> pa.DataTyp
         key, item = _field(kind.key_field, "key", mapped), _field(kind.item_field, "value", mapped)
         return None if key is None or item is None else pa.map_(key, item)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        element = _field(kind.value_field, "element", mapped)
+        element = _element(kind.value_field, mapped)
         made = pa.list_ if pa.types.is_list(kind) else pa.large_list
         return None if element is None else made(element)
-    return kind
+    # PyIceberg refuses times of milliseconds, which PyArrow can cast.
+    return pa.time64("us") if pa.types.is_time32(kind) else kind
+
+
+def _element(field: pa.Field, mapped: Sequence[MappedField] | None) -> pa.Field | None:
+    """Return the known part of a list's elements; None for structs of which nothing is known."""
+    known = _field(field, "element", mapped)
+    return None if known is None or _is_empty(known.type) else known
+
+
+def _is_empty(kind: pa.DataType) -> bool:
+    """Whether it is a struct that has nothing in it, but for structs of this kind."""
+    return pa.types.is_struct(kind) and all(_is_empty(field.type) for field in kind)
 
 
 def _without(deleted: pa.Array, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -180,7 +205,7 @@ def _is_odd(kind: pa.DataType) -> bool:
     It has no comparison of a uuid, and a literal that is far away overflows times of other units.
     """
     is_other_time = pa.types.is_timestamp(kind) and kind.unit != "us"
-    return is_other_time or isinstance(kind, pa.BaseExtensionType)
+    return is_other_time or pa.types.is_time32(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
 def _of_partition(file: DataFile, metadata: TableMetadata) -> dict[int, Any]:

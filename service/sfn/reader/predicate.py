@@ -7,6 +7,7 @@ looks for columns in data files that lack them. `READING.md`, "Filters", states 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,7 +23,7 @@ from pyiceberg import expressions as iceberg
 from pyiceberg import types
 from pyiceberg.expressions import literals
 from pyiceberg.expressions.literals import Literal
-from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.parser import boolean_expression
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from pyiceberg.schema import Schema
 from typing_extensions import override
@@ -74,6 +75,14 @@ _WITHOUT_STEPS: Final = (types.BooleanType, types.StringType, *_BYTES, *_FLOATIN
 """Types that are compared with a literal of their own type only, or whose values are no whole numbers."""
 _DAY: Final = 86_400_000_000
 """Microseconds."""
+_FAR: Final = 400
+"""A power of ten beyond every number of a column, and beyond a double's."""
+
+_TOKENS: Final = re.compile(
+    r"""'(?:[^'\n\r\\]|''|\\(?:[^x]|x[0-9a-fA-F]+))*'|"[^"\n\r]*"|"""
+    r"""(?<![\w$.])(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w$.])"""
+)
+"""What PyIceberg's parser takes for a text, a quoted name and a number, which may have an exponent besides."""
 
 
 def parsed(text: str) -> iceberg.BooleanExpression:
@@ -90,11 +99,35 @@ def parsed(text: str) -> iceberg.BooleanExpression:
 
 
 def _tree(text: str) -> iceberg.BooleanExpression:
-    return visit(parse(text), _Rewritten())
+    """Return the filter of a text.
+
+    PyIceberg's parser makes a float of each number that is not whole. So each number is replaced by its place among
+    them, which is whole, and is put back into the tree. A number has no sign here.
+    """
+    numbers: list[str] = []
+
+    def placed(token: re.Match[str]) -> str:
+        if (number := token["number"]) is None:
+            return token[0]
+        numbers.append(number)
+        # As long as the number, so that the parser's messages name the right place.
+        return f"{len(numbers):0{len(number)}}"
+
+    # The parser would make spaces of tabs, in texts too.
+    grammar = boolean_expression.copy().parse_with_tabs()
+    found: iceberg.BooleanExpression = grammar.parse_string(_TOKENS.sub(placed, text), parse_all=True)[0]
+    return visit(found, _Numbered(numbers))
 
 
-class _Rewritten(BooleanExpressionVisitor[iceberg.BooleanExpression]):
-    """A filter whose decimals have the digits of the text: PyIceberg's parser makes a float of each first."""
+class _Numbered(BooleanExpressionVisitor[iceberg.BooleanExpression]):
+    """A filter with numbers instead of their places among them.
+
+    Args:
+        numbers: as they are written, without signs.
+    """
+
+    def __init__(self, numbers: Sequence[str]) -> None:
+        self._numbers = numbers
 
     @override
     def visit_true(self) -> iceberg.BooleanExpression:
@@ -124,9 +157,9 @@ class _Rewritten(BooleanExpressionVisitor[iceberg.BooleanExpression]):
     def visit_unbound_predicate(self, predicate: iceberg.UnboundPredicate) -> iceberg.BooleanExpression:
         match predicate:
             case iceberg.LiteralPredicate():
-                return type(predicate)(predicate.term, _written(predicate.literal))
+                return type(predicate)(predicate.term, self._written(predicate.literal))
             case iceberg.SetPredicate():
-                return type(predicate)(predicate.term, {_written(one) for one in predicate.literals})
+                return type(predicate)(predicate.term, {self._written(one) for one in predicate.literals})
             case _:
                 return predicate
 
@@ -134,10 +167,17 @@ class _Rewritten(BooleanExpressionVisitor[iceberg.BooleanExpression]):
     def visit_bound_predicate(self, predicate: Any) -> iceberg.BooleanExpression:
         raise TypeError(f"a filter that no schema was put to: {predicate}")
 
-
-def _written(literal: Literal[Any]) -> Literal[Any]:
-    value = literal.value
-    return literals.DecimalLiteral(Decimal(repr(float(value)))) if isinstance(value, Decimal) else literal
+    def _written(self, literal: Literal[Any]) -> Literal[Any]:
+        if isinstance(literal, literals.DecimalLiteral):
+            raise TypeError(f"a number with nothing right behind it: {literal}")
+        if not isinstance(literal, literals.LongLiteral):
+            return literal
+        written, is_negative = self._numbers[abs(literal.value) - 1], literal.value < 0
+        if written.isdecimal():
+            return literals.LongLiteral(-int(written) if is_negative else int(written))
+        number = Decimal(written)
+        # The operator would round to the digits of a context.
+        return literals.DecimalLiteral(number.copy_negate() if is_negative else number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,7 +516,8 @@ def _float(literal: Literal[Any]) -> float:
     value = literal.value
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise TypeError(f"a number, not {value!r}")
-    number = float(value)
+    # Of a whole number that is too large for it Python makes no float.
+    number = float(Decimal(value) if isinstance(value, int) else value)
     if number != number:  # noqa: PLR0124 - NaN alone differs from itself
         raise ValueError("a number; `is nan` finds NaN")
     return number
@@ -541,14 +582,48 @@ def _steps(kind: types.IcebergType) -> _Steps:
 
 def _of_steps(column: _Column, operator: str, literal: Literal[Any]) -> _Node:
     """A comparison of whole steps, such as days, to a number that may lie between two of them."""
-    steps, place = _steps(column.kind), _position(literal, column.kind)
+    step = _step(column.kind, operator, literal)
+    return _constant(column, truth=step) if isinstance(step, bool) else _test(column, operator, step)
+
+
+def _step(kind: types.IcebergType, operator: str, literal: Literal[Any]) -> _Value | bool:
+    """Return the value of a type of steps that a literal may be replaced by in a comparison.
+
+    Returns:
+        What the comparison says of every value, where no value does.
+    """
+    steps, place = _steps(kind), _position(literal, kind)
     up, down = (ceil(place), floor(place)) if isinstance(place, Fraction) else (place, place)
     if operator in {_EQUAL, _DIFFERENT} and not (up == down and steps.least <= down <= steps.most):
-        return _constant(column, truth=operator == _DIFFERENT)
+        return operator == _DIFFERENT
     bound = up if operator in {_LESS, _AT_LEAST} else down
     if not steps.least <= bound <= steps.most:
-        return _constant(column, truth=(bound > 0) == (operator in {_LESS, _AT_MOST}))
-    return _test(column, operator, steps.value(int(bound)))
+        return (bound > 0) == (operator in {_LESS, _AT_MOST})
+    return steps.value(int(bound))
+
+
+def exact(predicate: iceberg.UnboundPredicate, kind: types.IcebergType) -> iceberg.UnboundPredicate | bool:
+    """Return a comparison of an integer or decimal column with values of its own type, which selects the same rows.
+
+    Returns:
+        What the comparison says of every value, where it is the same of all.
+
+    Raises:
+        ValueError: it is compared with what is no number.
+    """
+    try:
+        match predicate:
+            case iceberg.SetPredicate():
+                members = [_equal_to(kind, one) for one in predicate.literals]
+                own = {one.literal for one in members if one is not None and one.literal is not None}
+                return type(predicate)(predicate.term, own) if own else isinstance(predicate, iceberg.NotIn)
+            case iceberg.LiteralPredicate() if type(predicate) in _OPERATORS:
+                step = _step(kind, _OPERATORS[type(predicate)], predicate.literal)
+                return step if isinstance(step, bool) else type(predicate)(predicate.term, step.literal)
+            case _:
+                return predicate
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise ValueError(f"a row_filter that fits the table's columns: {predicate}: {error}") from error
 
 
 def _position(literal: Literal[Any], kind: types.IcebergType) -> Fraction | float:
@@ -583,4 +658,7 @@ def _number(literal: Literal[Any]) -> Fraction | float:
         value = Decimal(value)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or value != value:  # noqa: PLR0124 - NaN
         raise TypeError(f"a number, not {value!r}")
-    return float(value) if isinf(value) else Fraction(value)
+    if isinstance(value, Decimal) and value.is_finite() and value and abs(value.adjusted()) > _FAR:
+        # A fraction would have as many digits as the exponent says.
+        value = Decimal((int(value.is_signed()), (1,), _FAR if value.adjusted() > 0 else -_FAR))
+    return float(value) if not isinstance(value, int) and isinf(value) else Fraction(value)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
 
@@ -26,7 +27,8 @@ class Projection:
         file: its schema.
         columns: what is wanted.
         schema: of which types, column by column.
-        constants: values of columns that the file may lack, by field id: those that its partition has.
+        constants: values of columns and of fields of structs that the file may lack, by field id: those that its
+            partition has.
     """
 
     def __init__(self, file: Schema, columns: Schema, schema: pa.Schema, constants: Mapping[int, Any]) -> None:
@@ -45,49 +47,56 @@ class Projection:
         arrays: list[pa.Array] = []
         for field, target in zip(self._columns.fields, self._schema, strict=True):
             if (there := own.get(field.field_id)) is not None:
-                arrays.append(_value(batch.column(there.name), there.field_type, field.field_type, target.type))
-            elif field.field_id in self._constants:
-                constant = physical(self._constants[field.field_id], field.field_type)
-                arrays.append(_repeated(constant, target.type, batch.num_rows))
+                arrays.append(self._value(batch.column(there.name), there.field_type, field.field_type, target.type))
             else:
-                arrays.append(_missing(field, target.type, batch.num_rows))
+                arrays.append(self._absent(field, target.type, batch.num_rows))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
+    def _value(
+        self, array: pa.Array, have: iceberg.IcebergType, want: iceberg.IcebergType, kind: pa.DataType
+    ) -> pa.Array:
+        of = self._value
+        match have, want:
+            case iceberg.StructType(), iceberg.StructType():
+                return self._struct(array, have, want, kind)
+            case iceberg.ListType(), iceberg.ListType():
+                return listed(
+                    array,
+                    kind,
+                    lambda values: of(values, have.element_type, want.element_type, kind.value_type),
+                )
+            case iceberg.MapType(), iceberg.MapType():
+                return mapped(
+                    array,
+                    kind,
+                    lambda keys: of(keys, have.key_type, want.key_type, kind.key_type),
+                    lambda items: of(items, have.value_type, want.value_type, kind.item_type),
+                )
+            case _:
+                return conformed(array, kind)
 
-def _value(array: pa.Array, have: iceberg.IcebergType, want: iceberg.IcebergType, kind: pa.DataType) -> pa.Array:
-    match have, want:
-        case iceberg.StructType(), iceberg.StructType():
-            return _struct(array, have, want, kind)
-        case iceberg.ListType(), iceberg.ListType():
-            return listed(
-                array, kind, lambda values: _value(values, have.element_type, want.element_type, kind.value_type)
-            )
-        case iceberg.MapType(), iceberg.MapType():
-            return mapped(
-                array,
-                kind,
-                lambda keys: _value(keys, have.key_type, want.key_type, kind.key_type),
-                lambda items: _value(items, have.value_type, want.value_type, kind.item_type),
-            )
-        case _:
-            return conformed(array, kind)
+    def _struct(
+        self, array: pa.StructArray, have: iceberg.StructType, want: iceberg.StructType, kind: pa.StructType
+    ) -> pa.Array:
+        own = {field.field_id: field for field in have.fields}
+        # What the partition has a value of is no part of a struct that is NULL: the file only lacks the rest of it.
+        is_known = any(
+            field.field_id not in own and self._constants.get(field.field_id) is not None for field in want.fields
+        )
+        children: list[pa.Array] = []
+        for field, target in zip(want.fields, kind, strict=True):
+            if (there := own.get(field.field_id)) is None:
+                children.append(self._absent(field, target.type, len(array)))
+            else:
+                # A part of what is NULL is NULL here, also if it is not any more.
+                part = pc.struct_field(array, [there.name]) if is_known else array.field(there.name)
+                children.append(self._value(part, there.field_type, field.field_type, target.type))
+        return pa.StructArray.from_arrays(children, fields=list(kind)) if is_known else struct(array, kind, children)
 
-
-def _struct(array: pa.StructArray, have: iceberg.StructType, want: iceberg.StructType, kind: pa.StructType) -> pa.Array:
-    own = {field.field_id: field for field in have.fields}
-    children: list[pa.Array] = []
-    for field, target in zip(want.fields, kind, strict=True):
-        there = own.get(field.field_id)
-        if there is None:
-            children.append(_missing(field, target.type, len(array)))
-        else:
-            children.append(_value(array.field(there.name), there.field_type, field.field_type, target.type))
-    return struct(array, kind, children)
-
-
-def _missing(field: iceberg.NestedField, kind: pa.DataType, rows: int) -> pa.Array:
-    """The values of a field that was added after the file was written."""
-    return _repeated(physical(field.initial_default, field.field_type), kind, rows)
+    def _absent(self, field: iceberg.NestedField, kind: pa.DataType, rows: int) -> pa.Array:
+        """The values of a field that the file lacks: those of its partition, or what it has since it was added."""
+        value = self._constants.get(field.field_id, field.initial_default)
+        return _repeated(physical(value, field.field_type), kind, rows)
 
 
 def physical(value: Any, kind: iceberg.IcebergType) -> pa.Scalar:  # noqa: ANN401 - of any type

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
 
@@ -24,14 +23,21 @@ from pyiceberg.expressions import (
     NotNull,
     NotStartsWith,
     Reference,
+    SetPredicate,
     StartsWith,
     UnboundPredicate,
 )
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
+from pyiceberg.types import DecimalType as IcebergDecimal
+from pyiceberg.types import IcebergType
+from pyiceberg.types import IntegerType as IcebergInteger
+from pyiceberg.types import LongType as IcebergLong
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StructType
 from typing_extensions import override
+
+from sfn.reader.predicate import exact
 
 _COMPARED: Final[Mapping[type[BooleanExpression], Callable[[Column, Any], Column]]] = {
     EqualTo: Column.__eq__,
@@ -46,14 +52,13 @@ _COMPARED: Final[Mapping[type[BooleanExpression], Callable[[Column, Any], Column
 
 _WITH_NAN: Final = (NotEqualTo, GreaterThan, GreaterThanOrEqual)
 """What holds for NaN, which Spark takes for greater than every number."""
-_DIGITS: Final = 30
 
 
 def filtered(rows: DataFrame, which: BooleanExpression) -> DataFrame:
     """The rows that a filter holds for, by Spark's own comparison.
 
     Raises:
-        ValueError: there is no such column.
+        ValueError: there is no such column, or a number is compared with what is none.
     """
     return rows.where(visit(which, _Columns(rows.schema)))
 
@@ -89,6 +94,11 @@ class _Columns(BooleanExpressionVisitor[Column]):
         if not isinstance(predicate.term, Reference):
             raise TypeError(f"a filter of columns: {predicate}")
         column, kind = self._column(predicate.term.name)
+        if isinstance(predicate, LiteralPredicate | SetPredicate) and (own := _exact(kind)) is not None:
+            found = exact(predicate, own)
+            if isinstance(found, bool):
+                return f.when(column.isNotNull(), f.lit(found))
+            predicate = found
         match predicate:
             case IsNull():
                 return column.isNull()
@@ -127,12 +137,25 @@ class _Columns(BooleanExpressionVisitor[Column]):
         return reduce(Column.getField, parts, f.col(_quoted(first))), kind
 
 
+def _exact(kind: DataType) -> IcebergType | None:
+    """Return the type of a column that is compared with values of its own type alone.
+
+    Spark would cast both to a type of 38 digits, or to doubles, and so lose digits or fail for some values.
+    """
+    match kind:
+        case IntegerType():
+            return IcebergInteger()
+        case LongType():
+            return IcebergLong()
+        case DecimalType():
+            return IcebergDecimal(kind.precision, kind.scale)
+        case _:
+            return None
+
+
 def _value(value: Any, kind: DataType) -> Any:  # noqa: ANN401 - a literal of any type
     """Return a literal as Spark is to compare it: with a float by the nearest float, as Iceberg's own library does."""
-    if isinstance(kind, FloatType | DoubleType):
-        return f.lit(float(value)).cast(kind)
-    # Spark has decimals of 38 digits.
-    return float(value) if isinstance(value, Decimal) and abs(value.adjusted()) > _DIGITS else value
+    return f.lit(float(value)).cast(kind) if isinstance(kind, FloatType | DoubleType) else value
 
 
 def _one_zero(column: Column, kind: DataType, literals: Sequence[Any]) -> Column:

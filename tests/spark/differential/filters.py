@@ -26,6 +26,8 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 _NUMBERS: Final = (types.IntegerType, types.LongType, types.FloatType, types.DoubleType, types.DecimalType)
 _UNWRITTEN: Final = (types.BinaryType, types.FixedType, types.TimeType)
 """Types that a filter's text has no literal of."""
+_BESIDE: Final = Decimal("0.00001")
+"""Less than between any two decimals of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class _Leaf:
         return self._known(f"not like '{prefix}%'", lambda one: not one.startswith(prefix), "not like", prefix)
 
     def membership(self, rng: Random) -> Filter:
-        texts, values = zip(*(_literal(rng, self.kind, plain=True) for _ in range(rng.randrange(1, 4))), strict=True)
+        texts, values = zip(*(_literal(rng, self.kind) for _ in range(rng.randrange(1, 4))), strict=True)
         is_in = rng.random() < 0.5
         keys = [_key(one) for one in values]
         operator = "in" if is_in else "not in"
@@ -179,15 +181,11 @@ def _key(value: Any) -> Any:  # noqa: ANN401 - of any type
     return value
 
 
-def _literal(rng: Random, kind: types.IcebergType, *, plain: bool = False) -> tuple[str, Any]:
-    """Return a literal's text, and its value as one of the column's type.
-
-    Args:
-        plain: all literals of the type are written alike.
-    """
+def _literal(rng: Random, kind: types.IcebergType) -> tuple[str, Any]:
+    """Return a literal's text, and its value as one of the column's type."""
     value = rng.choice(pool(kind))
     if isinstance(kind, _NUMBERS):
-        return _number(rng, kind, value, plain=plain)
+        return _number(rng, kind, value)
     match kind:
         case types.BooleanType():
             return f"{value}".lower(), value
@@ -201,17 +199,19 @@ def _literal(rng: Random, kind: types.IcebergType, *, plain: bool = False) -> tu
             return f"'{moment(value, zone=isinstance(kind, types.TimestamptzType))}'", value
 
 
-def _number(rng: Random, kind: types.IcebergType, value: Any, *, plain: bool) -> tuple[str, Any]:  # noqa: ANN401 - a number
+def _number(rng: Random, kind: types.IcebergType, value: Any) -> tuple[str, Any]:  # noqa: ANN401 - a number
     if isinstance(kind, types.FloatType | types.DoubleType):
         value = rng.choice([-1.5, 0.0, 0.1, 1.5, 1.75, 2.0])
-        text = f"{value}" if plain or value % 1 or rng.random() < 0.5 else f"{int(value)}"
+        text = f"{value}" if value % 1 or rng.random() < 0.5 else f"{int(value)}"
         return text, single(value) if isinstance(kind, types.FloatType) else value
     if isinstance(kind, types.DecimalType):
-        # A filter's text has the digits of a double.
-        value = rng.choice([Decimal("-0.15"), Decimal("0.01"), Decimal("0.15"), Decimal("1.5"), Decimal("0.155")])
-        return f"{value}", value
-    if not plain and rng.random() < 0.2:
-        value = rng.choice([Decimal("1.5"), Decimal("-0.5"), Decimal("2.0"), Decimal(99_999_999_999), Decimal(1 << 40)])
+        small = [Decimal("-0.15"), Decimal("0.01"), Decimal("0.15"), Decimal("1.5"), Decimal("0.155")]
+        # Those of the column, which may have more digits than a double, and what lies beside them.
+        own = rng.choice(pool(kind))
+        value = rng.choice([rng.choice(small), own, own, own + _BESIDE, own - _BESIDE])
+        return (f"{value:f}" if rng.random() < 0.7 else f"{value:E}"), value
+    if rng.random() < 0.3:
+        value = rng.choice([Decimal("1.5"), Decimal("-0.5"), Decimal("2.0"), Decimal(99_999_999_999), value + _BESIDE])
     return f"{value}", value
 
 

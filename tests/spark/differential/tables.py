@@ -26,8 +26,8 @@ from tests.spark.differential.values import TIMES, some, to_arrow, to_json
 
 NAMES: Final = ["a", "b", "c", "a b", "ü", "_x", "x-y", "1st", "p.q", "group", "order", "sfn_row"]
 _PRIMITIVES: Final = [
-    *("boolean", "int", "long", "float", "double", "decimal(9, 2)", "decimal(20, 4)", "date", "timestamp"),
-    *("timestamptz", "string", "string", "uuid", "fixed[4]", "binary"),
+    *("boolean", "int", "long", "float", "double", "decimal(9, 2)", "date", "timestamp"),
+    *("decimal(20, 4)", "decimal(20, 4)", "timestamptz", "string", "string", "uuid", "fixed[4]", "binary"),
 ]
 _PROMOTIONS: Final = {"int": "long", "float": "double", "decimal(9, 2)": "decimal(18, 2)"}
 _NESTED: Final = ["struct", "list", "map", "list of structs"]
@@ -146,7 +146,7 @@ class Maker:
         fields = [{"id": 1, "name": "id", "required": True, "type": "long"}]
         names = self._rng.sample(NAMES, self._rng.randrange(2, 6))
         for number, name in enumerate(names, 2):
-            kind = self._type(100 * number)
+            kind = self._struct(100 * number) if number == 2 and self._rng.random() < 0.2 else self._type(100 * number)
             required = isinstance(kind, str) and self._rng.random() < 0.15
             fields.append({"id": number, "name": name, "required": required, "type": kind})
         schema = self._iceberg.SchemaParser.fromJson(json.dumps({"type": "struct", "schema-id": 0, "fields": fields}))
@@ -219,21 +219,24 @@ class Maker:
         rng = self._rng
         if rng.random() < 0.8:
             return rng.choice(_PRIMITIVES)
-        inner = [
-            {"id": number + one, "name": name, "required": False, "type": rng.choice(["int", "string", "double"])}
-            for one, name in enumerate(("x", "y"), 1)
-        ]
+        struct = self._struct(number)
         match rng.choice(_NESTED):
             case "struct":
-                return {"type": "struct", "fields": inner}
+                return struct
             case "list":
                 return {"type": "list", "element-id": number, "element": "double", "element-required": False}
             case "map":
                 ids = {"key-id": number, "value-id": number + 1, "value-required": False}
                 return {"type": "map", "key": "string", "value": "int"} | ids
             case _:
-                element = {"type": "struct", "fields": inner}
-                return {"type": "list", "element-id": number, "element": element, "element-required": False}
+                return {"type": "list", "element-id": number, "element": struct, "element-required": False}
+
+    def _struct(self, number: int) -> dict[str, Any]:
+        inner = [
+            {"id": number + one, "name": name, "required": False, "type": self._rng.choice(["int", "string", "double"])}
+            for one, name in enumerate(("x", "y"), 1)
+        ]
+        return {"type": "struct", "fields": inner}
 
     # Schema and partitions.
 
@@ -306,6 +309,11 @@ class Maker:
                 self._change(f"rename {one.name}.x", lambda to: to.renameColumn(f"{one.name}.x", "w"))
 
     def _partition(self) -> None:
+        if (parts := _parts(self._schema)) and self._rng.random() < 0.5:
+            part = self._schema.find_column_name(self._rng.choice(parts).field_id)
+            builder, ref = self._table.java.updateSpec(), self._iceberg.expressions.Expressions.ref(part)
+            self._commit(f"partition by identity({part})", builder, lambda to: to.addField(ref))
+            return
         simple = [one for one in self._schema.fields if one.field_type.is_primitive and "." not in one.name]
         one = self._rng.choice(simple)
         of = self._iceberg.expressions.Expressions
@@ -376,7 +384,10 @@ class Maker:
             row: dict[int, Any] = {
                 one.field_id: some(rng, one.field_type, optional=not one.required, whole=whole) for one in schema.fields
             }
-            rows.append(row | {1: next(self._numbers)} | sources)
+            row[1] = next(self._numbers)
+            for source, value in sources.items():
+                _put(row, schema, source, value)
+            rows.append(row)
         return rows
 
     def _data(self, *, has_ids: bool) -> Written:
@@ -386,12 +397,13 @@ class Maker:
         rows = self._rows(schema, spec, whole=odd_times)
         identity = {one.source_id for one in spec.fields if isinstance(one.transform, IdentityTransform)}
         missing = identity - {1} if rng.random() < 0.3 else set()
-        fields = [one for one in schema.fields if one.field_id not in missing]
+        missing -= {_last(one, missing) for one in schema.fields}
+        fields = [_lacking(one, missing) for one in schema.fields if one.field_id not in missing]
         arrow = schema_to_pyarrow(Schema(*fields), include_field_ids=has_ids)
         if rng.random() < 0.4:
             arrow = pa.schema([_small(one) for one in arrow])
         columns = [
-            pa.array([to_arrow(row[one.field_id], one.field_type) for row in rows], kind.type)
+            pa.array([to_arrow(_left(rng, row, one, schema), one.field_type) for row in rows], kind.type)
             for one, kind in zip(fields, arrow, strict=True)
         ]
         path = self._path("parquet")
@@ -466,6 +478,12 @@ class Maker:
             for one in sources
             if first.get(one.field_id) is not None
         }
+        for one in schema.fields:
+            if isinstance(one.field_type, types.StructType) and first.get(one.field_id) is not None:
+                pairs = zip(one.field_type.fields, first[one.field_id], strict=True)
+                shown[f"{one.field_id}"] = {
+                    f"{part.field_id}": value for part, value in pairs if part in sources and value is not None
+                }
         if schema.find_field(1).required:
             shown = {"1": 1} | shown
         record = self._iceberg.SingleValueParser.fromJson(java.schema().asStruct(), json.dumps(shown))
@@ -576,6 +594,53 @@ def reference_of(seed: int) -> str:
 def _is_gone(one: Any, schema: Schema) -> bool:  # noqa: ANN401 - a partition field
     """Whether the column of a partition field was dropped."""
     return schema.find_column_name(one.source_id) is None
+
+
+def _parts(schema: Schema) -> list[types.NestedField]:
+    """Return the fields of structs, which a table can be partitioned by."""
+    structs = [one for one in schema.fields if isinstance(one.field_type, types.StructType) and "." not in one.name]
+    return [part for one in structs for part in one.field_type.fields]  # type: ignore[attr-defined] # as above
+
+
+def _put(row: dict[int, Any], schema: Schema, source: int, value: Any) -> None:  # noqa: ANN401 - of any type
+    """Set a column or a field of a struct, which is not NULL then: Iceberg's own library knows none of such a NULL."""
+    for one in schema.fields:
+        if one.field_id == source:
+            row[source] = value
+        elif isinstance(one.field_type, types.StructType):
+            ids = [part.field_id for part in one.field_type.fields]
+            if source in ids:
+                parts = list(row[one.field_id] or [None] * len(ids))
+                parts[ids.index(source)] = value
+                row[one.field_id] = tuple(parts)
+
+
+def _last(one: types.NestedField, missing: set[int]) -> int:
+    """Return the last part of a struct that is missing as a whole: Parquet has none without parts."""
+    ids = [part.field_id for part in one.field_type.fields] if isinstance(one.field_type, types.StructType) else []
+    return ids[-1] if ids and missing.issuperset(ids) else 0
+
+
+def _lacking(one: types.NestedField, missing: set[int]) -> types.NestedField:
+    """Return a column without the parts of a struct that are missing."""
+    if not isinstance(one.field_type, types.StructType):
+        return one
+    parts = [part for part in one.field_type.fields if part.field_id not in missing]
+    return one.model_copy(update={"field_type": types.StructType(*parts)})
+
+
+def _left(rng: Random, row: Mapping[int, Any], one: types.NestedField, schema: Schema) -> Any:  # noqa: ANN401 - of any type
+    """Return what a file has of a column of which parts may be missing."""
+    value, whole = row[one.field_id], schema.find_field(one.field_id).field_type
+    if value is None or not isinstance(one.field_type, types.StructType) or not isinstance(whole, types.StructType):
+        return value
+    own = {part.field_id for part in one.field_type.fields}
+    there = tuple(part for field, part in zip(whole.fields, value, strict=True) if field.field_id in own)
+    is_known = any(
+        part is not None and field.field_id not in own for field, part in zip(whole.fields, value, strict=True)
+    )
+    # Its partition tells that it is not NULL.
+    return None if is_known and not any(part is not None for part in there) and rng.random() < 0.5 else there
 
 
 def _partition_value(rng: Random, column: types.NestedField, *, whole: bool) -> Any:  # noqa: ANN401 - of any type

@@ -7,6 +7,7 @@ from typing import Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry
+from pyiceberg.schema import Schema, index_name_by_id
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -64,6 +65,7 @@ def _plan(pinned: Pinned, io: FileIO, row_filter: str | None) -> Plan:
     features.check_files(where, (entry.data_file for entry in entries))
     footers.check(io, footers.in_doubt(entries, pinned.whole), where)
     plan = planned(entries, vectors.read(io, entries, where), pinned.whole.specs())
+    _check_nested(plan, pinned.schema)
     required = {field.field_id: field.name for field in pinned.schema.fields if field.required}
     for file in (*plan.plain, *plan.touched):
         for number in file.constants.keys() & required.keys():
@@ -74,6 +76,22 @@ def _plan(pinned: Pinned, io: FileIO, row_filter: str | None) -> Plan:
     if plan.twice:
         raise features.refused(where, f"a file that is listed twice: {plan.twice}")
     return plan
+
+
+def _check_nested(plan: Plan, schema: Schema) -> None:
+    """Refuse files that may lack a field of a struct which their partition has a value of: that is not put in here.
+
+    Raises:
+        NotSupported: there is one.
+    """
+    top = {field.field_id for field in schema.fields}
+    nested = {number: name for number, name in index_name_by_id(schema).items() if number not in top}
+    for file in (*plan.plain, *plan.touched):
+        for number in file.constants.keys() & nested.keys():
+            if file.constants[number] is not None:
+                raise features.refused(
+                    file.path, f"a file that may lack {nested[number]!r}, a field of a struct and a partition's"
+                )
 
 
 def _rows(spark: SparkSession, pinned: Pinned, plan: Plan, past: History) -> DataFrame:
