@@ -5,40 +5,29 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg import types
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestWriterV2
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.transforms import (
     DayTransform,
     HourTransform,
     IdentityTransform,
     MonthTransform,
-    Transform,
     YearTransform,
 )
 from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, NestedField, StringType
-from typing_extensions import override
 
 import sfn
 from sfn.errors import NotSupported
-from tests.unit.real_table import published_table
+from tests.unit.listed_table import POSITIONS, ListedTable, listed, own_catalog
 
+Create: TypeAlias = Callable[..., ListedTable]
 NAN, INF = float("nan"), float("inf")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = 86_400_000_000
@@ -50,107 +39,13 @@ COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
     ">": operator.gt,
 }
-POSITIONS = pa.schema(
-    [
-        pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
-        pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
-    ]
-)
-
-
-class DeleteManifest(ManifestWriterV2):
-    """A manifest of delete files, which PyIceberg does not write."""
-
-    @override
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    @property
-    @override
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
-
-
-class RowDelta(_FastAppendFiles):
-    """A commit of delete files."""
-
-    @override
-    def new_manifest_writer(self, spec: PartitionSpec) -> DeleteManifest:
-        output = self.new_manifest_output()
-        return DeleteManifest(spec, self.schema(), output, self._snapshot_id, self._compression)
-
-
-class Made:
-    """A table, to which files are added."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-
-    def path(self, name: str) -> Path:
-        path = Path(self.table.location().removeprefix("file://")) / "data" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def data(self, *files: tuple[str, Mapping[str, Sequence[Any]], Record]) -> list[str]:
-        """Add files of rows in partitions; their paths as the manifest has them."""
-        whole = schema_to_pyarrow(self.table.schema())
-        added = []
-        for name, rows, partition in files:
-            schema = pa.schema([whole.field(column) for column in rows])
-            arrays = [pa.array(values, schema.field(column).type) for column, values in rows.items()]
-            added.append(self._file(name, pa.Table.from_arrays(arrays, schema=schema), partition))
-        with self.table.transaction() as change, change.update_snapshot().fast_append() as append:
-            for file in added:
-                append.append_data_file(file)
-        return [file.file_path for file in added]
-
-    def deletes(self, name: str, rows: pa.Table, partition: Record, content: DataFileContent, **said: Any) -> None:  # noqa: ANN401 - of a DataFile
-        """Add a file of deletes, and what its manifest says of it."""
-        file = self._file(name, rows, partition, content, **said)
-        with self.table.transaction() as change, RowDelta(Operation.DELETE, change, self.table.io) as delta:
-            delta.append_data_file(file)
-
-    def read(self, row_filter: str | None = None) -> pa.Table:
-        return sfn.read(str(published_table(self.table).path), row_filter=row_filter)
-
-    def ids(self, row_filter: str | None = None) -> list[int]:
-        return sorted(self.read(row_filter)["id"].to_pylist())
-
-    def _file(
-        self,
-        name: str,
-        rows: pa.Table,
-        partition: Record,
-        content: DataFileContent = DataFileContent.DATA,
-        **said: Any,  # noqa: ANN401 - as above
-    ) -> DataFile:
-        path = self.path(name)
-        pq.write_table(rows, path)
-        file = DataFile.from_args(
-            content=content,
-            file_path=f"file://{path}",
-            file_format=FileFormat.PARQUET,
-            partition=partition,
-            file_size_in_bytes=path.stat().st_size,
-            **{"record_count": rows.num_rows, **said},
-        )
-        file.spec_id = self.table.metadata.default_spec_id
-        return file
 
 
 @pytest.fixture(name="create")
-def fixture_create(tmp_path: Path) -> Iterator[Callable[..., Made]]:
-    with closing(SqlCatalog("own", uri=f"sqlite:///{tmp_path}/own.db", warehouse=f"file://{tmp_path}")) as catalog:
-        catalog.create_namespace("sales")
-
-        def create(kind: types.PrimitiveType, transform: Transform[Any, Any] | None, *, version: str = "2") -> Made:
-            """A table of the columns `id` and `x` that is partitioned by a transform of `x`, if by anything."""
-            schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "x", kind))
-            spec = PartitionSpec(PartitionField(2, 1000, transform, "p")) if transform else PartitionSpec()
-            properties = {"format-version": version}
-            return Made(catalog.create_table("sales.orders", schema, partition_spec=spec, properties=properties))
-
-        yield create
+def fixture_create(tmp_path: Path) -> Iterator[Create]:
+    """Makes a table of the columns `id` and `x` that is partitioned by a transform of `x`, if by anything."""
+    with own_catalog(tmp_path) as catalog:
+        yield partial(listed, catalog)
 
 
 # Partitions by NaN.
@@ -170,7 +65,7 @@ def fixture_create(tmp_path: Path) -> Iterator[Callable[..., Made]]:
     ],
 )
 def test_deletes_are_found_by_the_partition_of_numbers(
-    create: Callable[..., Made],
+    create: Create,
     kind: types.PrimitiveType,
     of_data: float | None,
     of_deletes: float | None,
@@ -198,10 +93,8 @@ STATISTICS = [
 
 
 @pytest.mark.parametrize(("said", "row_filter"), STATISTICS)
-def test_a_filter_hides_no_equality_delete(
-    create: Callable[..., Made], said: Mapping[str, Any], row_filter: str
-) -> None:
-    made = create(StringType(), None)
+def test_a_filter_hides_no_equality_delete(create: Create, said: Mapping[str, Any], row_filter: str) -> None:
+    made = create(types.StringType(), None)
     made.data(("1.parquet", {"id": [1, 2, 3], "x": ["old", "new", None]}, Record()))
     rows = pa.table({"id": pa.array([2], pa.int64()), "x": ["zzz"]})
     made.deletes("deletes.parquet", rows, Record(), DataFileContent.EQUALITY_DELETES, **({"equality_ids": [1]} | said))
@@ -211,11 +104,9 @@ def test_a_filter_hides_no_equality_delete(
 
 
 @pytest.mark.parametrize(("said", "row_filter"), STATISTICS)
-def test_a_filter_hides_no_position_delete(
-    create: Callable[..., Made], said: Mapping[str, Any], row_filter: str
-) -> None:
+def test_a_filter_hides_no_position_delete(create: Create, said: Mapping[str, Any], row_filter: str) -> None:
     """Writers may keep the deleted rows, and their statistics, beside the positions."""
-    made = create(StringType(), None)
+    made = create(types.StringType(), None)
     (path,) = made.data(("1.parquet", {"id": [1, 2, 3], "x": ["old", "new", None]}, Record()))
     rows = pa.table({"file_path": [path], "pos": [1]}, schema=POSITIONS)
     made.deletes("deletes.parquet", rows, Record(), DataFileContent.POSITION_DELETES, **said)
@@ -223,8 +114,8 @@ def test_a_filter_hides_no_position_delete(
     assert 2 not in made.ids(row_filter)
 
 
-def test_deletes_of_other_partitions_matter_not(create: Callable[..., Made]) -> None:
-    made = create(StringType(), IdentityTransform())
+def test_deletes_of_other_partitions_matter_not(create: Create) -> None:
+    made = create(types.StringType(), IdentityTransform())
     of_a = ("1.parquet", {"id": [1, 2], "x": ["a", "a"]}, Record("a"))
     made.data(of_a, ("2.parquet", {"id": [3], "x": ["b"]}, Record("b")))
     rows = pa.table({"id": pa.array([3], pa.int64())})
@@ -267,16 +158,16 @@ def rounded(micros: int, unit: str) -> int:
 
 @pytest.mark.parametrize(("kind", "unit"), BY_TIME, ids=lambda one: f"{one}")
 def test_times_before_1970_are_found_where_the_writer_rounded_them(
-    create: Callable[..., Made], kind: types.PrimitiveType, unit: str
+    create: Create, kind: types.PrimitiveType, unit: str
 ) -> None:
     is_day = isinstance(kind, types.DateType)
     values, width = (DAYS, DAY) if is_day else (MOMENTS, 1)
-    made = create(kind, TRANSFORMS[unit], version="1")
+    made = create(kind, TRANSFORMS[unit], version=1)
     exact = TRANSFORMS[unit].transform(kind)
     partitions = {(number, of) for number, one in enumerate(values) for of in (exact(one), rounded(one * width, unit))}
     files = [(f"{number},{of}.parquet", number, of) for number, of in partitions]
     made.data(*((name, {"id": [number], "x": [values[number]]}, Record(of)) for name, number, of in files))
-    directory = str(published_table(made.table).path)
+    directory = made.directory
 
     def text(value: int) -> str:
         if is_day:
@@ -298,7 +189,7 @@ def _flipped(compare: Callable[[Any, Any], bool], literal: int, value: int) -> b
     return compare(value, literal)
 
 
-def test_partitions_beyond_the_next_one_are_not_opened(create: Callable[..., Made]) -> None:
+def test_partitions_beyond_the_next_one_are_not_opened(create: Create) -> None:
     made = create(types.DateType(), YearTransform())
     placed = [(-800, -3), (-1, -1), (-1, 0), (1, 1), (800, 2)]
     made.data(*((f"{at}.parquet", {"id": [at], "x": [day]}, Record(year)) for at, (day, year) in enumerate(placed)))

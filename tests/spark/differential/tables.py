@@ -68,6 +68,7 @@ _METRICS: Final = ["none", "counts", "truncate(2)", "truncate(16)", "full"]
 _PATH_ID, _POSITION_ID, _ROW_ID = 2147483546, 2147483545, 2147483544
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _MAPPING: Final = "schema.name-mapping.default"
+_ODD_IN_PARTITIONS: Final = (types.FloatType, types.DoubleType, types.DateType, *TIMES)
 _NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """Numbers of partitions as Java's JSON has them."""
 
@@ -153,7 +154,7 @@ class Maker:
         """Return the table, with its rows."""
         self._version = self._rng.choice([1, 2, 2, 2, 3, 3])
         self._has_plain_names = self._rng.random() < 0.4
-        self._rounds_times = self._rng.random() < 0.3
+        self._rounds_times = self._rng.random() < 0.5
         fields = [{"id": 1, "name": "id", "required": True, "type": "long"}]
         names = self._rng.sample(NAMES, self._rng.randrange(2, 6))
         for number, name in enumerate(names, 2):
@@ -318,7 +319,9 @@ class Maker:
 
     def _partition(self) -> None:
         simple = [one for one in self._schema.fields if one.field_type.is_primitive and "." not in one.name]
-        one = self._rng.choice(simple)
+        # Of these some values are odd.
+        odd = [one for one in simple if isinstance(one.field_type, _ODD_IN_PARTITIONS)]
+        one = self._rng.choice(odd if odd and self._rng.random() < 0.5 else simple)
         of = self._iceberg.expressions.Expressions
         fitting: list[tuple[str, Any]] = [("identity", of.ref(one.name))] * 3
         match one.field_type:
