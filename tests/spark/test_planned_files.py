@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg import types
 from pyiceberg.expressions import LessThan, Reference
+from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.transforms import YearTransform
 from pyiceberg.typedef import Record
@@ -129,6 +130,6 @@ def test_a_rounded_year_is_found_among_what_was_appended(old: str) -> None:
     assert now.snapshot is not None
     start = now.snapshot.parent_snapshot_id
     settled = appended(what, now, start, between(start, now, only_appends=False))
-    before = LessThan(term=Reference("x"), value="1970-01-01")
+    before = LessThan(term=Reference("x"), value=DateLiteral(0))
     assert [Path(task.file.file_path).name for task in planned(settled, before)] == ["1.parquet"]
     assert len(planned(settled)) == 2

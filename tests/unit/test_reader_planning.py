@@ -19,6 +19,7 @@ from pyiceberg.transforms import (
     HourTransform,
     IdentityTransform,
     MonthTransform,
+    Transform,
     YearTransform,
 )
 from pyiceberg.typedef import Record
@@ -97,7 +98,7 @@ def test_a_filter_hides_no_equality_delete(create: Create, said: Mapping[str, An
     made = create(types.StringType(), None)
     made.data(("1.parquet", {"id": [1, 2, 3], "x": ["old", "new", None]}, Record()))
     rows = pa.table({"id": pa.array([2], pa.int64()), "x": ["zzz"]})
-    made.deletes("deletes.parquet", rows, Record(), DataFileContent.EQUALITY_DELETES, **({"equality_ids": [1]} | said))
+    made.deletes("deletes.parquet", rows, Record(), DataFileContent.EQUALITY_DELETES, equality_ids=[1], **said)
     for which in (None, row_filter):
         with pytest.raises(NotSupported, match="equality deletes"):
             made.read(which)
@@ -116,8 +117,8 @@ def test_a_filter_hides_no_position_delete(create: Create, said: Mapping[str, An
 
 def test_deletes_of_other_partitions_matter_not(create: Create) -> None:
     made = create(types.StringType(), IdentityTransform())
-    of_a = ("1.parquet", {"id": [1, 2], "x": ["a", "a"]}, Record("a"))
-    made.data(of_a, ("2.parquet", {"id": [3], "x": ["b"]}, Record("b")))
+    made.data(("1.parquet", {"id": [1, 2], "x": ["a", "a"]}, Record("a")))
+    made.data(("2.parquet", {"id": [3], "x": ["b"]}, Record("b")))
     rows = pa.table({"id": pa.array([3], pa.int64())})
     made.deletes("deletes.parquet", rows, Record("b"), DataFileContent.EQUALITY_DELETES, equality_ids=[1])
     assert made.ids("x = 'a'") == [1, 2]
@@ -135,7 +136,12 @@ BY_TIME = [
     (types.TimestamptzType(), "hour"),
     *((types.DateType(), unit) for unit in ("year", "month", "day")),
 ]
-TRANSFORMS = {"year": YearTransform(), "month": MonthTransform(), "day": DayTransform(), "hour": HourTransform()}
+TRANSFORMS: Mapping[str, Transform[Any, Any]] = {
+    "year": YearTransform(),
+    "month": MonthTransform(),
+    "day": DayTransform(),
+    "hour": HourTransform(),
+}
 
 
 def rounded(micros: int, unit: str) -> int:
