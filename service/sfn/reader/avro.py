@@ -3,6 +3,7 @@
 PyIceberg's compiled decoder trusts every length that it reads (apache/iceberg-python#3952): of a manifest that is cut
 off it reads on in the memory behind, which gives a wrong path at best, and ends the process at worst. And it keeps half
 of a double (#3808): `price = 0.1` found no row of a table partitioned by price. Both are so in 0.12.0, mended since.
+And it makes an object of each NaN, by which a partition is not equal to itself: deletes are looked up by the partition.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyiceberg import types
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY, KNOWN_CODECS
 from pyiceberg.avro.codecs.codec import Codec
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
-from pyiceberg.avro.reader import DoubleReader
+from pyiceberg.avro.reader import DoubleReader, FloatReader
 from pyiceberg.utils.decimal import decimal_required_bytes
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
@@ -35,6 +36,7 @@ _CODECS: Final[Mapping[str, type[Codec] | None]] = MappingProxyType(
 )
 
 _DOUBLE: Final = Struct("<d")
+_NAN: Final = float("nan")
 
 _LONGEST: Final = 10
 """Bytes of a long of 64 bits, as Avro writes it."""
@@ -67,6 +69,25 @@ def keep_doubles() -> None:
 def _double(_reader: DoubleReader, decoder: BinaryDecoder) -> float:
     value: float = _DOUBLE.unpack(decoder.read(_DOUBLE.size))[0]
     return value
+
+
+def unify_nan() -> None:
+    """Have PyIceberg read every NaN as one object, in the whole process.
+
+    PyIceberg looks up the deletes of a data file in a dictionary by the partition. Lists with a NaN are equal only if
+    the NaN is the same object. Zeros are right as they are: to Iceberg's Java library, too, `-0.0` and `0.0` are two
+    partitions.
+    """
+    for reader in (FloatReader, DoubleReader):
+        setattr(reader, "read", _with_one_nan(reader.read))  # noqa: B010 - mypy refuses an assignment
+
+
+def _with_one_nan(read: Callable[[Any, BinaryDecoder], float]) -> Callable[[Any, BinaryDecoder], float]:
+    def read_number(reader: FloatReader | DoubleReader, decoder: BinaryDecoder) -> float:
+        value = read(reader, decoder)
+        return value if value == value else _NAN  # noqa: PLR0124 - NaN alone differs from itself
+
+    return read_number
 
 
 def check(body: bytes) -> None:

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from sfn.errors import MalformedMetadata, NotFound, NotInstalled, NotSupported
 from sfn.pointer.location import canonical, scheme_of
-from sfn.reader.avro import check, keep_doubles
+from sfn.reader.avro import check, keep_doubles, unify_nan
 from sfn.reader.boundary import Bounded
 from sfn.reader.files import finish
 from sfn.reader.local import LocalFiles
@@ -31,6 +31,7 @@ _MANIFESTS: Final = ".avro"
 _HERE: Final = "file://"
 
 keep_doubles()
+unify_nan()
 
 
 class OpenedIO(FileIO):

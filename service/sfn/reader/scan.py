@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.table import DataScan, FileScanTask
+from pyiceberg.table import FileScanTask
 
 from sfn.errors import SfnError
 from sfn.reader.datafile import batches
-from sfn.reader.planning import planned
+from sfn.reader.planning import Planner, planned
 from sfn.reader.predicate import row_filter
 from sfn.reader.project import Projection
 from sfn.reader.table import unread
@@ -66,8 +66,8 @@ class Scan:
             raise unread(self._location, error) from error
         return pa.Table.from_batches(found, self._types).slice(0, limit)
 
-    def _plan(self, pruning: BooleanExpression) -> Sequence[FileScanTask]:
-        return list(DataScan(self._metadata, self._io, row_filter=pruning).plan_files())
+    def _plan(self, pruning: BooleanExpression) -> Iterable[FileScanTask]:
+        return Planner(self._metadata, self._io, pruning).of_current_snapshot()
 
     def _batches(self, tasks: Sequence[FileScanTask], limit: int | None) -> Iterator[pa.RecordBatch]:
         rows, first = 0, 0

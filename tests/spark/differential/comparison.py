@@ -182,7 +182,12 @@ class _Comparison:
         asked = [Asked("files", which) for which in (None, *filters)]
         # Iceberg's own library refuses metadata for any reference that is wrong.
         if not self._table.has_milliseconds and self._table.edited is None:
-            asked += [Asked("iceberg", which) for which in (None, *filters) if which is None or not which.columns & odd]
+            # Nor does it apply a delete file of which the statistics contradict a filter.
+            asked += [
+                Asked("iceberg", which)
+                for which in (None, *filters)
+                if which is None or not (which.columns & odd or self._table.has_odd_deletes)
+            ]
         try:
             founds = by_spark(self._spark, self._table, self._schema, asked)
         except Exception:  # noqa: BLE001 - each is asked again by itself, to be told apart

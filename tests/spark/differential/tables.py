@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -17,7 +18,7 @@ from pyiceberg import types
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, TimeTransform
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
@@ -64,8 +65,12 @@ _DEFAULTS: Final = {
     "double": "1.5",
 }
 _METRICS: Final = ["none", "counts", "truncate(2)", "truncate(16)", "full"]
-_PATH_ID, _POSITION_ID = 2147483546, 2147483545
+_PATH_ID, _POSITION_ID, _ROW_ID = 2147483546, 2147483545, 2147483544
+_EPOCH: Final = date(1970, 1, 1).toordinal()
 _MAPPING: Final = "schema.name-mapping.default"
+_ODD_IN_PARTITIONS: Final = (types.FloatType, types.DoubleType, types.DateType, *TIMES)
+_NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+"""Numbers of partitions as Java's JSON has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,8 @@ class OddTable:
         trace: what was done to it.
         is_mapped: it has files without field ids.
         has_milliseconds: Iceberg's own library may take such times for microseconds, on Spark.
+        has_odd_deletes: it has delete files with statistics of columns that say nothing of the deleted rows. Iceberg's
+            own library may overlook such files where a filter compares these columns.
         reference: which of `REFERENCES` its metadata has; empty where its references are right.
         edited: the metadata file that was changed by hand, if one was.
         ref: the branch or tag that is read.
@@ -103,6 +110,7 @@ class OddTable:
     trace: list[str] = field(default_factory=list)
     is_mapped: bool = False
     has_milliseconds: bool = False
+    has_odd_deletes: bool = False
     reference: str = ""
     edited: Path | None = None
     ref: str = MAIN
@@ -132,6 +140,9 @@ class Maker:
         self._conf = jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())  # noqa: SLF001 - as above
         self._conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
         self._conf.setBoolean("fs.file.impl.disable.cache", True)
+        features = self._iceberg.shaded.com.fasterxml.jackson.core.JsonParser.Feature
+        self._mapper = self._iceberg.util.JsonUtil.mapper().copy()
+        self._mapper.configure(features.ALLOW_NON_NUMERIC_NUMBERS, True)
         self._seed, self._rng = seed, Random(seed)
         self._most = most
         self._folder = folder / f"t{seed}"
@@ -143,6 +154,7 @@ class Maker:
         """Return the table, with its rows."""
         self._version = self._rng.choice([1, 2, 2, 2, 3, 3])
         self._has_plain_names = self._rng.random() < 0.4
+        self._rounds_times = self._rng.random() < 0.5
         fields = [{"id": 1, "name": "id", "required": True, "type": "long"}]
         names = self._rng.sample(NAMES, self._rng.randrange(2, 6))
         for number, name in enumerate(names, 2):
@@ -315,7 +327,9 @@ class Maker:
             self._commit(f"partition by identity({part})", builder, lambda to: to.addField(ref))
             return
         simple = [one for one in self._schema.fields if one.field_type.is_primitive and "." not in one.name]
-        one = self._rng.choice(simple)
+        # Of these some values are odd.
+        odd = [one for one in simple if isinstance(one.field_type, _ODD_IN_PARTITIONS)]
+        one = self._rng.choice(odd if odd and self._rng.random() < 0.5 else simple)
         of = self._iceberg.expressions.Expressions
         fitting: list[tuple[str, Any]] = [("identity", of.ref(one.name))] * 3
         match one.field_type:
@@ -463,6 +477,9 @@ class Maker:
             # So do writers that count the values of a partition's column by the rows.
             found["value-counts"]["keys"] += sorted(missing)
             found["value-counts"]["values"] += [len(rows)] * len(missing)
+        if "partition" in found:
+            # A text is never one of these.
+            found["partition"] = [_NOT_FINITE.get(f"{one}", one) for one in found["partition"]]
         for name in ("null-value-counts", "nan-value-counts", "lower-bounds", "upper-bounds"):
             if rng.random() < 0.1:
                 found.pop(name, None)
@@ -486,13 +503,30 @@ class Maker:
                 }
         if schema.find_field(1).required:
             shown = {"1": 1} | shown
-        record = self._iceberg.SingleValueParser.fromJson(java.schema().asStruct(), json.dumps(shown))
+        node = self._mapper.readTree(json.dumps(shown))
+        record = self._iceberg.SingleValueParser.fromJson(java.schema().asStruct(), node)
         key = self._iceberg.PartitionKey(java.spec(), java.schema())
         key.partition(record)
+        for number, one in enumerate(self._spec.fields if self._rounds_times else []):
+            if isinstance(one.transform, TimeTransform) and first.get(one.source_id) is not None:
+                key.set(number, self._rounded(f"{one.transform}", first[one.source_id]))
         return key
 
+    def _rounded(self, unit: str, value: date | int) -> int:
+        """Return the years, months, days or hours since 1970 as Iceberg before 0.12 counted them: rounded to zero."""
+        time = self._jvm.java.time
+        if isinstance(value, date):
+            first, last = (time.LocalDate.ofEpochDay(days) for days in (0, value.toordinal() - _EPOCH))
+        else:
+            first, last = (
+                time.LocalDateTime.ofEpochSecond(micros // 1_000_000, micros % 1_000_000 * 1_000, time.ZoneOffset.UTC)
+                for micros in (0, value)
+            )
+        rounded: int = time.temporal.ChronoUnit.valueOf(f"{unit.upper()}S").between(first, last)
+        return rounded
+
     def _java_file(self, described: Mapping[str, Any]) -> Any:  # noqa: ANN401 - Java's
-        node = self._iceberg.util.JsonUtil.mapper().readTree(json.dumps(described))
+        node = self._mapper.readTree(json.dumps(described))
         return self._iceberg.ContentFileParser.fromJson(node, self._table.java.specs())
 
     def _is_parsed(self, one: Written) -> bool:
@@ -531,8 +565,29 @@ class Maker:
         others = ["/elsewhere.parquet"] if self._rng.random() < 0.3 else []
         path = self._path("parquet")
         paths = [*others, *([of.path] * len(positions))]
-        pq.write_table(pa.table([paths, [*(0 for _ in others), *positions]], schema=schema), path)
-        return self._deletes(of, path, "position-deletes", len(paths), "parquet")
+        found: list[list[Any]] = [paths, [*(0 for _ in others), *positions]]
+        rows = self._new_values(len(paths)) if self._rng.random() < 0.3 else []
+        if rows:
+            # Arrow makes no array of structs with a uuid.
+            fields = [one for one in self._schema.fields if not isinstance(one.field_type, types.UUIDType)]
+            kind = pa.struct(list(schema_to_pyarrow(Schema(*fields))))
+            schema = schema.append(pa.field("row", kind, True, {"PARQUET:field_id": f"{_ROW_ID}"}))
+            found.append([{one.name: to_arrow(row[one.field_id], one.field_type) for one in fields} for row in rows])
+        pq.write_table(pa.table(found, schema=schema), path)
+        described = self._deletes(of, path, "position-deletes", len(paths), "parquet")
+        return described | (self._statistics(path, rows) if rows else {})
+
+    def _new_values(self, count: int) -> list[dict[int, Any]]:
+        """Return rows that are in no data file: an upsert deletes a row by its key, and may give its new values."""
+        fields = self._schema.fields
+        row = {one.field_id: some(self._rng, one.field_type, optional=not one.required) for one in fields}
+        return [row | {1: next(self._numbers)} for _ in range(count)]
+
+    def _statistics(self, path: Path, rows: Sequence[Mapping[int, Any]]) -> dict[str, Any]:
+        """Return the statistics of a delete file that has whole rows."""
+        self._table.has_odd_deletes = True
+        found = self._described(path, rows, set(), has_ids=True)
+        return {name: one for name, one in found.items() if name.endswith(("-counts", "-bounds"))}
 
     def _deletes(self, of: Written, path: Path, content: str, count: int, kind: str) -> dict[str, Any]:
         shared = {name: of.described[name] for name in ("spec-id", "partition") if name in of.described}
@@ -570,10 +625,16 @@ class Maker:
         of = self._rng.choice(live)
         gone = self._rng.sample(of.ids, self._rng.randrange(1, len(of.ids) + 1))
         path = self._path("parquet")
-        schema = pa.schema([pa.field("id", pa.int64(), False, {"PARQUET:field_id": "1"})])
-        pq.write_table(pa.table([gone], schema=schema), path)
-        self._say(f"delete the ids {gone}")
-        self._add_deletes(self._deletes(of, path, "equality-deletes", len(gone), "parquet") | {"equality-ids": [1]})
+        is_whole = self._rng.random() < 0.5
+        fields = [one for one in self._schema.fields if is_whole or one.field_id == 1]
+        rows = [row | {1: number} for row, number in zip(self._new_values(len(gone)), gone, strict=True)]
+        arrow = schema_to_pyarrow(Schema(*fields))
+        columns = [[to_arrow(row[one.field_id], one.field_type) for row in rows] for one in fields]
+        arrays = [pa.array(column, kind.type) for column, kind in zip(columns, arrow, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=arrow), path)
+        self._say(f"delete the ids {gone}{', by whole rows' if is_whole else ''}")
+        found = self._deletes(of, path, "equality-deletes", len(gone), "parquet") | {"equality-ids": [1]}
+        self._add_deletes(found | (self._statistics(path, rows) if is_whole else {}))
 
     def _delete_file(self) -> None:
         live = [one for one in self._files if self._is_parsed(one)]
@@ -644,11 +705,11 @@ def _left(rng: Random, row: Mapping[int, Any], one: types.NestedField, schema: S
 
 
 def _partition_value(rng: Random, column: types.NestedField, *, whole: bool) -> Any:  # noqa: ANN401 - of any type
-    """Return a value that JSON has."""
+    """Return a value of a column that a table is partitioned by."""
     while True:
         value: Any = some(rng, column.field_type, optional=not column.required, whole=whole)
         # To truncate the least decimal gives one that is too large for its type.
-        if not isinstance(value, float | Decimal) or abs(float(value)) < 1_000:
+        if not isinstance(value, Decimal) or abs(value) < 1_000:
             return value
 
 

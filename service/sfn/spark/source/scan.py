@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.schema import Schema
-from pyiceberg.table import DataScan, FileScanTask, IncrementalAppendScan
+from pyiceberg.table import FileScanTask, IncrementalAppendScan
 
 from sfn.errors import SfnError
 from sfn.reader import planning as reading
@@ -78,14 +78,16 @@ def rows(
 
 
 def _plan(settled: Settled, which: BooleanExpression) -> Iterable[FileScanTask]:
+    planner = reading.Planner(settled.metadata, settled.io, which)
     if not settled.is_appended:
-        return DataScan(settled.metadata, settled.io, row_filter=which).plan_files()
+        return planner.of_current_snapshot()
     if settled.snapshot is None or settled.snapshot.snapshot_id == settled.after:
         return ()
-    return IncrementalAppendScan(
+    # PyIceberg's scan has a planner of its own, so it is given no filter.
+    appended = IncrementalAppendScan(
         settled.metadata,
         settled.io,
-        row_filter=which,
         from_snapshot_id=settled.after,
         to_snapshot_id=settled.snapshot.snapshot_id,
-    ).plan_files()
+    )
+    return planner.matching(appended.plan_files())
