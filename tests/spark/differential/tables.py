@@ -507,9 +507,9 @@ class Maker:
         record = self._iceberg.SingleValueParser.fromJson(java.schema().asStruct(), node)
         key = self._iceberg.PartitionKey(java.spec(), java.schema())
         key.partition(record)
-        for number, one in enumerate(self._spec.fields if self._rounds_times else []):
-            if isinstance(one.transform, TimeTransform) and first.get(one.source_id) is not None:
-                key.set(number, self._rounded(f"{one.transform}", first[one.source_id]))
+        for number, by in enumerate(self._spec.fields if self._rounds_times else []):
+            if isinstance(by.transform, TimeTransform) and first.get(by.source_id) is not None:
+                key.set(number, self._rounded(f"{by.transform}", first[by.source_id]))
         return key
 
     def _rounded(self, unit: str, value: date | int) -> int:
