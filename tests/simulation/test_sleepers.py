@@ -127,9 +127,10 @@ def test_the_hint_that_two_names_files_left_to_each_other_goes_with_the_next_loo
         stage.rename("a", "c")
         stage.commit("c", place=ELSEWHERE)
         stage.drop("b")
+        # By the log of its table, what comes of this one wakes both.
+        free = stage.block(f"before write {FILE}")
         await stage.hint("c")
         await asyncio.sleep(10)
-        free = stage.block(f"before write {FILE}")
         await stage.hint("a", renamed_to=named("c"))
         await asyncio.sleep(10)
         await stage.hint("b", drop=True)

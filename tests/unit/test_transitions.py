@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import datetime
 from uuid import UUID
 
@@ -134,8 +135,24 @@ def test_an_ask_moves(row: Row, due: datetime) -> None:
 def test_an_ask_that_tells_something_does_what_an_event_does(row: Row | None) -> None:
     """It comes from another spelling of the row's name; the last event of the row stays the one that was logged."""
     after = asked(row, Ask(ORDERS, floor="s3://lake/2.json", drop=True, purge=True), 9, NOW, CAP)
-    hint = Hint(ORDERS, floor="s3://lake/2.json", drop=True, purge=True)
-    assert after == replace(hinted(row, hint, 9, NOW, CAP), told_seq=0 if row is None else row.seq)
+    told = hinted(row, Hint(ORDERS, floor="s3://lake/2.json", drop=True, purge=True), 9, NOW, CAP)
+    assert after is not None
+    assert after == replace(told, wish=after.wish, told_seq=0 if row is None else row.seq)
+    is_all_relayed = row is None or row.wish == Wish()
+    assert after.wish == dataclasses.replace(told.wish, relayed=is_all_relayed)
+
+
+def test_what_only_other_spellings_told_is_known_until_an_event_comes() -> None:
+    ask = Ask(ORDERS, drop=True)
+    once = asked(None, ask, 9, NOW, CAP)
+    twice = asked(once, ask, 10, NOW, CAP)
+    assert twice is not None
+    assert twice.wish.relayed
+    told = hinted(twice, Hint(ORDERS, drop=True), 11, NOW, CAP)
+    assert not told.wish.relayed
+    again = asked(told, ask, 12, NOW, CAP)
+    assert again is not None
+    assert not again.wish.relayed
 
 
 def test_an_ask_makes_a_row_and_teaches_it_a_place() -> None:

@@ -159,8 +159,10 @@ def _widened(projected: BooleanExpression, times: Collection[str]) -> BooleanExp
 
 def _later(predicate: LiteralPredicate) -> BooleanExpression:
     match predicate:
-        case LessThan() | LessThanOrEqual() if predicate.literal.value < 0:
-            return type(predicate)(term=predicate.term, value=LongLiteral(predicate.literal.value + 1))
+        case LessThan() if predicate.literal.value <= 0:
+            return LessThan(term=predicate.term, value=LongLiteral(predicate.literal.value + 1))
+        case LessThanOrEqual() if predicate.literal.value < 0:
+            return LessThanOrEqual(term=predicate.term, value=LongLiteral(predicate.literal.value + 1))
         case EqualTo():
             return In(term=predicate.term, values=_with_later({predicate.literal}))
         case _:
