@@ -163,6 +163,12 @@ NAMINGS = (
         'assert [line.of(table)["state"] for table in (first, second)] == ["current", "current"]',
     ),
     Mutant(
+        "09-same-pointer-is-older",
+        9,
+        "tests/unit/test_publish_order.py::test_a_file_that_says_the_same_is_not_waited_for[asyncio]",
+        'assert (line.document(A)["guid"], line.document(B)["guid"]) == (table.uuid, new.uuid)',
+    ),
+    Mutant(
         "09-older-of-a-row-that-went-on-is-forgotten",
         9,
         "tests/unit/test_publish_order.py"

@@ -108,6 +108,21 @@ async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_
     assert (line.document(A)["state"], line.document(B, there)["state"]) == ("dropped", "dropped")
 
 
+async def test_a_file_that_says_the_same_is_not_waited_for() -> None:
+    """A table that was renamed and renamed back, and whose old row missed both, still has its file."""
+    line = Line()
+    table = line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.rename(A, B)
+    await line.inbox.put([Hint(B)])
+    await line.work(only=lambda table: table == B)
+    line.catalog.rename(B, A)
+    new = line.catalog.create(B, AT)
+    line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
+    await line.hear(Hint(B), seconds=60)
+    assert (line.document(A)["guid"], line.document(B)["guid"]) == (table.uuid, new.uuid)
+
+
 async def test_an_older_one_is_waited_for_also_once_its_row_has_published_another_table() -> None:
     """By its row it has none any more, and it lies at a place where the newest file's name never had one."""
     line, there = Line(), "file:///warehouse/n/there"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from sfn.pointer.document import Document
+from sfn.pointer.location import canonical
 from sfn.pointer.naming import MAIN
 from sfn.pointer.site import Site
 from sfn.publish.heirs import heir_of
@@ -20,10 +21,11 @@ from sfn.words import Ask, Table, TableName
 def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
     """Rows whose file names an older pointer of the table; none where files of dropped tables stay.
 
-    Those that have settled are known; one that died before it could is found by its file. So is one that was known
-    before, and has published another table elsewhere since (`Story.older_at`). Who knows of its file is not woken: it
-    looks of its own accord, and two that wake one another never rest. A branch's file goes with its leading one,
-    however old it is.
+    A file that was written before and names the same pointer leads nobody back; its row may have the table again. Rows
+    that have settled are known; one that died before it could is found by its file. So is one that was known before,
+    and has published another table elsewhere since (`Story.older_at`). Who knows of its file is not woken: it looks of
+    its own accord, and two that wake one another never rest. A branch's file goes with its leading one, however old it
+    is.
 
     Args:
         uuid: a table that these live files of ours name.
@@ -31,12 +33,13 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
     if scene.policy.on_drop is OnDrop.KEEP:
         return []
     written = written_at(owns)
+    newest = max((own.doc for own in owns if own.doc is not None), key=lambda doc: doc.as_of)
+    pointer = canonical(newest.metadata_file_path)
     older = {
         Ask(row.table, scene.policy.site(row.table, live.location).text): None
         for row, live in scene.facts.others_with(uuid, scene.name)
-        if live.written_at < written and not row.is_stuck
+        if live.written_at < written and not row.is_stuck and canonical(live.pointer) != pointer
     }
-    newest = max((own.doc for own in owns if own.doc is not None), key=lambda doc: doc.as_of)
     # Also where the table was before: from there our file leads to the newest, and would lead there no more.
     sites = {own.site: None for own in scene.owns if own in owns or (own.doc is not None and own.doc.guid == uuid)}
     before = {site: None for site in map(Site.of, sorted(scene.claim.story.older_at)) if site not in sites}
@@ -44,7 +47,8 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
         for doc in beside(scene.inventory, site):
             name = TableName(scene.name.catalog, doc.namespace, doc.name)
             is_of_the_table = doc.live and doc.ref == MAIN and (doc.guid, doc.catalog_id) == (uuid, newest.catalog_id)
-            if is_of_the_table and doc.as_of < newest.as_of and not (site in before and _is_stuck(scene, name)):
+            is_older = doc.as_of < newest.as_of and canonical(doc.metadata_file_path) != pointer
+            if is_of_the_table and is_older and not (site in before and _is_stuck(scene, name)):
                 older[Ask(name, site.text)] = None
     return list(older)
 
