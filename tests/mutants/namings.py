@@ -163,6 +163,13 @@ NAMINGS = (
         'assert [line.of(table)["state"] for table in (first, second)] == ["current", "current"]',
     ),
     Mutant(
+        "09-own-older-file-goes-last",
+        9,
+        "tests/unit/test_publish_order.py"
+        "::test_an_older_file_of_ones_own_goes_before_another_table_takes_the_place_of_the_newest[asyncio]",
+        'assert ("current", second.uuid) not in store.states',
+    ),
+    Mutant(
         "09-same-pointer-is-older",
         9,
         "tests/unit/test_publish_order.py::test_a_file_that_says_the_same_is_not_waited_for[asyncio]",

@@ -6,11 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from typing_extensions import override
 
 from sfn.errors import Transient
 from sfn.pointer import hintfile
 from sfn.publish.policy import OnDrop, Policy
-from sfn.words import Dead, Hint, Reason, Released
+from sfn.store import Moved
+from sfn.words import Dead, Held, Hint, Reason, Released
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, Line, TornStore, key_of
 
@@ -106,6 +108,41 @@ async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_
     assert waited > 60
     await line.work(3600)
     assert (line.document(A)["state"], line.document(B, there)["state"]) == ("dropped", "dropped")
+
+
+async def test_an_older_file_of_ones_own_goes_before_another_table_takes_the_place_of_the_newest() -> None:
+    """A publish died between two places; by the file of a third name readers may come to the older one."""
+
+    class Watched(TornStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.states: list[tuple[str, str]] = []
+
+        @override
+        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+            try:
+                return await super().write(key, body, replacing)
+            finally:
+                old, new = line.document(A), line.document(A, ELSEWHERE)
+                self.states.append((old.get("state", ""), new.get("guid", "")))
+
+    line = Line()
+    line.store = store = Watched()
+    first = line.catalog.create(A)
+    await line.hear(Hint(A), seconds=20)
+    line.catalog.commit(A, location=ELSEWHERE)
+    store.torn = True
+    await line.inbox.put([Hint(A)])
+    with pytest.raises(Transient):
+        await line.work()
+    store.torn = False
+    line.catalog.rename(A, B)
+    second = line.catalog.create(A, ELSEWHERE)
+    line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
+    assert (line.document(A)["state"], line.document(A, ELSEWHERE)["guid"]) == ("current", first.uuid)
+    await line.hear(Hint(B), Hint(A), seconds=60)
+    assert (line.document(A)["state"], line.document(A, ELSEWHERE)["guid"]) == ("renamed", second.uuid)
+    assert ("current", second.uuid) not in store.states
 
 
 async def test_a_file_that_says_the_same_is_not_waited_for() -> None:

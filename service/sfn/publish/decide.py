@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sfn.errors import LocationRefused
 from sfn.pointer import hintfile
-from sfn.pointer.location import checked
+from sfn.pointer.document import Document
+from sfn.pointer.location import canonical, checked
 from sfn.pointer.naming import Whose
 from sfn.pointer.site import Site
 from sfn.publish.absence import settle_absent
@@ -27,12 +28,15 @@ from sfn.publish.inventory import Inventory, beside
 from sfn.publish.obstacles import in_the_way
 from sfn.publish.own import Own
 from sfn.publish.pointing import needs_listing, point
-from sfn.publish.policy import Policy
+from sfn.publish.policy import OnDrop, Policy
 from sfn.publish.scene import Scene, hint_at
 from sfn.publish.spelled import await_listing, listed_as, wake_listed
 from sfn.publish.trust import await_table, await_unheard, hindrance, is_turned, keep_unheard
 from sfn.publish.verdict import conclude, next_refresh, nothing_there, unwritten
 from sfn.words import Claim, Dead, Done, Findings, Later, Missing, Reason, Table, TableName, Unwritten
+
+_PATIENCE: Final = 5
+"""Attempts that may fail on a place that a table left; then the table that took its name is published all the same."""
 
 Verdict: TypeAlias = Question | Plan | Done | Later | Dead
 
@@ -101,7 +105,7 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
     table = scene.table
     await_unheard(scene, draft)
     if table is not None:
-        stopped = hindrance(scene, table, draft)
+        stopped = hindrance(scene, table, draft) or _behind(scene, table, refresh=refresh, jitter=jitter)
         if isinstance(stopped, Dead):
             return _held(scene, stopped, refresh=refresh, jitter=jitter)
         if stopped is not None:
@@ -127,6 +131,42 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
     if refresh:
         _touch(scene, draft)
     return _concluded(scene, draft, refresh=refresh, jitter=jitter)
+
+
+def _behind(scene: Scene, table: Table, *, refresh: bool, jitter: float) -> Plan | Later | None:
+    """What goes before a table takes the place of another one: older files that this row has of that one elsewhere.
+
+    A publish died between two places. A reader whom some document leads to the older file would go back to what it says
+    once the newer one is replaced.
+    """
+    here, policy = scene.here, scene.policy
+    doc = here.doc if here is not None else None
+    if scene.obstacle is not None or policy.on_drop is OnDrop.KEEP or scene.claim.attempt > _PATIENCE:
+        return None
+    if here is None or doc is None or not doc.live or doc.guid in {None, table.uuid}:
+        return None
+    if not any(_is_older(own, doc) for own in scene.owns if not scene.is_here(own)):
+        return None
+    draft = Draft()
+    nowhere = settle_elsewhere(scene, find_heirs(scene, draft), draft)
+    settle_absent(scene, nowhere, draft)
+    if draft.dead is not None:
+        return None
+    draft.look_again(scene.look.answered + policy.pause, "an older file of the table that is replaced goes first")
+    found = _concluded(scene, draft, refresh=refresh, jitter=jitter)
+    outcome = found.outcome if isinstance(found, Plan) else found
+    if not isinstance(outcome, Later):
+        return None
+    # What was told of the new table is still to be followed.
+    outcome = replace(outcome, wish=replace(outcome.wish, floor=scene.claim.wish.floor))
+    return replace(found, outcome=outcome) if isinstance(found, Plan) else outcome
+
+
+def _is_older(own: Own, newest: Document) -> bool:
+    doc = own.doc
+    if doc is None or not doc.live or (doc.guid, doc.catalog_id) != (newest.guid, newest.catalog_id):
+        return False
+    return canonical(doc.metadata_file_path) != canonical(newest.metadata_file_path)
 
 
 def _held(scene: Scene, dead: Dead, *, refresh: bool, jitter: float) -> Plan | Dead:
