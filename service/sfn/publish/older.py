@@ -18,17 +18,18 @@ from sfn.publish.scene import Scene
 from sfn.words import Ask, Table, TableName
 
 
-def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
+def older_files(scene: Scene, uuid: str, owns: Sequence[Own], *, is_gone: bool = True) -> list[Ask]:
     """Rows whose file names an older pointer of the table; none where files of dropped tables stay.
 
-    A file that was written before and names the same pointer leads nobody back; its row may have the table again. Rows
-    that have settled are known; one that died before it could is found by its file. So is one that was known before,
-    and has published another table elsewhere since (`Story.older_at`). Who knows of its file is not woken: it looks of
+    Rows that have settled are known; one that died before it could is found by its file. So is one that was known
+    before, and has published another table elsewhere since (`Story.older_at`). Who knows of its file is not woken: it looks of
     its own accord, and two that wake one another never rest. A branch's file goes with its leading one, however old it
     is.
 
     Args:
         uuid: a table that these live files of ours name.
+        is_gone: the table is nowhere. Else a file that was written before and names the same pointer is not older: it
+            leads nobody back, and its row may have the table again.
     """
     if scene.policy.on_drop is OnDrop.KEEP:
         return []
@@ -38,7 +39,7 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
     older = {
         Ask(row.table, scene.policy.site(row.table, live.location).text): None
         for row, live in scene.facts.others_with(uuid, scene.name)
-        if live.written_at < written and not row.is_stuck and canonical(live.pointer) != pointer
+        if live.written_at < written and not row.is_stuck and (is_gone or canonical(live.pointer) != pointer)
     }
     # Also where the table was before: from there our file leads to the newest, and would lead there no more.
     sites = {own.site: None for own in scene.owns if own in owns or (own.doc is not None and own.doc.guid == uuid)}
@@ -47,7 +48,7 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own]) -> list[Ask]:
         for doc in beside(scene.inventory, site):
             name = TableName(scene.name.catalog, doc.namespace, doc.name)
             is_of_the_table = doc.live and doc.ref == MAIN and (doc.guid, doc.catalog_id) == (uuid, newest.catalog_id)
-            is_older = doc.as_of < newest.as_of and canonical(doc.metadata_file_path) != pointer
+            is_older = doc.as_of < newest.as_of and (is_gone or canonical(doc.metadata_file_path) != pointer)
             if is_of_the_table and is_older and not (site in before and _is_stuck(scene, name)):
                 older[Ask(name, site.text)] = None
     return list(older)

@@ -102,7 +102,7 @@ def _older_than_replaced(scene: Scene, table: Table) -> tuple[Ask, ...]:
     doc = here.doc if here is not None else None
     if here is None or doc is None or doc.guid is None or doc.guid == table.uuid:
         return ()
-    return tuple(older_files(scene, doc.guid, [here]) if doc.live else left_behind(scene, here))
+    return tuple(older_files(scene, doc.guid, [here], is_gone=False) if doc.live else left_behind(scene, here))
 
 
 def _older_of_the_name(scene: Scene, here: Own) -> tuple[Ask, ...]:
