@@ -22,9 +22,9 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own], *, is_gone: bool =
     """Rows whose file names an older pointer of the table; none where files of dropped tables stay.
 
     Rows that have settled are known; one that died before it could is found by its file. So is one that was known
-    before, and has published another table elsewhere since (`Story.older_at`). Who knows of its file is not woken: it looks of
-    its own accord, and two that wake one another never rest. A branch's file goes with its leading one, however old it
-    is.
+    before, and has published another table elsewhere since (`Story.older_at`). Who knows of its file is not woken: it
+    looks of its own accord, and two that wake one another never rest. A branch's file goes with its leading one,
+    however old it is.
 
     Args:
         uuid: a table that these live files of ours name.
