@@ -133,7 +133,7 @@ def _follow(scene: Scene, *, refresh: bool, jitter: float) -> Plan | Done | Late
     return _concluded(scene, draft, refresh=refresh, jitter=jitter)
 
 
-def _behind(scene: Scene, table: Table, *, refresh: bool, jitter: float) -> Plan | Later | None:
+def _behind(scene: Scene, table: Table, *, refresh: bool, jitter: float) -> Plan | None:
     """What goes before a table takes the place of another one: older files that this row has of that one elsewhere.
 
     A publish died between two places. A reader whom some document leads to the older file would go back to what it says
@@ -153,13 +153,13 @@ def _behind(scene: Scene, table: Table, *, refresh: bool, jitter: float) -> Plan
     if draft.dead is not None:
         return None
     draft.look_again(scene.look.answered + policy.pause, "an older file of the table that is replaced goes first")
-    found = _concluded(scene, draft, refresh=refresh, jitter=jitter)
-    outcome = found.outcome if isinstance(found, Plan) else found
-    if not isinstance(outcome, Later):
+    plan = _concluded(scene, draft, refresh=refresh, jitter=jitter)
+    # Where nothing can be done about them now, they may stay for ever, and the new table must not wait for that.
+    if not isinstance(plan, Plan) or not isinstance(plan.outcome, Later):
         return None
     # What was told of the new table is still to be followed.
-    outcome = replace(outcome, wish=replace(outcome.wish, floor=scene.claim.wish.floor))
-    return replace(found, outcome=outcome) if isinstance(found, Plan) else outcome
+    wish = replace(plan.outcome.wish, floor=scene.claim.wish.floor)
+    return replace(plan, outcome=replace(plan.outcome, wish=wish))
 
 
 def _is_older(own: Own, newest: Document) -> bool:
