@@ -109,7 +109,7 @@ def test_no_engine_of_ours_lets_a_filter_hide_a_delete(
 
 @pytest.fixture(name="old", scope="module")
 def fixture_old(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A table by years, of which one is rounded as old writers did, after another commit; its directory."""
+    """The directory of a table partitioned by year. One of its years is rounded as old writers rounded."""
     with own_catalog(tmp_path_factory.mktemp("old")) as catalog:
         made = listed(catalog, types.DateType(), YearTransform(), version=1)
         made.data(("0.parquet", {"id": [0], "x": [-2]}, Record(-1)))

@@ -110,6 +110,22 @@ class TornStore(CountingStore):
         return held
 
 
+class FailingStore(CountingStore):
+    """Fails to write one key.
+
+    Attributes:
+        broken: the key; empty for none.
+    """
+
+    broken = ""
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        if key == self.broken:
+            raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
+        return await super().write(key, body, replacing)
+
+
 class HintsNoted(CountingStore):
     """Notes what the version hint said whenever a file was written."""
 

@@ -7,18 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
-from sfn.errors import Scope, Transient
+from sfn.errors import Transient
 from sfn.pointer import hintfile
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming, Whose
 from sfn.pointer.site import Site
 from sfn.publish.inventory import pointers
 from sfn.publish.policy import Policy
-from sfn.store import Moved
-from sfn.words import Held, Hint
+from sfn.words import Hint
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, key_of, named
+from tests.unit.publishing import AT, LAG, A, B, FailingStore, Line, key_of, named
 
 pytestmark = pytest.mark.anyio
 
@@ -175,18 +173,8 @@ async def test_two_names_of_a_table_that_is_gone_do_not_wake_one_another_without
 
 async def test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another(line: Line) -> None:
     """One moved on and its publish died before the old place led there: by its older file it seems to be the older."""
-
-    class Failing(CountingStore):
-        broken = ""
-
-        @override
-        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
-            if key == self.broken:
-                raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
-            return await super().write(key, body, replacing)
-
     second, third = "file:///warehouse/second", "file:///warehouse/third"
-    line.store = store = Failing()
+    line.store = store = FailingStore()
     line.catalog.create(A)
     await line.hear(Hint(A), seconds=60)
     # By its log A would be woken, and follow.

@@ -7,9 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
-from sfn.errors import Scope, Transient
+from sfn.errors import Transient
 from sfn.pointer.document import render_ordinal
 from sfn.pointer.naming import ORDINAL, Whose, commit_of
 from sfn.pointer.site import Site
@@ -18,7 +17,7 @@ from sfn.publish.policy import MOST_COMMITS, OnDrop
 from sfn.store import Moved
 from sfn.words import Held, Hint, Later
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, EVERYTHING, A, CountingStore, TornStore
+from tests.unit.publishing import AT, EVERYTHING, A, FailingStore, TornStore
 from tests.unit.timeline import HEAD, SITE, Timeline
 
 pytestmark = pytest.mark.anyio
@@ -96,18 +95,8 @@ async def test_so_is_what_no_log_names_any_more() -> None:
 
 async def test_a_table_that_moved_has_no_commit_twice_once_its_log_is_cut() -> None:
     """The file where it was leads on with a greater Ordinal, and names a pointer that the log lacks by then."""
-
-    class Failing(CountingStore):
-        broken = ""
-
-        @override
-        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
-            if key == self.broken:
-                raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
-            return await super().write(key, body, replacing)
-
     line = Timeline()
-    line.store = store = Failing()
+    line.store = store = FailingStore()
     old = "file:///warehouse/n/old"
     store.files[line.catalog.create(A, old).metadata_location] = b"{}"
     await line.hear(Hint(A), seconds=60)

@@ -9,7 +9,7 @@ import pytest
 from sfn.pointer.naming import NAMINGS, Naming, Whose
 from sfn.pointer.site import Site
 from sfn.publish.policy import Policy
-from sfn.words import Hint, Later
+from sfn.words import Hint, Later, Table
 from tests.unit.publishing import AT, LAG, A, B, Line, named
 
 pytestmark = pytest.mark.anyio
@@ -88,13 +88,19 @@ async def test_a_tombstone_leads_on_once_its_table_is_there_under_another_name(n
     assert b'"current"' not in line.store.files[key]
 
 
-async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(line: Line) -> None:
+async def dropped(line: Line) -> Table:
+    """Publish a table, drop it, and return what it was."""
     table = line.catalog.create(A)
     line.store.files[table.metadata_location] = b"{}"
     await line.hear(Hint(A), seconds=20)
     line.catalog.drop(A)
     await line.hear(Hint(A, drop=True), seconds=60)
     assert line.document(A)["state"] == "dropped"
+    return table
+
+
+async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(line: Line) -> None:
+    table = await dropped(line)
     pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"
     line.catalog.register(A, replace(table, location=ELSEWHERE, metadata_location=pointer))
     await line.hear(Hint(A), seconds=60)
@@ -104,12 +110,7 @@ async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(lin
 
 async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of(line: Line) -> None:
     """The table's log says where it was before."""
-    table = line.catalog.create(A)
-    line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Hint(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Hint(A, drop=True), seconds=60)
-    assert line.document(A)["state"] == "dropped"
+    table = await dropped(line)
     pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"
     log = (table.metadata_location, "no location\0", f"{AT}/elsewhere/00000-x.metadata.json")
     line.catalog.register(B, replace(table, location=ELSEWHERE, metadata_location=pointer, metadata_log=log))

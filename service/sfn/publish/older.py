@@ -28,8 +28,8 @@ def older_files(scene: Scene, uuid: str, owns: Sequence[Own], *, is_gone: bool =
 
     Args:
         uuid: a table that these live files of ours name.
-        is_gone: the table is nowhere. Else a file that was written before and names the same pointer is not older: it
-            leads nobody back, and its row may have the table again.
+        is_gone: the table is nowhere. If it is not, a file that was written before and names the same pointer is not
+            older: its readers see the same rows, and its row may have the table again.
     """
     if scene.policy.on_drop is OnDrop.KEEP:
         return []

@@ -138,7 +138,7 @@ def _type(kind: pa.DataType, mapped: Sequence[MappedField] | None) -> pa.DataTyp
 
 
 def _element(field: pa.Field, mapped: Sequence[MappedField] | None) -> pa.Field | None:
-    """Return the known part of a list's elements; None for structs of which nothing is known."""
+    """Return the known part of a list's elements; None for structs without a known field."""
     known = _field(field, "element", mapped)
     return None if known is None or _is_empty(known.type) else known
 

@@ -182,7 +182,7 @@ class _Comparison:
         asked = [Asked("files", which) for which in (None, *filters)]
         # Iceberg's own library refuses metadata for any reference that is wrong.
         if not self._table.has_milliseconds and self._table.edited is None:
-            # Nor does it apply a delete file of which the statistics contradict a filter.
+            # Nor does it apply a delete file whose statistics contradict a filter.
             asked += [
                 Asked("iceberg", which)
                 for which in (None, *filters)

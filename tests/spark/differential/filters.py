@@ -147,7 +147,7 @@ class _Leaf:
         )
 
     def _known(self, text: str, test: Callable[[Any], bool], operator: str = "", value: Any = None) -> Filter:  # noqa: ANN401 - of any type
-        """Return a test of which nothing is known where the value is NULL."""
+        """Return a test whose result is unknown where the value is NULL."""
 
         def holds(row: Row) -> bool | None:
             found = self.value(row)

@@ -691,7 +691,7 @@ def _lacking(one: types.NestedField, missing: set[int]) -> types.NestedField:
 
 
 def _left(rng: Random, row: Mapping[int, Any], one: types.NestedField, schema: Schema) -> Any:  # noqa: ANN401 - of any type
-    """Return what a file has of a column of which parts may be missing."""
+    """Return a column as a file has it: parts of it may be missing."""
     value, whole = row[one.field_id], schema.find_field(one.field_id).field_type
     if value is None or not isinstance(one.field_type, types.StructType) or not isinstance(whole, types.StructType):
         return value
