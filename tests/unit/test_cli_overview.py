@@ -104,6 +104,16 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
             "prod: may not list 1 namespace: a",
             "sfn check",
         ),
+        (
+            swept(state="running", ended_at=None, failed=["a"], before=msgspec.structs.replace(ENDED, failed=["a"])),
+            "prod: could not look at 1 table: a",
+            "sfn check",
+        ),
+        (
+            swept(state="running", ended_at=None, failed=["a"], before=ENDED),
+            "prod: could not look at 1 table: a",
+            "sfn check",
+        ),
     ],
 )
 def test_what_needs_somebody_comes_with_the_command_that_helps(status: Status, what: str, command: str) -> None:

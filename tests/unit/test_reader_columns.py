@@ -5,6 +5,7 @@ And what becomes of what it lacks or has another type of.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -242,6 +243,20 @@ def _at(row: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - of any type
     for part in name.split("."):
         value = None if value is None else value[part]
     return value
+
+
+def test_struct_that_is_null_stays_so_where_a_part_of_it_may_not_be(table: Callable[..., str]) -> None:
+    whole = types.StructType(
+        NestedField(3, "c", types.StringType()), NestedField(4, "d", types.LongType(), required=True)
+    )
+    want = Schema(NestedField(1, "id", types.LongType()), NestedField(2, "p", whole))
+    kind = pa.struct([column("d", LONG, 4).with_nullable(False)])
+    rows = pa.table(
+        [[0, 1], pa.array([{"d": 5}, None], kind)], schema=pa.schema([column("id", LONG, 1), column("p", kind, 2)])
+    )
+    found = sfn.read(table(rows, None, want, (3, "a")))
+    assert found["p"].to_pylist()[1] is None
+    pq.write_table(found, io.BytesIO())
 
 
 def test_part_of_a_partition_is_known_of_any_batch(table: Callable[..., str]) -> None:

@@ -269,6 +269,22 @@ def test_what_is_no_filter_is_quoted(which: str) -> None:
     assert repr(which) in f"{raised.value}"
 
 
+@pytest.mark.parametrize(
+    ("which", "found", "place"),
+    [("x > 3 4", "'4'", 6), ("x in (1,2,3,4,5,6,7,8,9,1,2,3,4) y", "'y'", 33), ("x = 1.50 y", "'y'", 9)],
+)
+def test_what_is_no_filter_is_found_where_it_is(which: str, found: str, place: int) -> None:
+    with pytest.raises(ValueError, match=rf"found {found}  \(at char {place}\)"):
+        parsed(which)
+
+
+def test_a_number_has_as_many_digits_as_somebody_writes() -> None:
+    assert parsed(f"x = {'0' * 6000}.{'0' * 5000}1") == of(iceberg.EqualTo, Decimal("1E-5001"))
+    assert parsed(f"x = {'9' * 4300}") == of(iceberg.EqualTo, int("9" * 4300))
+    with pytest.raises(ValueError, match="4300 digits"):
+        parsed(f"x = {'9' * 4301}")
+
+
 LITERALS = st.sampled_from(["5", "-12", "+7", "1.5", "-.25", "7.", "'a''1.5'", "'\\'2'", "'\"'", "true"])
 COLUMNS = st.sampled_from(["x", "x5", "$x", "_1.y2", '"a 1.5"', '"it\'s 5".x', "x . y"])
 TESTS = st.one_of(

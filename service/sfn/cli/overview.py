@@ -144,7 +144,10 @@ def _of_catalog(catalog: Catalog, now: datetime, *, away: bool) -> Iterator[Atte
         given_up = f", {catalog.tables.dead:,} given up" if catalog.tables.dead else ""
         yield Attention(f"{name}: late by {lasting(late)}, {waiting} in the queue{given_up}")
     if catalog.sweep is not None:
-        yield from _of_sweep(name, catalog.sweep)
+        # A running sweep may reach the faulty tables last, so the findings of the one before are shown too.
+        sweeps = (catalog.sweep.before, catalog.sweep) if catalog.sweep.running else (catalog.sweep,)
+        found = (attention for sweep in sweeps if sweep is not None for attention in _of_sweep(name, sweep))
+        yield from dict.fromkeys(found)
 
 
 def _are_many_missing(catalog: Catalog) -> bool:
@@ -170,9 +173,6 @@ def _retired(catalog: Catalog, *, away: bool) -> str:
 
 
 def _of_sweep(name: str, sweep: Sweep) -> Iterator[Attention]:
-    if sweep.running and sweep.before is not None:
-        # What it finds wrong may come last.
-        sweep = sweep.before
     if sweep.state == "failed":
         yield Attention(f"{name}: the last sweep failed: {safe(sweep.error or 'no reason told')}", "sfn check")
     if sweep.listing_failed:

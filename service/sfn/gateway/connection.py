@@ -295,7 +295,9 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._spoil("another protocol")
         except httptools.HttpParserError as error:
-            self._spoil(type(error).__name__)
+            # A callback's own error is the context of the parser's.
+            cause = error.__context__
+            self._spoil(f"no valid HTTP: {cause if isinstance(cause, ValueError) else error}")
         else:
             if self._head is None and self._head_size > HEAD_LIMIT:
                 self._spoil("a header that is too long")
@@ -354,7 +356,7 @@ class Connection(asyncio.Protocol):
             # section 5.1).
             name = name.rstrip()
             if NAME.fullmatch(name) is None:
-                raise ValueError("a field whose name is no name")
+                raise ValueError("a header field with an invalid name")
             self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:

@@ -3,7 +3,8 @@
 PyIceberg's compiled decoder trusts every length that it reads (apache/iceberg-python#3952): of a manifest that is cut
 off it reads on in the memory behind, which gives a wrong path at best, and ends the process at worst. And it keeps half
 of a double (#3808): `price = 0.1` found no row of a table partitioned by price. Both are so in 0.12.0, mended since.
-And it makes an object of each NaN, by which a partition is not equal to itself: deletes are looked up by the partition.
+PyIceberg also makes a new object for each NaN. Two partitions with NaN are then unequal, and the lookup of deletes by
+partition fails.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def _element(field: pa.Field, mapped: Sequence[MappedField] | None) -> pa.Field 
 
 
 def _is_empty(kind: pa.DataType) -> bool:
-    """Whether it is a struct that has nothing in it, but for structs of this kind."""
+    """Return whether a type is a struct without a leaf field at any depth."""
     return pa.types.is_struct(kind) and all(_is_empty(field.type) for field in kind)
 
 

@@ -14,7 +14,6 @@ from pyiceberg.expressions import (
     BooleanExpression,
     EqualTo,
     In,
-    LessThan,
     LessThanOrEqual,
     LiteralPredicate,
     Or,
@@ -110,8 +109,8 @@ class Planner(ManifestGroupPlanner):
     A delete file is left out only by its partition. Its column statistics describe the rows of the delete file: the
     value of a column that is no key may differ from the value in the row that it deletes.
 
-    A file of a year, month, day or hour before 1970 may be listed one too late. Iceberg before 0.12 rounded these
-    numbers towards zero, and Iceberg's Java library widens its comparisons likewise.
+    A file of a year, month, day or hour before 1970 may be listed one too late. Iceberg's Java library before 0.11
+    rounded these numbers towards zero. Later versions widen their comparisons in the same way.
     """
 
     def of_current_snapshot(self) -> Iterable[FileScanTask]:
@@ -120,7 +119,7 @@ class Planner(ManifestGroupPlanner):
         return () if snapshot is None else self.plan_files(snapshot.manifests(self.io))
 
     def matching(self, tasks: Iterable[FileScanTask]) -> list[FileScanTask]:
-        """Return the data files of some whose partition and statistics let the expression hold for a row."""
+        """Return the tasks whose data file may hold a matching row, by its partition and its statistics."""
         in_partition = KeyDefaultDict(self._build_partition_evaluator)
         by_statistics = self._build_metrics_evaluator()
         return [task for task in tasks if in_partition[task.file.spec_id](task.file) and by_statistics(task.file)]
@@ -141,7 +140,7 @@ def _widened(projected: BooleanExpression, times: Collection[str]) -> BooleanExp
     """Return an expression of partition values that also holds for values before 1970 that are one too large.
 
     Args:
-        projected: has no `not`, and no comparison that PyIceberg does not project a row filter to.
+        projected: an inclusive projection by PyIceberg: `and`, `or`, and predicates without `not`, `<` and `>`.
         times: the names of the fields that are years, months, days or hours.
     """
     match projected:
@@ -159,8 +158,6 @@ def _widened(projected: BooleanExpression, times: Collection[str]) -> BooleanExp
 
 def _later(predicate: LiteralPredicate) -> BooleanExpression:
     match predicate:
-        case LessThan() if predicate.literal.value <= 0:
-            return LessThan(term=predicate.term, value=LongLiteral(predicate.literal.value + 1))
         case LessThanOrEqual() if predicate.literal.value < 0:
             return LessThanOrEqual(term=predicate.term, value=LongLiteral(predicate.literal.value + 1))
         case EqualTo():

@@ -80,7 +80,7 @@ _FAR: Final = 400
 
 _TOKENS: Final = re.compile(
     r"""'(?:[^'\n\r\\]|''|\\(?:[^x]|x[0-9a-fA-F]+))*'|"[^"\n\r]*"|"""
-    r"""(?<![\w$.])(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w$.])"""
+    r"""(?<![\w$.])(?P<number>(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?)(?![\w$.])"""
 )
 """What PyIceberg's parser takes for a text, a quoted name and a number, which may have an exponent besides."""
 
@@ -110,12 +110,17 @@ def _tree(text: str) -> iceberg.BooleanExpression:
         if (number := token["number"]) is None:
             return token[0]
         numbers.append(number)
-        # As long as the number, so that the parser's messages name the right place.
-        return f"{len(numbers):0{len(number)}}"
+        return str(len(numbers))
 
     # The parser would make spaces of tabs, in texts too.
     grammar = boolean_expression.copy().parse_with_tabs()
-    found: iceberg.BooleanExpression = grammar.parse_string(_TOKENS.sub(placed, text), parse_all=True)[0]
+    found: iceberg.BooleanExpression
+    try:
+        found = grammar.parse_string(_TOKENS.sub(placed, text), parse_all=True)[0]
+    except Exception:
+        # Its message names places and numbers of the text that it was given.
+        grammar.parse_string(text, parse_all=True)
+        raise
     return visit(found, _Numbered(numbers))
 
 
@@ -169,7 +174,7 @@ class _Numbered(BooleanExpressionVisitor[iceberg.BooleanExpression]):
 
     def _written(self, literal: Literal[Any]) -> Literal[Any]:
         if isinstance(literal, literals.DecimalLiteral):
-            raise TypeError(f"a number with nothing right behind it: {literal}")
+            raise TypeError(f"a number must be followed by a space, an operator or a parenthesis: {literal}")
         if not isinstance(literal, literals.LongLiteral):
             return literal
         written, is_negative = self._numbers[abs(literal.value) - 1], literal.value < 0
@@ -590,7 +595,7 @@ def _step(kind: types.IcebergType, operator: str, literal: Literal[Any]) -> _Val
     """Return the value of a type of steps that a literal may be replaced by in a comparison.
 
     Returns:
-        What the comparison says of every value, where no value does.
+        True or False, if the comparison has this result for every value of the type.
     """
     steps, place = _steps(kind), _position(literal, kind)
     up, down = (ceil(place), floor(place)) if isinstance(place, Fraction) else (place, place)

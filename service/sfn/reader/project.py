@@ -79,16 +79,17 @@ class Projection:
         self, array: pa.StructArray, have: iceberg.StructType, want: iceberg.StructType, kind: pa.StructType
     ) -> pa.Array:
         own = {field.field_id: field for field in have.fields}
-        # What the partition has a value of is no part of a struct that is NULL: the file only lacks the rest of it.
+        # The partition has a value for a field of this struct, so the struct is not NULL, even where it is NULL in the
+        # file. It stays NULL if another field of it may not be.
         is_known = any(
             field.field_id not in own and self._constants.get(field.field_id) is not None for field in want.fields
-        )
+        ) and not (array.null_count and any(not target.nullable for target in kind))
         children: list[pa.Array] = []
         for field, target in zip(want.fields, kind, strict=True):
             if (there := own.get(field.field_id)) is None:
                 children.append(self._absent(field, target.type, len(array)))
             else:
-                # A part of what is NULL is NULL here, also if it is not any more.
+                # Where the file's struct is NULL, its own fields stay NULL in the new struct.
                 part = pc.struct_field(array, [there.name]) if is_known else array.field(there.name)
                 children.append(self._value(part, there.field_type, field.field_type, target.type))
         return pa.StructArray.from_arrays(children, fields=list(kind)) if is_known else struct(array, kind, children)

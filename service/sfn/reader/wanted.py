@@ -49,7 +49,8 @@ class Wanted:
     def check(self, start: Found, last: Found) -> None:
         """Refuse a name that another table has now.
 
-        Any document of that name on the way may say so: after other settings one file of a name leads to the next.
+        Every document of that name on the way is checked: after a change of settings, one file of a name may lead to
+        another.
 
         Args:
             start: the document that was found by it.

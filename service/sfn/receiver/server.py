@@ -74,6 +74,8 @@ class Joined:
 class Room:
     """The connections of one server, limited in number: each takes a file descriptor, and work needs some too.
 
+    A connection counts once its TLS handshake is done.
+
     Where there is no room for one more, a connection without a request in hand is closed: the oldest that never sent
     one, else the one whose last was answered longest ago. So who opens many connections and sends nothing loses their
     own, and no request in hand is lost.

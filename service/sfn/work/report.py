@@ -54,7 +54,7 @@ class SweepReport:
         failed_count: how many could not.
         error: why it failed.
         missing: tables with a live file that the catalog does not show any more, under whatever name.
-        before: while it runs, the sweep before it, if this process made one: what that found wrong still holds.
+        before: the previous sweep of this process, while this one runs. Its findings may be out of date.
     """
 
     began_at: datetime
