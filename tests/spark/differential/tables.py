@@ -696,11 +696,12 @@ def _left(rng: Random, row: Mapping[int, Any], one: types.NestedField, schema: S
     if value is None or not isinstance(one.field_type, types.StructType) or not isinstance(whole, types.StructType):
         return value
     own = {part.field_id for part in one.field_type.fields}
-    there = tuple(part for field, part in zip(whole.fields, value, strict=True) if field.field_id in own)
-    is_known = any(
-        part is not None and field.field_id not in own for field, part in zip(whole.fields, value, strict=True)
-    )
-    # Its partition tells that it is not NULL.
+    parts = list(zip(whole.fields, value, strict=True))
+    there = tuple(part for field, part in parts if field.field_id in own)
+    # A file may have NULL for a struct that is not NULL, because its partition has a value for a field of it. Iceberg's
+    # own library knows this only where no field that the file has comes before that one.
+    read = (field.field_id for field, part in parts if part is not None or field.field_id in own)
+    is_known = next(read) not in own
     return None if is_known and not any(part is not None for part in there) and rng.random() < 0.5 else there
 
 
