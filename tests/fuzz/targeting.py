@@ -10,6 +10,7 @@ where: one byte, whether the gateway is on a listener of its own | what the clie
 from __future__ import annotations
 
 import asyncio
+import atexit
 import socket
 from collections.abc import Callable, Iterator
 from random import Random
@@ -195,6 +196,7 @@ _KEPT: list[_Loop] = []
 def _loop() -> _Loop:
     if not _KEPT:
         _KEPT.append(_Loop())
+        atexit.register(_KEPT[0].close)
     return _KEPT[0]
 
 
