@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.faults.lake import Lake
@@ -22,8 +23,10 @@ def small(disk: Path) -> Sequence[str]:
     return ["unshare", "--map-root-user", "--mount", "sh", "-c", _SMALL, str(disk)]
 
 
-async def filled(service: Service, lake: Lake, filling: int = FILLING) -> tuple[set[str], int]:
+async def filled(service: Service, lake: Lake, filling: int = FILLING) -> tuple[set[str], int | None]:
     """Post events until one is refused: the ids of those that were not, and the refusal's status.
+
+    The status is None if the connection ended without an answer.
 
     Args:
         filling: bytes of an event that mean nothing.
@@ -32,7 +35,11 @@ async def filled(service: Service, lake: Lake, filling: int = FILLING) -> tuple[
     for number in range(MOST):
         lake.tables["orders"].commit()
         event_id = f"e{filling}-{number}"
-        status = await service.post("orders", event_id, filling="x" * filling)
+        status: int | None
+        try:
+            status = await service.post("orders", event_id, filling="x" * filling)
+        except aiohttp.ClientConnectionError:
+            status = None
         if status != 202:
             return taken, status
         taken.add(event_id)
