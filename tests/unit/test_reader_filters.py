@@ -278,7 +278,7 @@ def test_what_is_no_filter_is_found_where_it_is(which: str, found: str, place: i
         parsed(which)
 
 
-def test_a_number_has_as_many_digits_as_somebody_writes() -> None:
+def test_only_whole_numbers_have_a_limit_of_digits() -> None:
     assert parsed(f"x = {'0' * 6000}.{'0' * 5000}1") == of(iceberg.EqualTo, Decimal("1E-5001"))
     assert parsed(f"x = {'9' * 4300}") == of(iceberg.EqualTo, int("9" * 4300))
     with pytest.raises(ValueError, match="4300 digits"):
