@@ -8,7 +8,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from sfn.words import Cause, Reason, Swept
+from sfn.words import Cause, Dead, Done, Later, Reason, Released, Retry, Swept
 
 NOT_CONFIGURED: Final = ""
 """The catalog's label of what belongs to no configured one: rows of one that was, and requests nobody understood."""
@@ -18,13 +18,13 @@ REASONS: Final = tuple(reason.value for reason in Reason if reason.value != UNDE
 """Why a table may be a dead letter."""
 
 _ENDINGS: Final = (
-    ("done", ""),
-    ("later", ""),
-    *(("retry", cause.value) for cause in (Cause.TABLE, Cause.DEFECT)),
-    *(("released", cause.value) for cause in (Cause.CATALOG, Cause.STORE, Cause.INBOX, Cause.PROCESS, Cause.STOP)),
-    *(("dead", reason) for reason in REASONS),
+    (Done.label, ""),
+    (Later.label, ""),
+    *((Retry.label, cause.value) for cause in (Cause.TABLE, Cause.DEFECT)),
+    *((Released.label, cause.value) for cause in (Cause.CATALOG, Cause.STORE, Cause.INBOX, Cause.PROCESS, Cause.STOP)),
+    *((Dead.label, reason) for reason in REASONS),
 )
-_SWEEPS: Final = ("swept", "retry", "released")
+_SWEEPS: Final = (Swept.label, Retry.label, Released.label)
 _PUBLISH: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _STALENESS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias, assert_never
+from typing import ClassVar, TypeAlias, assert_never
 
 from sfn.words.claim import Memo, Story, Wish
 from sfn.words.table import TableName
@@ -132,6 +132,9 @@ class Done:
         forget: the row has nothing left to say and may go.
     """
 
+    label: ClassVar[str] = "done"
+    """Its name in logs, metrics and answers."""
+
     due_at: datetime
     findings: Findings = Findings()
     forget: bool = False
@@ -149,6 +152,8 @@ class Swept:
         differing: how many differ from what was published or are gone; those that the brake holds as well.
         withheld: namespaces that could not be listed, dotted: for their tables, and those below, there was no sweep.
     """
+
+    label: ClassVar[str] = "swept"
 
     due_at: datetime
     began: datetime
@@ -169,6 +174,8 @@ class Later:
         findings: what else there is to settle.
     """
 
+    label: ClassVar[str] = "later"
+
     at: datetime
     why: str
     wish: Wish = Wish()
@@ -178,6 +185,8 @@ class Later:
 @dataclass(frozen=True, slots=True)
 class Retry:
     """The table's own trouble: the attempt counts."""
+
+    label: ClassVar[str] = "retry"
 
     at: datetime
     error: str
@@ -195,6 +204,8 @@ class Dead:
         look_at: when it is looked at again all the same; None for a row that waits for an operator.
     """
 
+    label: ClassVar[str] = "dead"
+
     reason: Reason
     detail: str
     findings: Findings | None = None
@@ -204,6 +215,8 @@ class Dead:
 @dataclass(frozen=True, slots=True)
 class Released:
     """Given back unfinished (a lane's trouble, a shutdown): the attempt does not count."""
+
+    label: ClassVar[str] = "released"
 
     at: datetime
     why: str
@@ -215,7 +228,7 @@ Outcome: TypeAlias = Done | Swept | Later | Retry | Dead | Released
 
 def told(outcome: Outcome) -> tuple[str, str | None]:
     """An outcome's name, and why it is not simply done, in words."""
-    name = type(outcome).__name__.lower()
+    name = outcome.label
     match outcome:
         case Done():
             return name, None

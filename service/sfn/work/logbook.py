@@ -58,7 +58,7 @@ class Logbook:
         """Told already: as `inbox opened`, or of each claim as `fenced`."""
 
     def poisoned(self, letter: Letter) -> None:
-        said = _Said(outcome="dead", reason=letter.reason.value, why=letter.detail)
+        said = _Said(outcome=Dead.label, reason=letter.reason.value, why=letter.detail)
         _record(logging.ERROR, "settled", letter.subject, letter.attempts, said)
 
     def surprised(self, claim: Claim, error: Exception) -> None:

@@ -23,7 +23,7 @@ class Meter:
         self._work, self._clock = work, clock
 
     def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
-        catalog, name = claim.subject.catalog, type(outcome).__name__.lower()
+        catalog, name = claim.subject.catalog, outcome.label
         if not isinstance(claim.subject, TableName):
             self._work.sweeps.ended(catalog, name)
             if isinstance(outcome, Swept):
@@ -43,7 +43,7 @@ class Meter:
         self._work.fenced()
 
     def poisoned(self, letter: Letter) -> None:
-        self._work.ended(letter.subject.catalog, "dead", letter.reason.value)
+        self._work.ended(letter.subject.catalog, Dead.label, letter.reason.value)
 
     def surprised(self, claim: Claim, error: Exception) -> None:
         """Counted by its outcome."""
