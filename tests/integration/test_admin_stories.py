@@ -8,7 +8,7 @@ from datetime import datetime
 import httpx
 import pytest
 
-from sfn.admin.overview import Unpublished
+from sfn.admin.schemas import Unpublished
 from sfn.inbox.letters import Wanted
 from sfn.publish.policy import Interest
 from sfn.words import Answered, Claim, Dead, Done, Findings, Hint, Intent, Later, Memo, Reason, Story, Table, TableName

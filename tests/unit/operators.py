@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
+from pydantic import BaseModel
 
-from sfn.cli.answers import Brake, Breaker, Catalog, Letter, Published, Status, Sweep, Table, Tables, Wanted
+from sfn.admin.schemas import (
+    Brake,
+    Breaker,
+    Catalog,
+    LetterInFull,
+    Published,
+    Status,
+    Sweep,
+    Table,
+    TableCounts,
+    Wanted,
+)
+
+M = TypeVar("M", bound=BaseModel)
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
-NO_TABLES = Tables(due=0, scheduled=3, retrying=0, leased=0, dead=0, held=0)
+NO_TABLES = TableCounts(due=0, scheduled=3, retrying=0, leased=0, dead=0, held=0)
 CALM = Brake(tripped=False, held=0, steps=0, limit=10)
 ENDED = Sweep(
     state="ended",
@@ -23,6 +36,8 @@ ENDED = Sweep(
     withheld=[],
     failed=[],
     error=None,
+    withheld_reason=None,
+    listing_failed=[],
 )
 PROD = Catalog(
     name="prod",
@@ -35,6 +50,8 @@ PROD = Catalog(
     oldest_due_at=None,
     brake=CALM,
     sweep=ENDED,
+    open_intents=0,
+    oldest_intent_at=None,
 )
 WELL = Status(
     version="1.2.3",
@@ -44,6 +61,7 @@ WELL = Status(
     catalogs=[PROD],
     breakers=[],
     dead_letters={},
+    roles=[],
 )
 SILENT = Breaker(
     scope="catalog",
@@ -54,7 +72,7 @@ SILENT = Breaker(
     since=NOON - timedelta(seconds=200),
     error="http://c: expected an answer, found connection refused",
 )
-LETTER = Letter(
+LETTER = LetterInFull(
     id=7,
     status="open",
     reason="location-refused",
@@ -68,6 +86,9 @@ LETTER = Letter(
     opened_at=NOON - timedelta(hours=1),
     changed_at=NOON - timedelta(minutes=30),
     actor=None,
+    cause="",
+    event=None,
+    foreign_id=None,
 )
 ORDERS = Table(
     catalog="prod",
@@ -82,7 +103,12 @@ ORDERS = Table(
     reason=None,
     held=False,
     waived=False,
-    published=Published("file:///w/m/1.json", "u1", "file:///w", NOON - timedelta(minutes=5)),
+    published=Published(
+        metadata_location="file:///w/m/1.json",
+        table_uuid="u1",
+        location="file:///w",
+        written_at=NOON - timedelta(minutes=5),
+    ),
     unpublished=None,
     wanted=Wanted(metadata_location=None, drop=False, purge=False, renamed_to=None, news=False),
     locations=["file:///w"],
@@ -90,14 +116,24 @@ ORDERS = Table(
     last=None,
     last_event=None,
     dead_letters=[],
+    renamed_to=None,
+    foreign_hint=None,
+    foreign_id=None,
+    open_intents=0,
+    next_ask_at=None,
 )
+
+
+def copied(model: M, **more: Any) -> M:  # noqa: ANN401 - any attribute
+    """A model with these attributes changed."""
+    return model.model_copy(update=more)
 
 
 def catalog(**more: Any) -> Status:  # noqa: ANN401 - any attribute
     """The status of a service whose only catalog has these attributes changed."""
-    return msgspec.structs.replace(WELL, catalogs=[msgspec.structs.replace(PROD, **more)])
+    return copied(WELL, catalogs=[copied(PROD, **more)])
 
 
 def swept(**more: Any) -> Status:  # noqa: ANN401 - any attribute
     """The status of a service whose last sweep has these attributes changed."""
-    return catalog(sweep=msgspec.structs.replace(ENDED, **more))
+    return catalog(sweep=copied(ENDED, **more))

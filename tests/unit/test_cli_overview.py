@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import msgspec
 import pytest
 
-from sfn.cli.answers import Brake, Breaker, Status, Tables
+from sfn.admin.schemas import Brake, Breaker, Status, TableCounts
 from sfn.cli.overview import LATE, attention, overview, sweep_in_words
 from sfn.cli.pages import plain
-from tests.unit.operators import CALM, ENDED, NOON, SILENT, WELL, catalog, swept
+from tests.unit.operators import CALM, ENDED, NOON, SILENT, WELL, catalog, copied, swept
 
 URL = "http://127.0.0.1:8085"
 
 
 def changed(**more: object) -> Status:
-    return msgspec.structs.replace(WELL, **more)
+    return copied(WELL, **more)
 
 
 def test_all_is_well() -> None:
@@ -28,14 +27,16 @@ def test_all_is_well() -> None:
 
 
 def test_work_under_way_is_well() -> None:
-    busy = catalog(tables=Tables(due=2, scheduled=3, retrying=1, leased=1, dead=0, held=0), oldest_due_at=NOON - LATE)
+    busy = catalog(
+        tables=TableCounts(due=2, scheduled=3, retrying=1, leased=1, dead=0, held=0), oldest_due_at=NOON - LATE
+    )
     assert attention(busy, NOON) == []
     said = "all is well: 3 tables and 4 without a file (dropped, left out, not published yet), 4 being seen to"
     assert plain(overview(busy, URL, NOON)).splitlines()[0] == said
 
 
 def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
-    given_up = catalog(live=3, tables=Tables(due=0, scheduled=3, retrying=0, leased=0, dead=1, held=0))
+    given_up = catalog(live=3, tables=TableCounts(due=0, scheduled=3, retrying=0, leased=0, dead=1, held=0))
     said = "3 tables and 1 without a file (dropped, left out, not published yet), nothing waits"
     first, second, *_ = plain(overview(given_up, URL, NOON)).splitlines()
     assert (first, second) == (f"all is well: {said}", "  1 table given up, with the dead letters discarded")
@@ -51,12 +52,12 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
             "sfn check",
         ),
         (
-            changed(breakers=[msgspec.structs.replace(SILENT, since=NOON - timedelta(days=1))]),
+            changed(breakers=[copied(SILENT, since=NOON - timedelta(days=1))]),
             "the catalog prod is in trouble since 2026-08-20 12:00:00 UTC (1 d)",
             "sfn check",
         ),
         (
-            changed(breakers=[msgspec.structs.replace(SILENT, scope="process", name="")]),
+            changed(breakers=[copied(SILENT, scope="process", name="")]),
             "the process is in trouble since 11:56:40 UTC (3 min 20 s)",
             "sfn check",
         ),
@@ -85,7 +86,7 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         (catalog(oldest_due_at=NOON - LATE - timedelta(seconds=1)), "prod: late by 5 min 1 s", ""),
         (
             catalog(
-                tables=Tables(due=1, scheduled=0, retrying=1, leased=0, dead=3, held=0),
+                tables=TableCounts(due=1, scheduled=0, retrying=1, leased=0, dead=3, held=0),
                 oldest_due_at=NOON - LATE - timedelta(seconds=1),
             ),
             "prod: late by 5 min 1 s, 2 tables in the queue, 3 given up",
@@ -100,12 +101,12 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         ),
         (swept(failed=list("abcd")), "prod: could not look at 4 tables: a, b, c, …", "sfn check"),
         (
-            swept(state="running", ended_at=None, before=msgspec.structs.replace(ENDED, withheld=["a"])),
+            swept(state="running", ended_at=None, before=copied(ENDED, withheld=["a"])),
             "prod: may not list 1 namespace: a",
             "sfn check",
         ),
         (
-            swept(state="running", ended_at=None, failed=["a"], before=msgspec.structs.replace(ENDED, failed=["a"])),
+            swept(state="running", ended_at=None, failed=["a"], before=copied(ENDED, failed=["a"])),
             "prod: could not look at 1 table: a",
             "sfn check",
         ),
@@ -134,11 +135,11 @@ def test_a_single_table_that_somebody_dropped_is_said_and_alarms_nobody() -> Non
 
 def test_what_the_brake_holds_is_said_once() -> None:
     held = catalog(brake=Brake(tripped=True, held=2, steps=12, limit=10))
-    assert len(attention(msgspec.structs.replace(held, dead_letters={"held-drop": 2}), NOON)) == 1
+    assert len(attention(copied(held, dead_letters={"held-drop": 2}), NOON)) == 1
 
 
 def test_a_catalog_that_nobody_asked_anything_needs_nobody() -> None:
-    nothing = Tables(due=0, scheduled=0, retrying=0, leased=0, dead=0, held=0)
+    nothing = TableCounts(due=0, scheduled=0, retrying=0, leased=0, dead=0, held=0)
     assert attention(catalog(catalog_id=None, tables=nothing, sweep=None), NOON) == []
     assert len(attention(catalog(catalog_id=None, sweep=None), NOON)) == 1
     assert len(attention(catalog(catalog_id=None, tables=nothing), NOON)) == 1
@@ -159,7 +160,7 @@ def test_a_catalog_that_nobody_asked_anything_needs_nobody() -> None:
 def test_a_retired_catalog_stays_configured_until_no_table_has_a_file(
     live: int, breakers: list[Breaker], said: str
 ) -> None:
-    status = msgspec.structs.replace(catalog(retired=True, brake=CALM, live=live), breakers=breakers)
+    status = copied(catalog(retired=True, brake=CALM, live=live), breakers=breakers)
     found = attention(status, NOON)[-1]
     assert found.what.startswith(f"prod is retired: {said}")
     assert found.command == "sfn retire prod --undo"
@@ -167,10 +168,10 @@ def test_a_retired_catalog_stays_configured_until_no_table_has_a_file(
 
 
 def test_a_sweep_that_runs_says_how_far_it_is() -> None:
-    running = msgspec.structs.replace(ENDED, state="running", ended_at=None, tables=1, known=3)
+    running = copied(ENDED, state="running", ended_at=None, tables=1, known=3)
     assert sweep_in_words(running, NOON) == "running for 2 min: 1 of 3"
     assert sweep_in_words(None, NOON) == "none yet"
-    assert sweep_in_words(msgspec.structs.replace(ENDED, state="stopped"), NOON) == "stopped 1 min ago"
+    assert sweep_in_words(copied(ENDED, state="stopped"), NOON) == "stopped 1 min ago"
 
 
 def test_a_catalog_that_is_told_of_is_never_swept() -> None:

@@ -6,13 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from sfn.cli.answers import Catalog, Difference
+from sfn.admin.schemas import Catalog, Differing
 from sfn.cli.checks.findings import Finding, Severity
 from sfn.cli.checks.retention import Lag, assumed, observed, outlived
-from tests.unit.operators import ENDED, NOON, PROD
+from tests.unit.operators import ENDED, NOON, PROD, copied
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.test_cli_catalog_check import LOCAL, ORDERS, World
 
@@ -61,8 +60,8 @@ async def test_a_table_that_keeps_all_its_metadata_files_is_fine(world: World) -
 
 
 def swept(*kinds: str) -> Catalog:
-    differed = [Difference(f"n.t{number}", kind) for number, kind in enumerate(kinds)]
-    return msgspec.structs.replace(PROD, sweep=msgspec.structs.replace(ENDED, differed=differed))
+    differed = [Differing(table=f"n.t{number}", kind=kind) for number, kind in enumerate(kinds)]
+    return copied(PROD, sweep=copied(ENDED, differed=differed))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +70,11 @@ def swept(*kinds: str) -> Catalog:
         (PROD, Lag(timedelta(), "nothing waits in the running service")),
         (swept("new", "absent"), Lag(timedelta(), "nothing waits in the running service")),
         (
-            msgspec.structs.replace(PROD, sweep=None),
+            copied(PROD, sweep=None),
             Lag(timedelta(minutes=15), "sweep.every, as no sweep has yet looked for what no event told of"),
         ),
         (
-            msgspec.structs.replace(PROD, oldest_due_at=NOON - timedelta(seconds=90)),
+            copied(PROD, oldest_due_at=NOON - timedelta(seconds=90)),
             Lag(timedelta(seconds=90), "so long the oldest waits in the running service"),
         ),
         (

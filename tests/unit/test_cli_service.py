@@ -11,21 +11,23 @@ from pathlib import Path
 import msgspec
 import pytest
 import trustme
+from pydantic_core import to_jsonable_python
 
+from sfn.admin.schemas import Adopt, Filter, Selection
 from sfn.cli.access import Access, operators
 from sfn.cli.options import Flags
-from sfn.cli.orders import Adoption, Batch, Filter
 from sfn.cli.service import LONGEST_WAIT, TRIES, NotKnown, Service, asker
 from sfn.cli.signing import Signing
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.receiver.signature import StandardWebhooks
 from sfn.settings import Misconfigured
+from sfn.words import Reason
 from tests.unit.admin_server import AdminServer, Asked, Reply, admin_server
-from tests.unit.operators import LETTER, NOON, ORDERS, PROD, WELL
+from tests.unit.operators import LETTER, NOON, ORDERS, PROD, WELL, copied
 from tests.unit.webhooks import GITHUB, KEY, signer
 
-STATUS = Reply(200, msgspec.to_builtins(WELL))
+STATUS = Reply(200, to_jsonable_python(WELL))
 
 
 @pytest.fixture(name="server")
@@ -231,33 +233,35 @@ def test_the_service_on_this_machine_is_known_by_the_certificate_of_its_configur
 def test_the_only_catalog_need_not_be_named(server: AdminServer, service: Service) -> None:
     assert service.the_catalog(None) == "prod"
     assert service.the_catalog("other") == "other"
-    both = msgspec.structs.replace(WELL, catalogs=[PROD, msgspec.structs.replace(PROD, name="dev")])
-    server.tell("GET /admin/v1/status", Reply(200, msgspec.to_builtins(both)))
+    both = copied(WELL, catalogs=[PROD, copied(PROD, name="dev")])
+    server.tell("GET /admin/v1/status", Reply(200, to_jsonable_python(both)))
     with pytest.raises(Misconfigured, match="expected one of prod, dev, as there are several"):
         service.the_catalog(None)
 
 
 def test_names_are_encoded_in_paths(server: AdminServer, service: Service) -> None:
-    server.tell("GET /admin/v1/tables/prod/a.b%1Fc/d%20%C3%BC", Reply(200, msgspec.to_builtins(ORDERS)))
+    server.tell("GET /admin/v1/tables/prod/a.b%1Fc/d%20%C3%BC", Reply(200, to_jsonable_python(ORDERS)))
     assert service.table("prod", ("a.b", "c"), "d ü") == ORDERS
 
 
 def test_requests_say_no_more_than_is_meant(server: AdminServer, service: Service) -> None:
-    server.tell("POST /admin/v1/dead-letters:replay", Reply(200, {"replayed": 1, "failed": [], "next": None}))
+    server.tell(
+        "POST /admin/v1/dead-letters:replay", Reply(200, {"replayed": 1, "failed": [], "passed": [], "next": None})
+    )
     server.tell("POST /admin/v1/catalogs/prod:adopt", Reply(200, {"tables": 1}))
-    service.replay(Batch(ids=[7]))
-    service.replay(Batch(filter=Filter(reason="poison", before=NOON), after=7, limit=1000))
-    service.adopt("prod", Adoption("theirs", None))
+    service.replay(Selection(ids=[7]))
+    service.replay(Selection(filter=Filter(reason=Reason.POISON, before=NOON), after=7, limit=1000))
+    service.adopt("prod", Adopt(from_="theirs"))
     assert [msgspec.json.decode(asked.body) for asked in server.asked] == [
         {"ids": [7]},
         {"filter": {"reason": "poison", "before": "2026-08-21T12:00:00Z"}, "after": 7, "limit": 1000},
-        {"from": "theirs", "tables": None, "force": False},
+        {"from": "theirs"},
     ]
 
 
 def test_a_letter_has_its_event(server: AdminServer, service: Service) -> None:
     event = {"path": "/v1/events", "content_type": None, "size": 2, "body": "{}"}
-    server.tell("GET /admin/v1/dead-letters/7", Reply(200, {**msgspec.to_builtins(LETTER), "event": event}))
+    server.tell("GET /admin/v1/dead-letters/7", Reply(200, {**to_jsonable_python(LETTER), "event": event}))
     found = service.letter(7).event
     assert found is not None
     assert found.body == "{}"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-import msgspec
 import pytest
+from pydantic_core import to_jsonable_python
 
+from sfn.admin.schemas import Last, Table, Wanted
 from sfn.cli.access import Access
-from sfn.cli.answers import Last, Table, Wanted
 from sfn.cli.pages import plain
 from sfn.cli.remedies import remedy
 from sfn.cli.service import Service
 from sfn.cli.settling import Watch, awaited, lines, outcome
 from tests.unit.admin_server import AdminServer, Reply, admin_server
-from tests.unit.operators import LETTER, NOON, ORDERS
+from tests.unit.operators import LETTER, NOON, ORDERS, copied
 
 MINUTE = timedelta(minutes=1)
 TURN = "something new was told of"
@@ -37,11 +37,11 @@ def fixture_service(server: AdminServer) -> Iterator[Service]:
 
 
 def table(**more: object) -> Table:
-    return msgspec.structs.replace(ORDERS, **more)
+    return copied(ORDERS, **more)
 
 
 def reply(**more: object) -> Reply:
-    return Reply(200, msgspec.to_builtins(table(**more)))
+    return Reply(200, to_jsonable_python(table(**more)))
 
 
 class Hours:
@@ -55,7 +55,7 @@ class Hours:
 
 
 def test_a_table_is_looked_at_until_all_that_was_told_is_seen_through(server: AdminServer, service: Service) -> None:
-    due = reply(last=Last("later", "a replica may lag", NOON), due_at=NOON)
+    due = reply(last=Last(outcome="later", why="a replica may lag", at=NOON), due_at=NOON)
     server.tell(PATH, reply(wanted=NEWS), reply(wanted=NEWS, state="leased"), due, reply(state="leased"), reply())
     hours = Hours()
     assert awaited(service, "prod", ("sales",), "orders", MINUTE, hours.watch) == table()
@@ -78,11 +78,11 @@ def test_a_table_that_was_given_up_before_is_not_waited_for_longer_than_that_hel
     assert len(server.asked) == looks
 
 
-DROP = msgspec.structs.replace(NEWS, news=False, drop=True, metadata_location=None)
+DROP = copied(NEWS, news=False, drop=True, metadata_location=None)
 
 
 def of_a_drop(why: str, due: timedelta) -> dict[str, object]:
-    return {"wanted": DROP, "last": Last("later", why, NOON), "due_at": NOON + due}
+    return {"wanted": DROP, "last": Last(outcome="later", why=why, at=NOON), "due_at": NOON + due}
 
 
 def test_a_look_that_comes_in_time_is_waited_for_and_told_of_once(server: AdminServer, service: Service) -> None:
@@ -106,7 +106,7 @@ def test_a_look_that_comes_too_late_is_not_waited_for(server: AdminServer, servi
 
 
 def test_a_published_table_is_not_waited_for_until_its_next_look(server: AdminServer, service: Service) -> None:
-    again = {"last": Last("later", "a replica may lag", NOON), "due_at": NOON + MINUTE / 2}
+    again = {"last": Last(outcome="later", why="a replica may lag", at=NOON), "due_at": NOON + MINUTE / 2}
     server.tell(PATH, reply(**again), reply())
     assert awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) == table(**again)
 
@@ -136,7 +136,7 @@ def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
     [
         (table(), "published", ["sales.orders: published file:///w/m/1.json"]),
         (
-            table(last=Last("later", "an event that is not shown", NOON), due_at=NOON + MINUTE),
+            table(last=Last(outcome="later", why="an event that is not shown", at=NOON), due_at=NOON + MINUTE),
             "published",
             ["sales.orders: published file:///w/m/1.json; looked at once more in 1 min (an event that is not shown)"],
         ),
@@ -152,8 +152,8 @@ def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
         ),
         (
             table(
-                wanted=msgspec.structs.replace(NEWS, news=False, drop=True, metadata_location=None),
-                last=Last("later", "absent: a sweep must come first", NOON),
+                wanted=copied(NEWS, news=False, drop=True, metadata_location=None),
+                last=Last(outcome="later", why="absent: a sweep must come first", at=NOON),
                 due_at=NOON + MINUTE,
             ),
             "waits",
@@ -163,7 +163,11 @@ def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
             ],
         ),
         (
-            table(published=None, last=Last("later", "neither a table nor a file of ours", NOON), due_at=NOON + MINUTE),
+            table(
+                published=None,
+                last=Last(outcome="later", why="neither a table nor a file of ours", at=NOON),
+                due_at=NOON + MINUTE,
+            ),
             "waits",
             [
                 "sales.orders: has no live file; looked at once more in 1 min (neither a table nor a file of ours)",
@@ -187,7 +191,7 @@ def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
             ],
         ),
         (
-            table(wanted=NEWS, due_at=NOON, last=Last("released", "the catalog is away", NOON)),
+            table(wanted=NEWS, due_at=NOON, last=Last(outcome="released", why="the catalog is away", at=NOON)),
             "unsettled",
             [
                 f"sales.orders: not settled within 1 min: {TURN}; its turn: 0 s ago (the catalog is away)",

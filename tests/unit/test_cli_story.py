@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import msgspec
 import pytest
 
-from sfn.cli.answers import Last, LastEvent, Letter, Table, Wanted
+from sfn.admin.schemas import Last, LastEvent, Letter, Table, Wanted
 from sfn.cli.pages import Tone, plain
 from sfn.cli.remedies import remedy
 from sfn.cli.story import Verdict, about, story, verdict
 from sfn.words import Reason
-from tests.unit.operators import LETTER, NOON, ORDERS
+from tests.unit.operators import LETTER, NOON, ORDERS, copied
 
 NEWS = Wanted(metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, news=True)
 
 
 def table(**more: object) -> Table:
-    return msgspec.structs.replace(ORDERS, **more)
+    return copied(ORDERS, **more)
 
 
 def without(why: str) -> Table:
@@ -26,7 +25,7 @@ def without(why: str) -> Table:
 
 
 def letter(reason: str) -> Letter:
-    return msgspec.structs.replace(LETTER, reason=reason)
+    return copied(LETTER, reason=reason)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +128,8 @@ def test_the_verdict_says_how_it_stands_and_what_to_type(shown: Table, said: str
 )
 def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object], said: str, tone: Tone) -> None:
     shown = table(
-        wanted=msgspec.structs.replace(ORDERS.wanted, **wanted),
-        last=Last("later", "a replica may lag", NOON - timedelta(seconds=3)),
+        wanted=copied(ORDERS.wanted, **wanted),
+        last=Last(outcome="later", why="a replica may lag", at=NOON - timedelta(seconds=3)),
         due_at=NOON + timedelta(seconds=9),
     )
     assert verdict(shown, NOON) == Verdict(said, tone)
@@ -140,13 +139,13 @@ def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object
 
 
 def test_a_table_of_a_retired_catalog_waits_for_nothing() -> None:
-    last = Last("later", "neither a table nor a file of ours", NOON)
-    left = msgspec.structs.replace(without("retired"), last=last)
+    last = Last(outcome="later", why="neither a table nor a file of ours", at=NOON)
+    left = copied(without("retired"), last=last)
     assert verdict(left, NOON).text == "is left without a file: the catalog prod is retired"
 
 
 def test_a_letter_that_is_not_open_any_more_is_history() -> None:
-    replayed = msgspec.structs.replace(LETTER, status="replayed")
+    replayed = copied(LETTER, status="replayed")
     shown = table(dead_letters=[replayed])
     assert verdict(shown, NOON).tone is Tone.GOOD
     assert "replayed" in plain(story(shown, NOON))
@@ -156,9 +155,11 @@ def test_the_story_has_everything() -> None:
     told = plain(
         story(
             table(
-                wanted=msgspec.structs.replace(NEWS, drop=True, purge=True, renamed_to="sales.sold"),
-                last=Last("retry", "the disk is full", NOON - timedelta(seconds=3)),
-                last_event=LastEvent("etl", "e1", NOON - timedelta(seconds=9), '{"name": "orders"}'),
+                wanted=copied(NEWS, drop=True, purge=True, renamed_to="sales.sold"),
+                last=Last(outcome="retry", why="the disk is full", at=NOON - timedelta(seconds=3)),
+                last_event=LastEvent(
+                    sender="etl", event_id="e1", received_at=NOON - timedelta(seconds=9), body='{"name": "orders"}'
+                ),
                 failing_since=NOON - timedelta(minutes=2),
                 attempt=1,
                 due_at=NOON - timedelta(seconds=1),
@@ -201,7 +202,7 @@ def test_commits_through_a_gateway_that_nobody_knows_the_outcome_of(number: int,
 
 def test_what_was_received_last_steers_no_terminal_and_fills_no_page() -> None:
     body = "{\n\t\x1b]0;mine\x07\u202e\x9b31m" + "x" * 4_000
-    told = plain(story(table(last_event=LastEvent("etl", None, NOON, body)), NOON))
+    told = plain(story(table(last_event=LastEvent(sender="etl", event_id=None, received_at=NOON, body=body)), NOON))
     assert "{\\n\\t\\x1b]0;mine\\x07\\u202e\\x9b31mxxx" in told
     assert "".join(told.splitlines()).isprintable()
     assert told.count("x" * 300) == 1
@@ -236,14 +237,14 @@ def test_each_reason_has_a_remedy(reason: str, said: str) -> None:
     found = remedy(letter(reason))
     assert said in found
     assert ("`sfn dead-letters replay 7`" in found) is (reason != "foreign-catalog")
-    assert "a%2Eb.c" in remedy(msgspec.structs.replace(letter("foreign-catalog"), namespace=["a.b"], name="c"))
+    assert "a%2Eb.c" in remedy(copied(letter("foreign-catalog"), namespace=["a.b"], name="c"))
     assert f"what to do  {found}" in plain(story(table(dead_letters=[letter(reason)]), NOON))
 
 
 def test_the_id_of_the_file_in_the_way_is_filled_in_where_it_is_known() -> None:
     kept = letter("foreign-catalog")
     command = "`sfn adopt prod --from b296 sales.orders`"
-    assert command in remedy(msgspec.structs.replace(kept, foreign_id="b296"))
+    assert command in remedy(kept, "b296")
     assert command in plain(story(table(dead_letters=[kept], foreign_id="b296"), NOON))
 
 
@@ -254,7 +255,7 @@ def test_every_reason_is_one_that_the_remedies_know() -> None:
 
 
 def test_what_a_letter_is_about_can_be_typed_again() -> None:
-    dotted = msgspec.structs.replace(LETTER, namespace=["a.b"], name="c")
+    dotted = copied(LETTER, namespace=["a.b"], name="c")
     assert about(dotted) == "prod:a%2Eb.c"
-    assert about(msgspec.structs.replace(LETTER, namespace=None, name=None, table=None)) == "prod"
-    assert about(msgspec.structs.replace(LETTER, catalog=None, namespace=None, sender="etl")) == "sender etl"
+    assert about(copied(LETTER, namespace=None, name=None, table=None)) == "prod"
+    assert about(copied(LETTER, catalog=None, namespace=None, sender="etl")) == "sender etl"

@@ -10,20 +10,21 @@ from typing import Any
 
 import msgspec
 import pytest
+from pydantic_core import to_jsonable_python
 
+from sfn.admin.schemas import Asked, Differing, Filter, Request, Status, Sweep
 from sfn.cli import bulk
 from sfn.cli.access import Access
-from sfn.cli.answers import Asked, Difference, Event, Status, Sweep
 from sfn.cli.options import complete_catalog, complete_reason
-from sfn.cli.orders import Filter
 from sfn.cli.pages import plain
 from sfn.cli.service import Service
 from sfn.cli.sweeping import check_named, delays, follow, outcome, went_well
 from sfn.settings import Misconfigured
+from sfn.words import Reason
 from tests.unit.admin_server import AdminServer, Reply, admin_server
-from tests.unit.operators import ENDED, LETTER, NOON, PROD, SILENT, WELL
+from tests.unit.operators import ENDED, LETTER, NOON, PROD, SILENT, WELL, copied
 
-ASKED = Asked(["prod", "dev"], NOON)
+ASKED = Asked(catalogs=["prod", "dev"], asked_at=NOON, begins_at={})
 
 
 @pytest.fixture(name="server")
@@ -40,17 +41,17 @@ def fixture_service(server: AdminServer) -> Iterator[Service]:
 
 def sweep(minutes: int, state: str = "ended", **more: Any) -> Sweep:  # noqa: ANN401 - any attribute
     """A sweep that began so many minutes after it was asked for."""
-    return msgspec.structs.replace(ENDED, began_at=NOON + timedelta(minutes=minutes), state=state, **more)
+    return copied(ENDED, began_at=NOON + timedelta(minutes=minutes), state=state, **more)
 
 
 def status(prod: Sweep | None, dev: Sweep | None, **more: Any) -> Reply:  # noqa: ANN401 - any attribute
     catalogs = [
-        msgspec.structs.replace(PROD, sweep=prod),
-        msgspec.structs.replace(PROD, name="dev", sweep=dev),
-        msgspec.structs.replace(PROD, name="other", sweep=sweep(1, "running")),
+        copied(PROD, sweep=prod),
+        copied(PROD, name="dev", sweep=dev),
+        copied(PROD, name="other", sweep=sweep(1, "running")),
     ]
-    told: Status = msgspec.structs.replace(WELL, catalogs=catalogs, **more)
-    return Reply(200, msgspec.to_builtins(told))
+    told: Status = copied(WELL, catalogs=catalogs, **more)
+    return Reply(200, to_jsonable_python(told))
 
 
 def test_sweeps_are_followed_until_all_that_were_asked_for_ended(server: AdminServer, service: Service) -> None:
@@ -70,7 +71,7 @@ def test_sweeps_are_followed_until_all_that_were_asked_for_ended(server: AdminSe
 
 
 def test_a_sweep_that_waits_for_its_catalog_is_told_of_once(server: AdminServer, service: Service) -> None:
-    stores = msgspec.structs.replace(SILENT, scope="store", name="dev")
+    stores = copied(SILENT, scope="store", name="dev")
     waiting = status(None, sweep(0), breakers=[SILENT, stores])
     server.tell("GET /admin/v1/status", waiting, waiting, status(sweep(0), sweep(0), breakers=[SILENT]))
     told: list[str] = []
@@ -79,7 +80,7 @@ def test_a_sweep_that_waits_for_its_catalog_is_told_of_once(server: AdminServer,
 
 
 def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
-    differed = [Difference("sales.orders", "changed")]
+    differed = [Differing(table="sales.orders", kind="changed")]
     page = plain(
         outcome(
             {
@@ -112,8 +113,8 @@ def test_namespaces_that_could_not_be_listed_are_named_with_a_reason() -> None:
 
 
 def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
-    held = sweep(0, differed=[Difference("sales.orders", "held")], differed_total=1)
-    new = sweep(0, differed=[Difference("sales.orders", "new")], differed_total=1)
+    held = sweep(0, differed=[Differing(table="sales.orders", kind="held")], differed_total=1)
+    new = sweep(0, differed=[Differing(table="sales.orders", kind="new")], differed_total=1)
     assert plain(outcome({"prod": held, "dev": new}, {"dev"})).splitlines() == [
         "prod: 3 tables, 1 differed",
         "  TABLE         IS",
@@ -125,7 +126,7 @@ def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
 
 
 def test_missing_tables_are_counted_with_the_time_since_when() -> None:
-    gone = [Difference("sales.a", "absent"), Difference("sales.b", "absent")]
+    gone = [Differing(table="sales.a", kind="absent"), Differing(table="sales.b", kind="absent")]
     lost = sweep(0, differed=gone, differed_total=2, missing=2)
     since = NOON - timedelta(hours=9)
     assert plain(outcome({"prod": lost}, (), {"prod": since})).splitlines()[1] == (
@@ -135,10 +136,10 @@ def test_missing_tables_are_counted_with_the_time_since_when() -> None:
 
 
 def test_a_sweep_that_is_kept_apart_from_the_last_one_says_until_when() -> None:
-    catalogs = [msgspec.structs.replace(PROD, name=name, sweep=sweep(-1, "running")) for name in ("prod", "dev")]
-    found = msgspec.structs.replace(WELL, catalogs=catalogs)
+    catalogs = [copied(PROD, name=name, sweep=sweep(-1, "running")) for name in ("prod", "dev")]
+    found = copied(WELL, catalogs=catalogs)
     until = NOON + timedelta(seconds=24)
-    asked = Asked(["prod", "dev", "calm"], NOON, {"prod": until, "calm": NOON})
+    asked = Asked(catalogs=["prod", "dev", "calm"], asked_at=NOON, begins_at={"prod": until, "calm": NOON})
     assert delays(asked, found) == [
         f"prod: the sweep waits 24 s, until {until:%Y-%m-%d %H:%M:%S}Z, as two of a catalog are kept apart",
         "dev: is being swept just now; another sweep follows it, two of a catalog are kept apart",
@@ -184,14 +185,14 @@ def test_a_sweep_went_well_where_every_table_that_may_be_seen_was(found: Sweep, 
 
 
 def letters(*numbers: int, following: int | None = None) -> Reply:
-    found = [msgspec.to_builtins(msgspec.structs.replace(LETTER, id=number)) for number in numbers]
+    found = [to_jsonable_python(copied(LETTER, id=number)) for number in numbers]
     return Reply(200, {"dead_letters": found, "next": following})
 
 
 def test_letters_are_read_page_after_page(server: AdminServer, service: Service) -> None:
     pages = (letters(1, 2, following=2), letters(3, following=3), letters())
     server.tell("GET /admin/v1/dead-letters", *pages)
-    found = bulk.pages(service, Filter(reason="poison"), "all", 0)
+    found = bulk.pages(service, Filter(reason=Reason.POISON), "all", 0)
     assert ([letter.id for letter in found.dead_letters], found.next) == ([1, 2, 3], None)
     assert [asked.path.partition("?")[2] for asked in server.asked] == [
         "status=all&reason=poison&limit=1000",
@@ -217,13 +218,13 @@ def test_letters_are_replayed_batch_after_batch(
     failed = {"id": 3, "why": "half of it was kept"}
     server.tell(
         "POST /admin/v1/dead-letters:replay",
-        Reply(200, {"replayed": 2, "failed": [], "next": 2}),
-        Reply(200, {"replayed": 0, "failed": [failed], "next": None}),
+        Reply(200, {"replayed": 2, "failed": [], "passed": [], "next": 2}),
+        Reply(200, {"replayed": 0, "failed": [failed], "passed": [], "next": None}),
     )
     done = bulk.replayed(service, [], Filter(catalog="prod"), 3)
     assert (done.count, [one.why for one in done.failed]) == (2, ["half of it was kept"])
     assert [msgspec.json.decode(asked.body) for asked in server.asked] == [
-        {"filter": {"catalog": "prod"}, "limit": 2},
+        {"filter": {"catalog": "prod"}, "after": 0, "limit": 2},
         {"filter": {"catalog": "prod"}, "after": 2, "limit": 2},
     ]
     server.asked.clear()
@@ -237,9 +238,9 @@ def test_letters_are_replayed_batch_after_batch(
 
 def test_a_letter_that_is_not_open_says_what_became_of_it(server: AdminServer, service: Service) -> None:
     ago = NOON - timedelta(seconds=3)
-    closed = msgspec.structs.replace(LETTER, status="replayed", changed_at=ago)
-    server.tell("GET /admin/v1/dead-letters/7", Reply(200, msgspec.to_builtins(closed)))
-    newest = msgspec.to_builtins(msgspec.structs.replace(LETTER, id=8))
+    closed = copied(LETTER, status="replayed", changed_at=ago)
+    server.tell("GET /admin/v1/dead-letters/7", Reply(200, to_jsonable_python(closed)))
+    newest = to_jsonable_python(copied(LETTER, id=8))
     server.tell(
         "GET /admin/v1/dead-letters",
         Reply(200, {"dead_letters": [newest], "next": 8}),
@@ -248,23 +249,23 @@ def test_a_letter_that_is_not_open_says_what_became_of_it(server: AdminServer, s
     said = "dead letter 7 is closed (replayed 3 s ago); "
     assert bulk.not_open(service, 7, NOON) == f"{said}the open one of sales.orders is 8"
     assert bulk.not_open(service, 7, NOON) == f"{said}sales.orders has none open"
-    request = msgspec.structs.replace(closed, catalog=None, namespace=None, name=None, table=None, sender="etl")
-    server.tell("GET /admin/v1/dead-letters/7", Reply(200, msgspec.to_builtins(request)))
+    request = copied(closed, catalog=None, namespace=None, name=None, table=None, sender="etl")
+    server.tell("GET /admin/v1/dead-letters/7", Reply(200, to_jsonable_python(request)))
     assert bulk.not_open(service, 7, NOON) == "dead letter 7 is closed (replayed 3 s ago)"
 
 
 def test_a_letter_is_shown_whole() -> None:
-    event = msgspec.convert(
-        {"path": "/v1/events", "content_type": None, "size": 99_999, "body": '{\n"x": "\x1b[2J"'}, Event
+    event = Request.model_validate(
+        {"path": "/v1/events", "content_type": None, "size": 99_999, "body": '{\n"x": "\x1b[2J"'}
     )
-    letter = msgspec.structs.replace(LETTER, actor="ann@host", sender="etl", event=event)
+    letter = copied(LETTER, actor="ann@host", sender="etl", event=event)
     page = plain(list(bulk.letter_page(letter, NOON))).splitlines()
     assert page[0] == "dead letter 7: location-refused, open"
     assert "changed   2026-08-21 11:30:00Z (30 min ago) by ann@host" in page
     assert "request   POST /v1/events, no type said, 99,999 bytes, of which are kept:" in page
     assert page[-2:] == ["  {", r'  "x": "\x1b[2J"']
     assert any(line.startswith("remedy    set stores.NAME.prefix or catalogs.prod.allowed_locations") for line in page)
-    closed = plain(list(bulk.letter_page(msgspec.structs.replace(letter, status="discarded"), NOON)))
+    closed = plain(list(bulk.letter_page(copied(letter, status="discarded"), NOON)))
     assert "remedy" not in closed
 
 
@@ -290,10 +291,7 @@ DENIED, FULL = "expected permission to write here, found 403", "expected room fo
 
 
 def caused(*causes: str) -> Reply:
-    found = [
-        msgspec.to_builtins(msgspec.structs.replace(LETTER, id=number, cause=cause))
-        for number, cause in enumerate(causes, start=1)
-    ]
+    found = [to_jsonable_python(copied(LETTER, id=number, cause=cause)) for number, cause in enumerate(causes, start=1)]
     return Reply(200, {"dead_letters": found, "next": None})
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import structlog
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from sfn.admin.answer import Answer
 from sfn.admin.operators import SECURED, Operations
+from sfn.admin.schemas import Adopt, Asked, Concerned, Reconcile, Released, Retire
 from sfn.words import CatalogName, Hint, Known
 
 SENDER: Final = "operator"
@@ -22,58 +21,6 @@ BATCH: Final = 500
 """Hints in one transaction: puts wait for it."""
 
 _log = structlog.stdlib.get_logger(__name__)
-
-
-class Said(BaseModel):
-    """An order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Reconcile(Said):
-    """Which catalogs are to be swept."""
-
-    catalogs: Sequence[str] = Field(default=(), max_length=1_000, description="all, where none is named")
-
-
-class Retire(Said):
-    """Whether a catalog retires, or comes back."""
-
-    undo: bool = False
-
-
-class Adopt(Said):
-    """Whose files are taken over."""
-
-    from_: Annotated[str, Field(alias="from", min_length=1, max_length=512)]
-    tables: Sequence[str] | None = Field(
-        default=None,
-        max_length=1_000,
-        description="identifiers such as a.b, a dot in a part as %2E; all tables of the catalog, without any",
-    )
-    force: bool = Field(default=False, description="also where the files are known to carry another catalog_id")
-
-
-class Asked(Answer):
-    """Sweeps that were asked for."""
-
-    catalogs: Sequence[str]
-    asked_at: datetime
-    begins_at: dict[str, datetime] = Field(
-        description="by catalog, when its sweep begins at the earliest; of one that is swept just now it is not known"
-    )
-
-
-class Released(Answer):
-    """How many tables a brake held."""
-
-    released: int
-
-
-class Concerned(Answer):
-    """How many tables are looked at because of an order."""
-
-    tables: int
 
 
 class CatalogRoutes:

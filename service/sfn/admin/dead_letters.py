@@ -5,55 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import structlog
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import AwareDatetime, Field
 from starlette.exceptions import HTTPException
 
-from sfn.admin.catalogs import Said
-from sfn.admin.letters import Discarded, Letter, LetterInFull, Letters, Replayed, Unreplayed
 from sfn.admin.operators import SECURED, Operations
+from sfn.admin.schemas import (
+    LARGEST,
+    Discarded,
+    Filter,
+    Letter,
+    LetterInFull,
+    Letters,
+    Replayed,
+    Search,
+    Selection,
+    Unreplayed,
+)
 from sfn.errors import Rejected
 from sfn.inbox.letters import DeadLetter, Status, Wanted
 from sfn.words import Hint, Reason, Undecodable
 
-MOST: Final = 1_000
-"""Letters of a page, or of a batch."""
 HINTS: Final = 1_000
 """After so many hints a transaction takes no further letter: puts wait for it."""
-_LARGEST: Final = 2**62
 
 _log = structlog.stdlib.get_logger(__name__)
-
-
-class Filter(Said):
-    """Which letters are meant; what is missing does not matter. Times are RFC 3339 with an offset."""
-
-    catalog: str | None = None
-    table: str | None = Field(default=None, description="levels and name, joined by dots; %2E is a dot in one of them")
-    reason: Reason | None = None
-    sender: str | None = Field(default=None, description="who sent the request that nobody understood")
-    before: AwareDatetime | None = Field(default=None, description="opened earlier than this")
-    since: AwareDatetime | None = Field(default=None, description="opened at this time or later")
-
-
-class Search(Filter):
-    """Which letters are listed."""
-
-    status: Status | Literal["all"] = Status.OPEN
-    after: int = Field(default=0, ge=0, le=_LARGEST, description="`next` of the page before")
-    limit: int = Field(default=100, ge=1, le=MOST)
-
-
-class Selection(Said):
-    """Which open letters are dealt with: those of these ids, or a batch of those that a filter leaves."""
-
-    ids: Sequence[Annotated[int, Field(ge=0, le=_LARGEST)]] | None = Field(default=None, max_length=MOST)
-    filter: Filter | None = None
-    after: int = Field(default=0, ge=0, le=_LARGEST, description="`next` of the batch before; with a filter")
-    limit: int = Field(default=MOST, ge=1, le=MOST)
 
 
 @dataclass(slots=True)
@@ -88,7 +66,7 @@ class DeadLetterRoutes:
         found = await self._letters.find(wanted, search.after, search.limit)
         return Letters(dead_letters=[Letter.of(letter) for letter in found], next=_next(found, search.limit))
 
-    async def show(self, number: Annotated[int, Path(ge=0, le=_LARGEST)]) -> LetterInFull:
+    async def show(self, number: Annotated[int, Path(ge=0, le=LARGEST)]) -> LetterInFull:
         """One dead letter, with the request that it is about, or whose file keeps ours from its table's place."""
         found = await self._letters.numbered([number])
         if not found:

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query
 from starlette.exceptions import HTTPException
 
-from sfn.admin.letters import Audit, Entry
 from sfn.admin.operators import SECURED, Operations
-from sfn.admin.overview import Brake, Breaker, Catalog, Status, Sweep, Table, Unpublished
+from sfn.admin.schemas import Audit, Brake, Breaker, Catalog, Entry, Status, Sweep, Table, TableCounts, Unpublished
 from sfn.inbox.figures import STATES, Figures
 from sfn.inbox.letters import Wanted
 from sfn.inbox.whose import owner_noted
@@ -102,7 +101,7 @@ class StandingRoutes:
             foreign_id=await self._foreign(name, catalog_id),
             retired=name in process.retirement.names,
             live=brake.live,
-            tables=tables,
+            tables=TableCounts(**tables),
             oldest_due_at=figures.oldest_due.get(name),
             brake=Brake.of(brake, tables["held"]),
             sweep=Sweep.of(report) if report is not None else None,

@@ -35,8 +35,8 @@ def adopt(
     For a catalog that moved to another URI: `sfn status` says so. Make sure that nobody else keeps these files: the two
     would fight.
     """
+    from sfn.admin.schemas import Adopt
     from sfn.cli.access import operators
-    from sfn.cli.orders import Adoption
     from sfn.cli.pages import counted
     from sfn.cli.printing import complain, confirm, show_json
     from sfn.cli.service import Contradicted, Service
@@ -49,7 +49,7 @@ def adopt(
         service.check_configured(catalog)
         confirm(f"{catalog}: take over the files of {source}, of {which}?", yes=yes)
         try:
-            taken = service.adopt(catalog, Adoption(source, named, force))
+            taken = service.adopt(catalog, Adopt(from_=source, tables=named, force=force))
         except Contradicted as error:
             complain(f"--from: {error.found}; --force if you mean it")
             raise typer.Exit(WRONG_USAGE) from None

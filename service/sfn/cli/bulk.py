@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
-from sfn.cli.answers import Cause, Letter, Letters, NotReplayed
-from sfn.cli.orders import Batch, Filter
+from sfn.admin.schemas import MOST, Filter, Letter, LetterInFull, Letters, Selection, Unreplayed
 from sfn.cli.pages import Grid, Line, Tone, ago, moment, safe
 from sfn.cli.printing import progress
 from sfn.cli.remedies import remedy
@@ -18,10 +15,19 @@ from sfn.cli.service import NotKnown, Service
 from sfn.cli.story import about
 from sfn.words.table import spelled
 
-MOST: Final = 1_000
-"""Letters that the service answers or changes at once."""
 NAMED: Final = 100
 """Letters that are named at once: each may be a request of many events, and one answer is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Letters of one reason and one cause: how many, since when, and the id of one of them."""
+
+    reason: str
+    cause: str
+    count: int
+    opened_at: datetime
+    example: int
 
 
 @dataclass(slots=True)
@@ -29,7 +35,7 @@ class Done:
     """What came of all batches: `passed` are the ids of no open letters."""
 
     count: int = 0
-    failed: list[NotReplayed] = field(default_factory=list)
+    failed: list[Unreplayed] = field(default_factory=list)
     passed: list[int] = field(default_factory=list)
 
 
@@ -47,9 +53,9 @@ def pages(service: Service, chosen: Filter, status: str, limit: int, cause: str 
         found += [one for one in page.dead_letters if cause is None or cause.lower() in one.cause.lower()]
         after = page.next
         if limit and len(found) > limit:
-            return Letters(found[:limit], found[limit - 1].id)
+            return Letters(dead_letters=found[:limit], next=found[limit - 1].id)
         if after is None or (limit and len(found) >= limit):
-            return Letters(found, after)
+            return Letters(dead_letters=found, next=after)
 
 
 def by_cause(letters: Sequence[Letter]) -> list[Cause]:
@@ -86,7 +92,7 @@ def replayed(service: Service, numbers: list[int], chosen: Filter, total: int) -
     done = Done()
     with progress("queueing", total) as moved:
 
-        def replay(batch: Batch) -> int | None:
+        def replay(batch: Selection) -> int | None:
             some = service.replay(batch)
             done.count += some.replayed
             done.failed += some.failed
@@ -103,7 +109,7 @@ def discarded(service: Service, numbers: list[int], chosen: Filter, total: int) 
     done = Done()
     with progress("discarding", total) as moved:
 
-        def discard(batch: Batch) -> int | None:
+        def discard(batch: Selection) -> int | None:
             some = service.discard(batch)
             done.count += some.discarded
             done.passed += some.passed
@@ -128,7 +134,7 @@ def not_open(service: Service, number: int, now: datetime) -> str:
     return f"{said}; the open one of {safe(name)} is {found[0].id}" if found else f"{said}; {safe(name)} has none open"
 
 
-def letter_page(letter: Letter, now: datetime) -> Iterator[Line | Grid]:
+def letter_page(letter: LetterInFull, now: datetime) -> Iterator[Line | Grid]:
     """One letter, whole."""
     actor = "" if letter.actor is None else f" by {safe(letter.actor)}"
     yield Line(f"dead letter {letter.id}: {letter.reason}, {letter.status}", Tone.BAD)
@@ -141,7 +147,7 @@ def letter_page(letter: Letter, now: datetime) -> Iterator[Line | Grid]:
         ("detail", safe(letter.detail)),
     ]
     if letter.status == "open":
-        rows.append(("remedy", safe(remedy(letter))))
+        rows.append(("remedy", safe(remedy(letter, letter.foreign_id))))
     event = letter.event
     if event is not None:
         kind = safe(event.content_type or "no type said")
@@ -154,16 +160,18 @@ def letter_page(letter: Letter, now: datetime) -> Iterator[Line | Grid]:
 
 
 def _parameters(chosen: Filter, status: str, after: int | None, limit: int) -> dict[str, str | int]:
-    given: dict[str, str | int] = {"status": status, **msgspec.to_builtins(chosen), "limit": limit}
+    given: dict[str, str | int] = {
+        "status": status,
+        **chosen.model_dump(mode="json", exclude_none=True),
+        "limit": limit,
+    }
     return given if after is None else {**given, "after": after}
 
 
-def _in_batches(ask: Callable[[Batch], int | None], numbers: list[int], chosen: Filter, total: int) -> None:
+def _in_batches(ask: Callable[[Selection], int | None], numbers: list[int], chosen: Filter, total: int) -> None:
     """Ask as often as it takes, of none not at all; `ask` answers after which letter to go on, None for the end."""
     for start in range(0, len(numbers), NAMED):
-        ask(Batch(ids=numbers[start : start + NAMED]))
-    after: int | None = None
-    while not numbers and total:
-        after = ask(Batch(filter=chosen, after=after, limit=MOST))
-        if after is None:
-            return
+        ask(Selection(ids=numbers[start : start + NAMED]))
+    after: int | None = 0
+    while not numbers and total and after is not None:
+        after = ask(Selection(filter=chosen, after=after, limit=MOST))

@@ -13,7 +13,7 @@ from sfn.cli.exits import FAILED, WRONG_USAGE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sfn.cli.answers import Status
+    from sfn.admin.schemas import Status
     from sfn.cli.checks.findings import Finding
     from sfn.cli.pages import Line
     from sfn.settings import Settings

@@ -12,8 +12,8 @@ from sfn.cli import options
 from sfn.cli.exits import FAILED, reported
 
 if TYPE_CHECKING:
+    from sfn.admin.schemas import Filter
     from sfn.cli.bulk import Done
-    from sfn.cli.orders import Filter
     from sfn.cli.service import Service
 
 EXPLAINED: Final = 10
@@ -118,8 +118,6 @@ def show(
     ca_file: options.CaFile = None,
 ) -> None:
     """Show dead letters whole: what happened, what to do, and the event that nobody understood."""
-    import msgspec
-
     from sfn.cli import printing
     from sfn.cli.access import operators
     from sfn.cli.bulk import letter_page
@@ -130,7 +128,7 @@ def show(
     with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
         found = [service.letter(number) for number in numbers]
     if as_json:
-        told = [{**msgspec.to_builtins(letter), "remedy": remedy(letter)} for letter in found]
+        told = [{**letter.model_dump(), "remedy": remedy(letter, letter.foreign_id)} for letter in found]
         printing.show_json({"dead_letters": told})
     else:
         now = SystemClock().now()
@@ -235,19 +233,27 @@ def _chosen(
     older_than: timedelta | None,
     newer_than: timedelta | None,
 ) -> Filter:
-    from sfn.cli.orders import Filter
+    from sfn.admin.schemas import Filter
     from sfn.cli.tables import table_of
     from sfn.clock import SystemClock
+    from sfn.words import Reason
     from sfn.words.table import spelled
 
     dotted, now = None if table is None else spelled(*table_of(table, "--table")), SystemClock().now()
     before = None if older_than is None else now - older_than
-    return Filter(catalog, dotted, reason, sender, before, None if newer_than is None else now - newer_than)
+    return Filter(
+        catalog=catalog,
+        table=dotted,
+        reason=None if reason is None else Reason(reason),
+        sender=sender,
+        before=before,
+        since=None if newer_than is None else now - newer_than,
+    )
 
 
 def _check_extent(numbers: list[int] | None, chosen: Filter, cause: str | None, *, every: bool) -> None:
     """Refuse a command that says too little, or two things."""
-    from sfn.cli.orders import Filter
+    from sfn.admin.schemas import Filter
 
     ways = sum((bool(numbers), chosen != Filter() or cause is not None, every))
     if ways == 0:

@@ -14,7 +14,7 @@ from sfn.cli.exits import FAILED, INTERRUPTED, reported
 
 if TYPE_CHECKING:
     from sfn.cli.access import Access, Voice
-    from sfn.cli.answers import Accepted
+    from sfn.cli.service import Accepted
 
 PATIENCE: Final = timedelta(seconds=60)
 """How long `--wait` waits for what is published at once."""
@@ -127,8 +127,6 @@ def _followed(
     watcher: Access, voice: Voice, tables: list[str], patience: timedelta, taken: Accepted, *, as_json: bool
 ) -> bool:
     """Whether the tables are published, or there is nothing to do."""
-    import msgspec
-
     from sfn.cli.printing import complain, show, show_json
     from sfn.cli.service import Service
     from sfn.cli.settling import Watch, awaited, lines, outcome
@@ -148,7 +146,7 @@ def _followed(
             complain("the event is on disk: `sfn status` tells what comes of it")
             raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        show_json({**msgspec.to_builtins(taken), "tables": ends})
+        show_json({**taken.model_dump(), "tables": ends})
     else:
         show([line for end in ends for line in lines(end)])
     return all(end.is_well for end in ends)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sfn.cli.answers import Breaker, Catalog, Status, Sweep
+from sfn.admin.schemas import Breaker, Catalog, Status, Sweep
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, safe
 from sfn.cli.remedies import adoption
 from sfn.clock import lasting
@@ -186,7 +186,7 @@ def _of_sweep(name: str, sweep: Sweep) -> Iterator[Attention]:
         yield Attention(f"{name}: could not look at {_some(sweep.failed, 'table')}", "sfn check")
 
 
-def _some(names: list[str], thing: str) -> str:
+def _some(names: Sequence[str], thing: str) -> str:
     shown = ", ".join(safe(name) or "(all)" for name in names[:_NAMED])
     return f"{counted(len(names), thing)}: {shown}{', …' if len(names) > _NAMED else ''}"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
 import typer
+from pydantic_core import to_jsonable_python
 
 from sfn.cli.exits import FAILED, WRONG_USAGE
 from sfn.cli.pages import Grid, Line, Page, plain
@@ -39,8 +39,8 @@ def show(page: Page) -> None:
 
 
 def show_json(value: object) -> None:
-    """Print a value, one of `answers` among others, as JSON."""
-    built = msgspec.to_builtins(value)
+    """Print a value, a model or a dataclass among others, as JSON."""
+    built = to_jsonable_python(value)
     text = json.dumps(built, indent=2, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding)

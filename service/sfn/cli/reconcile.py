@@ -65,8 +65,6 @@ def _rehearsed(config: Path | None, catalog: str | None, *, as_json: bool) -> bo
 
 
 def _swept(flags: options.Flags, catalog: str | None, *, wait: bool, as_json: bool) -> bool:
-    import msgspec
-
     from sfn.cli.access import operators
     from sfn.cli.printing import complain, progress, show, show_json
     from sfn.cli.service import Service
@@ -98,7 +96,7 @@ def _swept(flags: options.Flags, catalog: str | None, *, wait: bool, as_json: bo
             complain("the sweep goes on in the service: `sfn status` tells how far it is")
             raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        found = [{"name": name, "retired": name in retired, **msgspec.structs.asdict(sweeps[name])} for name in sweeps]
+        found = [{"name": name, "retired": name in retired, **sweeps[name].model_dump()} for name in sweeps]
         show_json({"catalogs": found})
     else:
         since = {one.name: one.missing_since for one in catalogs if one.missing_since is not None}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import anyio
-from msgspec import Struct
 
 from sfn import telemetry
 from sfn.cli.pages import Grid, Line, Page, Tone, counted, safe
@@ -23,7 +23,8 @@ SHOWN: Final = 1_000
 """Tables of a catalog that a page names; JSON has them all."""
 
 
-class Differs(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Differs:
     """A table that differs."""
 
     table: str
@@ -31,7 +32,8 @@ class Differs(Struct, frozen=True):
     detail: str
 
 
-class Refused(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Refused:
     """A namespace that may not or could not be listed, or a table that could not be examined."""
 
     name: str
@@ -39,7 +41,8 @@ class Refused(Struct, frozen=True):
     is_failure: bool = False
 
 
-class Rehearsed(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
     """What one catalog's walk found."""
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from sfn.cli.answers import Letter
+from sfn.admin.schemas import Letter
 from sfn.cli.pages import safe
 from sfn.words import Reason
 from sfn.words.table import spelled
@@ -21,7 +21,7 @@ def remedy(letter: Letter, foreign_id: str | None = None) -> str:
     """What somebody should do, with the commands to type.
 
     Args:
-        foreign_id: of the letter's table, where the letter itself does not say it.
+        foreign_id: the `catalog_id` in the file that keeps ours from the letter's table.
     """
     replay = f"`sfn dead-letters replay {letter.id}`"
     catalog, table = letter.catalog, spelled(letter.namespace or [], letter.name or "")
@@ -29,7 +29,7 @@ def remedy(letter: Letter, foreign_id: str | None = None) -> str:
         case Reason.HELD_DROP:
             return f"look at the catalog; where it is right: `sfn release {catalog}`, or {replay} for this table alone"
         case Reason.FOREIGN_CATALOG:
-            adopt = f"`{adoption(catalog, foreign_id or letter.foreign_id, table)}`"
+            adopt = f"`{adoption(catalog, foreign_id, table)}`"
             return f"{adopt} if the file is ours, or set catalogs.{catalog}.catalog_id, or move one of the two tables"
         case Reason.FOREIGN_FILE:
             return f"move the file away, then {replay}"

@@ -15,16 +15,17 @@ from typing import Final, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-import msgspec
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
-from sfn.cli import answers, orders
+from sfn.admin import schemas
 from sfn.cli.access import Access
 from sfn.cli.pages import safe
 from sfn.cli.unreached import ANSWER, CONNECT, unreached
 from sfn.errors import SfnError, nearest
 from sfn.settings import Misconfigured
 
-T = TypeVar("T")
+T = TypeVar("T", bound=BaseModel)
 
 TRIES: Final = 4
 """Requests in all, where a 503 or a 429 says when to come again."""
@@ -39,6 +40,22 @@ _LATER: Final = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_R
 _JSON: Final = {"Content-Type": "application/json"}
 _SERVICE: Final = "an sfn service"
 _ELSEWHERE: Final = "that is not this service, or a proxy before it: check --url, or the --config that says where it is"
+
+
+class Accepted(BaseModel):
+    """What became of posted events."""
+
+    accepted: int
+    duplicates: int
+    ignored: int
+
+
+class Problem(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    title: str = ""
+    status: int = 0
+    detail: str = ""
 
 
 class NotKnown(SfnError):
@@ -82,14 +99,14 @@ class Service:
     ) -> None:
         self._client.close()
 
-    def status(self) -> answers.Status:
+    def status(self) -> schemas.Status:
         """How it is."""
-        return self._get("/status", answers.Status)
+        return self._get("/status", schemas.Status)
 
-    def table(self, catalog: str, namespace: tuple[str, ...], name: str) -> answers.Table:
+    def table(self, catalog: str, namespace: tuple[str, ...], name: str) -> schemas.Table:
         """A table's story; raises `NotKnown` where the inbox has none."""
         path = "/".join(quote(part, safe="") for part in (catalog, _LEVELS.join(namespace), name))
-        return self._get(f"/tables/{path}", answers.Table)
+        return self._get(f"/tables/{path}", schemas.Table)
 
     def the_catalog(self, named: str | None) -> str:
         """The catalog that is meant: the one that was named, else the only one.
@@ -117,65 +134,67 @@ class Service:
             expected, remedy = f"a configured catalog ({', '.join(known)})", nearest(catalog, known)
             raise Misconfigured([SfnError("CATALOG", expected=expected, found=safe(catalog), remedy=remedy)])
 
-    def letters(self, parameters: Mapping[str, str | int]) -> answers.Letters:
+    def letters(self, parameters: Mapping[str, str | int]) -> schemas.Letters:
         """A page of dead letters."""
-        return self._get("/dead-letters", answers.Letters, parameters)
+        return self._get("/dead-letters", schemas.Letters, parameters)
 
-    def letter(self, number: int) -> answers.Letter:
+    def letter(self, number: int) -> schemas.LetterInFull:
         """One dead letter, with the event that nobody understood; raises `NotKnown`."""
         try:
-            return self._get(f"/dead-letters/{number}", answers.Letter)
+            return self._get(f"/dead-letters/{number}", schemas.LetterInFull)
         except NotKnown:
             remedy = "`sfn dead-letters list --status all` has those that are kept"
             raise NotKnown(
                 f"dead letter {number}", expected="one that the service keeps", found="none", remedy=remedy
             ) from None
 
-    def replay(self, batch: orders.Batch) -> answers.Replayed:
+    def replay(self, batch: schemas.Selection) -> schemas.Replayed:
         """Have one batch tried again."""
-        return self._post("/dead-letters:replay", batch, answers.Replayed)
+        return self._post("/dead-letters:replay", batch, schemas.Replayed)
 
-    def discard(self, batch: orders.Batch) -> answers.Discarded:
+    def discard(self, batch: schemas.Selection) -> schemas.Discarded:
         """Have one batch put away."""
-        return self._post("/dead-letters:discard", batch, answers.Discarded)
+        return self._post("/dead-letters:discard", batch, schemas.Discarded)
 
-    def reconcile(self, catalogs: list[str]) -> answers.Asked:
+    def reconcile(self, catalogs: list[str]) -> schemas.Asked:
         """Ask for a sweep of these catalogs, or of all where none is named."""
-        return self._post("/reconcile", {"catalogs": catalogs}, answers.Asked)
+        return self._post("/reconcile", schemas.Reconcile(catalogs=catalogs), schemas.Asked)
 
     def release(self, catalog: str) -> int:
         """Let go what a catalog's brake holds; how many tables."""
-        return self._post(f"/brakes/{quote(catalog, safe='')}:release", {}, answers.Released).released
+        return self._post(f"/brakes/{quote(catalog, safe='')}:release", None, schemas.Released).released
 
     def retire(self, catalog: str, *, undo: bool) -> int:
         """Withdraw all our files of a catalog, or begin to keep them again; how many tables."""
-        return self._post(f"/catalogs/{quote(catalog, safe='')}:retire", {"undo": undo}, answers.Affected).tables
+        return self._post(
+            f"/catalogs/{quote(catalog, safe='')}:retire", schemas.Retire(undo=undo), schemas.Concerned
+        ).tables
 
-    def adopt(self, catalog: str, adoption: orders.Adoption) -> int:
+    def adopt(self, catalog: str, adoption: schemas.Adopt) -> int:
         """Take over files of another catalog id; how many tables. Raises `Contradicted` where they carry a third."""
-        return self._post(f"/catalogs/{quote(catalog, safe='')}:adopt", adoption, answers.Affected).tables
+        return self._post(f"/catalogs/{quote(catalog, safe='')}:adopt", adoption, schemas.Concerned).tables
 
-    def audit(self, limit: int, before: int | None) -> answers.Audit:
+    def audit(self, limit: int, before: int | None) -> schemas.Audit:
         """What operators did, newest first."""
         parameters = {"limit": limit} if before is None else {"limit": limit, "before": before}
-        return self._get("/audit", answers.Audit, parameters)
+        return self._get("/audit", schemas.Audit, parameters)
 
-    def tell(self, events: Mapping[str, object] | Sequence[Mapping[str, object]]) -> answers.Accepted:
+    def tell(self, events: Mapping[str, object] | Sequence[Mapping[str, object]]) -> Accepted:
         """Post one event, or up to 1,000, signed where the access says so."""
-        content, headers = msgspec.json.encode(events), {**_JSON}
+        content, headers = to_json(events), {**_JSON}
         if (signing := self._signing) is not None:
             # The same whenever it is sent again: what was taken is a duplicate then.
             headers |= signing.headers(content)
         reply = self._exchange("POST", "/v1/events", content=content, headers=headers)
         if reply.status_code != HTTPStatus.ACCEPTED:
             raise self._refused(reply)
-        return self._read(reply, answers.Accepted)
+        return self._read(reply, Accepted)
 
     def _get(self, path: str, kind: type[T], parameters: Mapping[str, str | int] | None = None) -> T:
         return self._answer(self._exchange("GET", _ADMIN + path, params=parameters), kind)
 
-    def _post(self, path: str, content: object, kind: type[T]) -> T:
-        order = msgspec.json.encode(content)
+    def _post(self, path: str, content: BaseModel | None, kind: type[T]) -> T:
+        order = b"{}" if content is None else content.model_dump_json(exclude_unset=True).encode()
         return self._answer(self._exchange("POST", _ADMIN + path, content=order, headers=_JSON), kind)
 
     def _answer(self, reply: httpx.Response, kind: type[T]) -> T:
@@ -209,12 +228,12 @@ class Service:
 
     def _read(self, reply: httpx.Response, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(reply.content, type=kind)
-        except msgspec.DecodeError as error:
+            return kind.model_validate_json(reply.content)
+        except ValidationError as error:
             raise SfnError(
                 str(reply.url),
                 expected=f"an answer of sfn {version('iceberg-sfn')}",
-                found=str(error),
+                found=_first(error),
                 remedy="use the `sfn` of the service's own version, and see what listens at that URL",
             ) from None
 
@@ -270,11 +289,18 @@ def asker() -> str:
     return re.sub(r"[^\x21-\x7e]", "?", f"{user}@{socket.gethostname()}")
 
 
+def _first(error: ValidationError) -> str:
+    """What is wrong with an answer, and where in it."""
+    wrong = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, wrong["loc"]))
+    return f"{where}: {wrong['msg']}" if where else wrong["msg"]
+
+
 def _problem(reply: httpx.Response) -> str:
     """What a refusal says about itself; empty for one that is not the service's."""
     try:
-        problem = msgspec.json.decode(reply.content, type=answers.Problem)
-    except msgspec.DecodeError:
+        problem = Problem.model_validate_json(reply.content)
+    except ValidationError:
         return ""
     return safe(problem.detail or problem.title)[:_DETAIL]
 

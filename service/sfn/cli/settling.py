@@ -9,9 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
-
-from sfn.cli.answers import Letter, Table
+from sfn.admin.schemas import Letter, Table
 from sfn.cli.pages import Line, Tone, ago, safe
 from sfn.cli.remedies import remedy
 from sfn.cli.service import NotKnown, Service
@@ -36,7 +34,8 @@ class End(StrEnum):
     UNSETTLED = "unsettled"
 
 
-class Settled(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Settled:
     """How a table stands after an event; `table` is None for one that the service has forgotten again."""
 
     name: str

@@ -78,8 +78,6 @@ def _watched(look: Callable[[], bool]) -> bool:
 
 def _all(service: Service, *, as_json: bool) -> bool:
     """Whether all is well."""
-    import msgspec
-
     from sfn.cli.overview import attention, overview
     from sfn.cli.printing import show, show_json
     from sfn.clock import SystemClock
@@ -87,7 +85,7 @@ def _all(service: Service, *, as_json: bool) -> bool:
     now, found = SystemClock().now(), service.status()
     wrong = attention(found, now)
     if as_json:
-        show_json({"attention": wrong, **msgspec.structs.asdict(found)})
+        show_json({"attention": wrong, **found.model_dump()})
     else:
         show(overview(found, service.url, now))
     return not wrong

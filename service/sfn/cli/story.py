@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sfn.cli.answers import Letter, Table, Wanted
+from sfn.admin.schemas import Letter, Table, Wanted
 from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, safe
 from sfn.cli.remedies import adoption, remedy
 from sfn.clock import lasting
-from sfn.words import Reason
+from sfn.words import Dead, Later, Reason, Released, Retry
 from sfn.words.table import spelled
 
-_LATER: Final = "later"
 _ENDED: Final = {
-    _LATER: "right as far as could be told,",
-    "retry": "failed",
-    "dead": "given up",
-    "released": "put off",
+    Later.label: "right as far as could be told,",
+    Retry.label: "failed",
+    Dead.label: "given up",
+    Released.label: "put off",
 }
 """How a look ended, where its name in JSON says that to insiders alone."""
 _SHOWN: Final = 400
@@ -90,7 +89,7 @@ def _without_file(table: Table) -> Verdict:
 def waiting(table: Table, now: datetime) -> str | None:
     """What a table waits for whose last look was well as far as could be told; None for one that waits for nothing."""
     last = table.last
-    if table.state != "queued" or table.wanted.news or last is None or last.outcome != _LATER:
+    if table.state != "queued" or table.wanted.news or last is None or last.outcome != Later.label:
         return None
     if table.unpublished in {"retired", "spelling"}:
         return None
@@ -118,7 +117,7 @@ def story(table: Table, now: datetime) -> Page:
     return page
 
 
-def letters_grid(letters: list[Letter], now: datetime, *, with_status: bool) -> Grid:
+def letters_grid(letters: Sequence[Letter], now: datetime, *, with_status: bool) -> Grid:
     """Dead letters, one a row."""
     columns = ("ID", *(("STATUS",) if with_status else ()), "REASON", "ABOUT", "OPENED", "TRIED", "DETAIL")
     rows = [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from sfn.cli.answers import Asked, Status, Sweep
+from sfn.admin.schemas import Asked, Status, Sweep
 from sfn.cli.pages import Grid, Line, Page, Tone, counted, moment, safe
 from sfn.cli.printing import Bar
 from sfn.cli.service import Service
@@ -91,7 +91,7 @@ def follow(
         pause = min(2 * pause, LATEST)
 
 
-def begun(status: Status, catalogs: list[str], since: datetime) -> dict[str, Sweep]:
+def begun(status: Status, catalogs: Sequence[str], since: datetime) -> dict[str, Sweep]:
     """The sweeps of these catalogs that began no earlier."""
     return {
         one.name: one.sweep
@@ -102,7 +102,7 @@ def begun(status: Status, catalogs: list[str], since: datetime) -> dict[str, Swe
 
 def went_well(sweeps: Mapping[str, Sweep]) -> bool:
     """Whether every table that may be seen was looked at."""
-    return all(sweep.state == "ended" and not sweep.failed + sweep.listing_failed for sweep in sweeps.values())
+    return all(sweep.state == "ended" and not (sweep.failed or sweep.listing_failed) for sweep in sweeps.values())
 
 
 def outcome(

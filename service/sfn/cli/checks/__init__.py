@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, aclosing
 
 import anyio.to_thread
 
-from sfn.cli.answers import Status
+from sfn.admin.schemas import Status
 from sfn.cli.checks.catalogs import CatalogCheck
 from sfn.cli.checks.facade import facade
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong

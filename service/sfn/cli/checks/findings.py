@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-
-from msgspec import Struct
 
 from sfn.errors import SfnError
 
@@ -17,7 +16,8 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-class Finding(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """One thing that was looked at; `remedy` is empty where nothing need be done."""
 
     where: str

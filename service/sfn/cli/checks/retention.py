@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sfn.cli.answers import Catalog
+from sfn.admin.schemas import Catalog
 from sfn.cli.checks.findings import Finding, doubtful
 from sfn.cli.pages import counted
 from sfn.clock import lasting

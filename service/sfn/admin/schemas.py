@@ -1,24 +1,163 @@
-"""How things stand, as operators see it, as JSON; times are RFC 3339, in UTC."""
+"""What operators send and are answered, as JSON; the command line reads and writes the same records.
+
+Times are RFC 3339, in UTC. Keys of an answer that this version does not know are ignored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from sfn.admin.answer import Answer, Identified
-from sfn.admin.letters import Letter
-from sfn.inbox.figures import STATES, BrakeState
-from sfn.inbox.letters import DeadLetter
-from sfn.inbox.standing import LastEvent as Event
-from sfn.inbox.standing import Standing
+from sfn.inbox.letters import Status as LetterStatus
 from sfn.pointer.site import location_of
-from sfn.words import Reason, Story, TableName
+from sfn.words import Reason, Subject, TableName
 from sfn.words.table import spelled
-from sfn.work.lanes import BreakerState
-from sfn.work.report import SweepReport
+
+if TYPE_CHECKING:
+    from sfn.inbox.figures import BrakeState
+    from sfn.inbox.letters import Audited, DeadLetter
+    from sfn.inbox.standing import LastEvent as Event
+    from sfn.inbox.standing import Standing
+    from sfn.words import Story, Undecodable
+    from sfn.work.lanes import BreakerState
+    from sfn.work.report import SweepReport
+
+MOST: Final = 1_000
+"""Letters of a page, or of a batch."""
+LARGEST: Final = 2**62
+"""The largest id that is taken."""
+
+KnownReason: TypeAlias = Annotated[Reason | str, Field(union_mode="left_to_right")]
+"""A `Reason`, or the text of one that a newer service has."""
+
+
+class Answer(BaseModel):
+    """An object of an answer."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Identified(Answer):
+    """A table, or a whole catalog: then without namespace and name."""
+
+    catalog: str | None
+    namespace: Sequence[str] | None
+    name: str | None
+    table: str | None = Field(description="levels and name, joined by dots")
+
+    @staticmethod
+    def fields(subject: Subject | None) -> dict[str, object]:
+        """Its values of a subject."""
+        if isinstance(subject, TableName):
+            parts = {"namespace": subject.namespace, "name": subject.name, "table": subject.identifier}
+            return {"catalog": subject.catalog, **parts}
+        catalog = subject.catalog if subject is not None else None
+        return {"catalog": catalog, "namespace": None, "name": None, "table": None}
+
+
+class Letter(Identified):
+    """A dead letter."""
+
+    id: int
+    status: str
+    reason: KnownReason
+    sender: str | None
+    detail: str
+    cause: str = Field(description="what is wrong, without the table: letters of one outage have one cause")
+    attempts: int
+    opened_at: datetime
+    changed_at: datetime
+    actor: str | None = Field(description="who replayed or discarded it")
+
+    @classmethod
+    def of(cls, letter: DeadLetter) -> Letter:
+        """The answer of a letter."""
+        return cls.model_validate(_letter(letter))
+
+
+class Request(Answer):
+    """A request that nobody understood."""
+
+    path: str
+    content_type: str | None
+    size: int = Field(description="bytes of the whole body; at most the first 65,536 are kept")
+    body: str
+
+
+class LetterInFull(Letter):
+    """A dead letter, with the request that it is about."""
+
+    event: Request | None
+    foreign_id: str | None = Field(description="the catalog_id of the file that keeps ours from the table's place now")
+
+    @classmethod
+    def with_event(cls, letter: DeadLetter, event: Undecodable | None, foreign_id: str | None) -> LetterInFull:
+        """The answer of a letter, its request, and what its table's row knows."""
+        request = None
+        if event is not None:
+            body = event.body.decode(errors="replace")
+            request = Request(path=event.path, content_type=event.content_type, size=event.size, body=body)
+        return cls.model_validate({**_letter(letter), "event": request, "foreign_id": foreign_id})
+
+
+class Letters(Answer):
+    """A page of dead letters, by id."""
+
+    dead_letters: Sequence[Letter]
+    next: int | None = Field(description="`after` of the next page; null at the end")
+
+
+class Unreplayed(Answer):
+    """A letter that could not be replayed."""
+
+    id: int
+    why: str
+
+
+class Replayed(Answer):
+    """What became of a batch of replays."""
+
+    replayed: int
+    failed: Sequence[Unreplayed]
+    passed: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
+    next: int | None = Field(description="`after` of the next batch; null at the end")
+
+
+class Discarded(Answer):
+    """What became of a batch of letters."""
+
+    discarded: int
+    passed: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
+    next: int | None = Field(description="`after` of the next batch; null at the end")
+
+
+class Entry(Answer):
+    """An order that was carried out."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    subject: str
+    count: int
+
+    @classmethod
+    def of(cls, entry: Audited) -> Entry:
+        """The answer of an entry."""
+        return cls(
+            id=entry.id, at=entry.at, actor=entry.actor, action=entry.action, subject=entry.about, count=entry.count
+        )
+
+
+class Audit(Answer):
+    """A page of the audit log, the newest first."""
+
+    entries: Sequence[Entry]
+    next: int | None = Field(description="`before` of the next page; null at the end")
 
 
 class Brake(Answer):
@@ -62,6 +201,11 @@ class Sweep(Answer):
     missing: int = Field(default=0, description="tables with a live file that the catalog does not show any more")
     before: Sweep | None = Field(default=None, description="while it runs, the sweep before it")
 
+    @property
+    def running(self) -> bool:
+        """Whether it goes on."""
+        return self.state == "running"
+
     @classmethod
     def of(cls, report: SweepReport) -> Sweep:
         """The answer of a report."""
@@ -83,6 +227,22 @@ class Sweep(Answer):
         )
 
 
+class TableCounts(Answer):
+    """How many rows of a catalog are in which state."""
+
+    due: int
+    scheduled: int
+    retrying: int
+    leased: int
+    dead: int
+    held: int
+
+    @property
+    def known(self) -> int:
+        """All of them."""
+        return self.due + self.scheduled + self.retrying + self.leased + self.dead + self.held
+
+
 class Catalog(Answer):
     """A catalog as a whole."""
 
@@ -94,7 +254,7 @@ class Catalog(Answer):
     )
     retired: bool
     live: int = Field(description="tables that have a file which readers follow")
-    tables: dict[str, int] = Field(description=f"rows by state: {', '.join(STATES)}")
+    tables: TableCounts
     oldest_due_at: datetime | None = Field(description="since when the table waits that has waited longest")
     brake: Brake
     sweep: Sweep | None
@@ -104,6 +264,11 @@ class Catalog(Answer):
         default=0, description="tables with a live file that the catalog does not show, under whatever name"
     )
     missing_since: datetime | None = Field(default=None, description="when the first of them was first seen missing")
+
+    @property
+    def is_told(self) -> bool:
+        """Whether nobody can ask it: it is never swept."""
+        return self.type == "told"
 
 
 class Breaker(Answer):
@@ -231,15 +396,19 @@ class Unpublished(StrEnum):
         return cls.DROPPED if standing.locations else None
 
 
-class Table(Identified):
+class Table(Answer):
     """One table's whole story."""
 
+    catalog: str
+    namespace: Sequence[str]
+    name: str
+    table: str = Field(description="levels and name, joined by dots")
     state: str
     due_at: datetime
     not_before: datetime | None
     attempt: int
     failing_since: datetime | None
-    reason: Reason | None
+    reason: KnownReason | None
     held: bool
     waived: bool
     published: Published | None
@@ -266,7 +435,7 @@ class Table(Identified):
         live = story.live
         return cls.model_validate(
             {
-                **cls.fields(table),
+                **Identified.fields(table),
                 "state": standing.state,
                 "due_at": standing.due_at,
                 "not_before": standing.not_before,
@@ -303,6 +472,104 @@ class Table(Identified):
                 "next_ask_at": standing.intents and standing.intents.due_at,
             }
         )
+
+
+class Said(BaseModel):
+    """An order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Filter(Said):
+    """Which letters are meant; what is missing does not matter. Times are RFC 3339 with an offset."""
+
+    catalog: str | None = None
+    table: str | None = Field(default=None, description="levels and name, joined by dots; %2E is a dot in one of them")
+    reason: Reason | None = None
+    sender: str | None = Field(default=None, description="who sent the request that nobody understood")
+    before: AwareDatetime | None = Field(default=None, description="opened earlier than this")
+    since: AwareDatetime | None = Field(default=None, description="opened at this time or later")
+
+
+class Search(Filter):
+    """Which letters are listed."""
+
+    status: LetterStatus | Literal["all"] = LetterStatus.OPEN
+    after: int = Field(default=0, ge=0, le=LARGEST, description="`next` of the page before")
+    limit: int = Field(default=100, ge=1, le=MOST)
+
+
+class Selection(Said):
+    """Which open letters are dealt with: those of these ids, or a batch of those that a filter leaves."""
+
+    ids: Sequence[Annotated[int, Field(ge=0, le=LARGEST)]] | None = Field(default=None, max_length=MOST)
+    filter: Filter | None = None
+    after: int = Field(default=0, ge=0, le=LARGEST, description="`next` of the batch before; with a filter")
+    limit: int = Field(default=MOST, ge=1, le=MOST)
+
+
+class Reconcile(Said):
+    """Which catalogs are to be swept."""
+
+    catalogs: Sequence[str] = Field(default=(), max_length=1_000, description="all, where none is named")
+
+
+class Retire(Said):
+    """Whether a catalog retires, or comes back."""
+
+    undo: bool = False
+
+
+class Adopt(Said):
+    """Whose files are taken over."""
+
+    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
+
+    from_: Annotated[str, Field(alias="from", min_length=1, max_length=512)]
+    tables: Sequence[str] | None = Field(
+        default=None,
+        max_length=1_000,
+        description="identifiers such as a.b, a dot in a part as %2E; all tables of the catalog, without any",
+    )
+    force: bool = Field(default=False, description="also where the files are known to carry another catalog_id")
+
+
+class Asked(Answer):
+    """Sweeps that were asked for."""
+
+    catalogs: Sequence[str]
+    asked_at: datetime
+    begins_at: dict[str, datetime] = Field(
+        description="by catalog, when its sweep begins at the earliest; of one that is swept just now it is not known"
+    )
+
+
+class Released(Answer):
+    """How many tables a brake held."""
+
+    released: int
+
+
+class Concerned(Answer):
+    """How many tables are looked at because of an order."""
+
+    tables: int
+
+
+def _letter(letter: DeadLetter) -> dict[str, object]:
+    return {
+        **Identified.fields(letter.subject),
+        "id": letter.id,
+        "status": letter.status.value,
+        "reason": letter.reason,
+        "sender": letter.sender,
+        "detail": letter.detail,
+        "cause": letter.cause,
+        "attempts": letter.attempts,
+        "opened_at": letter.opened_at,
+        "changed_at": letter.changed_at,
+        "actor": letter.actor,
+    }
 
 
 def _listed_as(table: TableName, story: Story) -> str | None:
