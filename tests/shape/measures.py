@@ -1,0 +1,120 @@
+"""What can be measured of the tree without running it, each with the limit that it is kept within."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from tests.shape import links, wording
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGE: Final = ROOT / "service" / "sfn"
+BACKENDS: Final = (PACKAGE / "inbox" / "sqlite", PACKAGE / "inbox" / "postgres", PACKAGE / "inbox" / "memory")
+"""Packages whose names and sizes the redesign of the inbox decides."""
+SHOWN: Final = 20
+
+_SEE: Final = re.compile(r"See [^.]+\.?")
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One figure of the tree.
+
+    Attributes:
+        name: what is counted.
+        value: the figure.
+        low: the least that it may be.
+        high: the most that it may be.
+        examples: what makes it too large.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    examples: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether the figure is within its limits."""
+        return self.low <= self.value <= self.high
+
+
+def measured() -> list[Measure]:
+    """Return every figure of the tree."""
+    sizes = {path: _lines(path) for path in _modules()}
+    without = [lines for path, lines in sizes.items() if not _is_backend(path) and not _is_docstring_alone(path)]
+    longest = max(sizes, key=lambda path: sizes[path])
+    tests = list((ROOT / "tests").rglob("*.py"))
+    return [
+        Measure("modules in service/sfn", len(sizes), 0, 255),
+        Measure("lines of the median module, without the inbox's backends", median(without), 150, 300),
+        Measure("lines of the longest module", sizes[longest], 0, 900, (str(longest.relative_to(PACKAGE)),)),
+        Measure("lines in service/sfn", sum(sizes.values()), 0, 54_000),
+        _counted("class names defined more than once", _repeated_classes()),
+        _counted("banned words", _banned()),
+        _counted("docstrings that only refer to another", _references()),
+        _counted("links in pages that lead nowhere", links.broken(ROOT)),
+        Measure("test files", len(tests), 0, 480),
+        Measure("lines of tests", sum(map(_lines, tests)), 0, 82_000),
+        Measure("bytes of README.md", (ROOT / "README.md").stat().st_size, 0, 12_288),
+    ]
+
+
+def _counted(name: str, found: Iterator[str]) -> Measure:
+    examples = list(found)
+    return Measure(name, len(examples), 0, 0, tuple(examples[:SHOWN]))
+
+
+def _modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n")
+
+
+def _is_backend(path: Path) -> bool:
+    return any(path.is_relative_to(backend) for backend in BACKENDS)
+
+
+def _is_docstring_alone(path: Path) -> bool:
+    """Return whether a module is a package's docstring: nobody looks for code there."""
+    return path.name == "__init__.py" and all(
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in ast.parse(path.read_text()).body
+    )
+
+
+def _repeated_classes() -> Iterator[str]:
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for path in _modules():
+        if _is_backend(path):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(str(path.relative_to(PACKAGE)))
+    return (f"{name}: {', '.join(files)}" for name, files in sorted(homes.items()) if len(files) > 1)
+
+
+def _banned() -> Iterator[str]:
+    for file, words in wording.counted(ROOT).items():
+        for word, times in (words - wording.ALLOWED.get(file, Counter())).items():
+            for _ in range(times):
+                yield f"{file}: {word}"
+
+
+def _references() -> Iterator[str]:
+    for path in _modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                said = ast.get_docstring(node)
+                if said is not None and _SEE.fullmatch(said.strip()):
+                    yield f"{path.relative_to(PACKAGE)}: {node.name}: {said}"
+
+
